@@ -1,0 +1,7 @@
+"""What a Python adapter is written with; imports numpy and safetensors only."""
+
+from harness.adapter.base import Adapter, Environment, Tensors
+from harness.adapter.parameters import ParameterMap, Take
+from harness.adapter.serve import serve
+
+__all__ = ["Adapter", "Environment", "ParameterMap", "Take", "Tensors", "serve"]

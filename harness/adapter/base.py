@@ -1,0 +1,59 @@
+"""The base of a Python adapter: build a layer from the specification's parameters, then answer runs."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Tensors = dict[str, np.ndarray[Any, Any]]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the report says about where an implementation ran: package versions, threads, flags."""
+
+    versions: dict[str, str]
+    settings: dict[str, str | int | bool] = field(default_factory=dict)
+
+
+class Adapter(ABC):
+    """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
+
+    `x` is [B, S, d_model]; `mask` is None or bool [B, 1, 1, S], true where a key may be attended to; every tensor
+    comes and goes in the dtype that `build` was given. Raise anything: it becomes this one answer's error.
+    """
+
+    @abstractmethod
+    def start(self, device: str, threads: int) -> Environment:
+        """Import the framework, set it up for `device` ("cpu" or "cuda") and `threads`."""
+
+    @abstractmethod
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        """Make the layer (`specs/schema/layer.schema.json`) with these parameters, in `dtype`.
+
+        Gives the parameters back as the live layer now holds them, in the specification's names and orientation:
+        the harness compares them bit for bit.
+        """
+
+    @abstractmethod
+    def output(self, x: Array, mask: Array | None) -> Array:
+        """The layer's output [B, S, d_model], by the road that a user would take (fused attention and all)."""
+
+    def stages(self, x: Array, mask: Array | None) -> Tensors:
+        """Every stage of the layer by name, or those that the manifest lists."""
+        raise NotImplementedError(f"{type(self).__name__} shows no stages")
+
+    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
+        """The gradient of sum(output * cotangent) by `x` (key "x") and by every parameter, in the spec's names."""
+        raise NotImplementedError(f"{type(self).__name__} computes no gradients")
+
+    def run(self, check: str, x: Array, mask: Array | None, cotangent: Array | None) -> Tensors:
+        if check == "output":
+            return {"output": self.output(x, mask)}
+        if check == "stages":
+            return self.stages(x, mask)
+        if check == "gradients" and cotangent is not None:
+            return self.gradients(x, mask, cotangent)
+        raise ValueError(f"no such check: {check}")

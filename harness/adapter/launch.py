@@ -1,0 +1,29 @@
+"""`python launch.py adapter.py`: runs an adapter with this `harness` and `impls` importable, and nothing else added.
+
+So an adapter runs in any environment that has its framework, numpy and safetensors: `encoder-conformance` need not
+be installed there, and no folder full of other packages is put on the path to make `harness` importable.
+"""
+
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+
+
+def _make_importable(name: str, folder: Path) -> None:
+    init = folder / "__init__.py"
+    spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(folder)])
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    root = Path(__file__).resolve().parents[2]
+    script = Path(sys.argv[1]).resolve()
+    sys.argv[:] = [str(script)]
+    sys.path[0] = str(script.parent)  # was the folder of this file
+    _make_importable("harness", root / "harness")
+    _make_importable("impls", root / "impls")
+    runpy.run_path(str(script), run_name="__main__")

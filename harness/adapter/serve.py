@@ -1,0 +1,61 @@
+"""The worker's side of the wire: answers start, build, run and stop until the stream ends."""
+
+import os
+import sys
+import traceback
+from typing import Any, BinaryIO
+
+from harness.adapter.base import Adapter, Tensors
+from harness.wire.frames import PROTOCOL, EndOfStream, Frame, read_frame, write_frame
+
+
+def serve(adapter: Adapter) -> None:
+    """Answer the harness on stdin and stdout. Whatever the framework prints goes to stderr, and so into the log."""
+    requests = sys.stdin.buffer
+    answers = _private_stdout()
+    while True:
+        try:
+            request = read_frame(requests)
+        except EndOfStream:
+            return
+        try:
+            reply, tensors = _answer(adapter, request)
+        except Exception as error:
+            traceback.print_exc()
+            reply, tensors = {"ok": False, "error": _said(error)}, {}
+        write_frame(answers, {"id": request.message.get("id"), **reply}, tensors)
+        if request.message.get("op") == "stop":
+            return
+
+
+def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
+    message, tensors = request.message, request.tensors
+    match message.get("op"):
+        case "start":
+            if message["protocol"] != PROTOCOL:
+                raise ValueError(f"the harness speaks protocol {message['protocol']}, this adapter {PROTOCOL}")
+            environment = adapter.start(message["device"], message["threads"])
+            reply = {"protocol": PROTOCOL, "versions": environment.versions, "settings": environment.settings}
+            return {"ok": True, **reply}, {}
+        case "build":
+            return {"ok": True}, adapter.build(message["layer"], tensors, message["dtype"])
+        case "run":
+            answer = adapter.run(message["check"], tensors["x"], tensors.get("mask"), tensors.get("cotangent"))
+            return {"ok": True}, answer
+        case "stop":
+            return {"ok": True}, {}
+        case op:
+            raise ValueError(f"no such operation: {op}")
+
+
+def _private_stdout() -> BinaryIO:
+    """The stream to the harness, moved aside, so that a stray print cannot land between two frames."""
+    private = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return private
+
+
+def _said(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

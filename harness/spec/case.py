@@ -1,0 +1,89 @@
+"""A case: one layer in one situation, with the tensors that an implementation is given (clauses S-*)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness import portable
+from harness.portable import Floats
+from harness.spec.layer import Layer
+from harness.spec.parameters import PARAMETERS
+from harness.spec.situation import Check, Level, NoMask, Situation
+from harness.spec.stages import stage_shape, stages
+
+
+@dataclass(frozen=True)
+class Case:
+    layer: Layer
+    situation: Situation
+
+    @property
+    def id(self) -> str:
+        return f"{self.layer.layer}/{self.situation.situation}"
+
+    @property
+    def level(self) -> Level:
+        return self.situation.level
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.layer.clauses, *self.situation.clauses)))
+
+    @property
+    def x_shape(self) -> tuple[int, int, int]:
+        return self.situation.batch, self.situation.sequence, self.layer.d_model
+
+    def parameters(self) -> dict[str, Floats]:
+        """Every parameter, drawn from its own name and moved into the situation's numeric regime (clause P-5)."""
+        return layer_parameters(self.layer, self.situation.parameter_exponents)
+
+    def x(self) -> Floats:
+        """The input, [B, S, d_model]."""
+        return portable.tensor("x", self.x_shape, self.situation.input.pattern, self.situation.input.exponent)
+
+    def mask(self) -> npt.NDArray[np.bool_] | None:
+        """[B, 1, 1, S], true where a key may be attended to (clause M-1); None when the situation has no mask."""
+        if isinstance(self.situation.mask, NoMask):
+            return None
+        return self.valid()[:, None, None, :]
+
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """[B, S], true at the positions that hold data and not padding (clause M-2)."""
+        return np.arange(self.situation.sequence) < np.array(self.situation.lengths)[:, None]
+
+    def cotangent(self) -> Floats:
+        """[B, S, d_model]: the gradient of the loss by the output, zero on rows that are not compared (clause B-1)."""
+        drawn = portable.tensor("cotangent", self.x_shape, "symmetric", -7)
+        return np.where(self.valid()[:, :, None], drawn, 0.0)
+
+    def expected_shapes(self, check: Check) -> dict[str, tuple[int, ...]]:
+        """The tensors that a check is answered with, and their shapes, in the order in which they are computed."""
+        if check == "output":
+            return {"output": self.x_shape}
+        if check == "stages":
+            return {stage: stage_shape(stage, self.layer, self.situation) for stage in stages(self.layer)}
+        return {"x": self.x_shape, **{p.name: p.shape(self.layer) for p in PARAMETERS}}
+
+    def compared(self, check: Check, tensor: str) -> npt.NDArray[np.bool_]:
+        """Where a tensor is compared, in its own shape: gradients everywhere, stages at valid rows (clause M-3)."""
+        shape = self.expected_shapes(check)[tensor]
+        if check == "gradients":
+            return np.ones(shape, dtype=np.bool_)
+        valid = self.valid()
+        rows = valid[:, :, None] if len(shape) == 3 else valid[:, None, :, None]
+        return np.broadcast_to(rows, shape)
+
+
+def layer_parameters(layer: Layer, exponents: dict[str, int]) -> dict[str, Floats]:
+    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (clause P-5)."""
+    drawn = {}
+    for parameter in PARAMETERS:
+        shape = parameter.shape(layer)
+        if parameter.drawn == "gain":
+            values = portable.tensor(parameter.name, shape, "gain", -7)
+        else:
+            exponent = portable.weight_exponent(shape[0]) if parameter.drawn == "weight" else -10
+            values = portable.tensor(parameter.name, shape, "symmetric", exponent)
+        drawn[parameter.name] = np.ldexp(values, exponents.get(parameter.name, 0))
+    return drawn

@@ -1,0 +1,63 @@
+"""The layer language: what a right encoder layer may choose, every default written out (clauses L-*)."""
+
+import struct
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
+
+from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
+
+Family = Literal["small", "published"]
+
+
+def _as_float32(value: float) -> float:
+    """The float32 nearest to `value`, so that float32 attributes and float64 code mean one number (clause L-2)."""
+    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return rounded
+
+
+Epsilon = Annotated[float, Field(gt=0, lt=1e6), AfterValidator(_as_float32)]
+
+
+class Norm(Strict):
+    placement: Literal["pre", "post"] = Field(description="before each sub-layer, or after each residual sum")
+    kind: Literal["layer_norm"] = Field(description="mean and biased variance over the features (clause E-1)")
+    epsilon: Epsilon = Field(description="added to the variance, under the root; rounded to float32 (clause L-2)")
+
+
+class Attention(Strict):
+    num_heads: PositiveInt
+    scale: Literal["head_dim"] = Field(description="scores are divided by the square root of this size")
+    masked_score: Literal["minus_infinity"] = Field(description="what a score becomes where the mask says ignore")
+    fully_masked_row: Literal["unspecified"] = Field(description="what a query with no key to attend to gives")
+
+
+class FeedForward(Strict):
+    d_ff: PositiveInt
+    activation: Literal["relu", "gelu"] = Field(description="gelu is the exact one, with erf")
+
+
+class Layer(Strict):
+    """One encoder layer: sizes and choices. Serialised with `model_dump(mode="json")` it is what an adapter gets."""
+
+    layer: Identifier = Field(description="the id, equal to the file's name, stable for ever")
+    title: Sentence
+    clauses: tuple[ClauseId, ...] = Field(min_length=1, description="clauses of specs/README.md this layer tests")
+    family: Family = Field(description="which situations apply: each situation names its families")
+    d_model: PositiveInt
+    norm: Norm
+    attention: Attention
+    feed_forward: FeedForward
+    padded_rows: Literal["unspecified"] = Field(description="what the output holds at padded positions")
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.attention.num_heads
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> "Layer":
+        if self.d_model % self.attention.num_heads:
+            raise ValueError(
+                f"attention.num_heads = {self.attention.num_heads} does not divide d_model = {self.d_model}"
+            )
+        return self

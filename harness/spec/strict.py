@@ -1,0 +1,16 @@
+"""The base of every model that a person writes by hand in YAML."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+
+class Strict(BaseModel):
+    """Frozen, no unknown keys, no silent conversion (`"8"` is not 8)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+ClauseId = Annotated[str, StringConstraints(pattern=r"^[A-Z]+-[0-9]+$")]
+Sentence = Annotated[str, StringConstraints(min_length=8)]

@@ -1,0 +1,81 @@
+"""Reading a YAML file into a model, with errors that name the file, the line and the key."""
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import InputError
+from harness.paths import shown
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1's safe subset, in which a key given twice is an error (PyYAML would keep the last)."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=shown(path)) from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", where=shown(path)) from None
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else shown(path)
+        raise InputError(error.problem or "is not YAML", where=place, hint="mend the YAML there") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"is not YAML: {error}", where=shown(path)) from None
+
+
+def read_model(path: Path, model: type[Model]) -> Model:
+    data = read_yaml(path)
+    if not isinstance(data, dict):
+        raise InputError("holds no mapping of keys to values", where=shown(path), hint=f"see {_schema_of(model)}")
+    try:
+        return model.model_validate_json(_json(data, path))
+    except ValidationError as error:
+        raise InputError("\n".join(_problems(error)), where=shown(path), hint=f"see {_schema_of(model)}") from None
+
+
+def _json(data: Any, path: Path) -> str:
+    try:
+        return json.dumps(data, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"has a value that the specification does not use: {error}", where=shown(path)) from None
+
+
+def _schema_of(model: type[BaseModel]) -> str:
+    return f"specs/schema/{model.__name__.lower()}.schema.json for the keys and their values"
+
+
+def _problems(error: ValidationError) -> list[str]:
+    """One line a problem: the key's path, what is wrong, and what was found."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(part) for part in problem["loc"]) or "the whole file"
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "missing":
+            lines.append(f"key {key} is missing; every default is written out")
+        elif problem["type"] == "extra_forbidden":
+            lines.append(f"key {key} is unknown")
+        else:
+            found = "" if problem["type"] == "value_error" else f" (found {problem['input']!r})"
+            lines.append(f"{key}: {message}{found}")
+    return lines

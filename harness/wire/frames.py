@@ -1,0 +1,96 @@
+"""Frames: a length, then a safetensors file whose metadata holds the JSON message (docs/wire.md).
+
+    8 bytes   length of what follows, unsigned, little-endian
+    n bytes   safetensors; metadata {"message": "<JSON object>"}; the tensors of the message
+
+Used on both sides; needs numpy and safetensors only, so that it runs in any implementation's environment.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+PROTOCOL = 1
+LARGEST_FRAME = 2**31
+"""A longer frame is refused before it is read: garbage on the wire looks like an enormous length."""
+
+Tensors = dict[str, np.ndarray[Any, Any]]
+
+
+class FrameError(Exception):
+    """What came over the wire is no frame."""
+
+
+class EndOfStream(FrameError):
+    """The other side closed the stream between two frames."""
+
+
+@dataclass
+class Frame:
+    message: dict[str, Any]
+    tensors: Tensors = field(default_factory=dict)
+
+
+def encode(message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None) -> bytes:
+    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in (tensors or {}).items()}
+    # ascontiguousarray makes a 0-d array 1-d; keep the shape that the adapter meant.
+    shaped = {name: contiguous[name].reshape(np.shape(tensor)) for name, tensor in (tensors or {}).items()}
+    body = safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
+    return len(body).to_bytes(8, "little") + body
+
+
+def decode(body: bytes) -> Frame:
+    try:
+        tensors = safetensors.numpy.load(body)
+        header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
+        message = json.loads(header.get("__metadata__", {})["message"])
+    except KeyError:
+        raise FrameError("a frame whose metadata has no 'message'") from None
+    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError) as error:
+        raise FrameError(f"a frame that is not safetensors with a JSON message: {error}") from None
+    if not isinstance(message, dict):
+        raise FrameError("a frame whose message is not a JSON object")
+    return Frame(message, tensors)
+
+
+def read_frame(stream: BinaryIO) -> Frame:
+    prefix = _exactly(stream, 8)
+    if not prefix:
+        raise EndOfStream("the stream ended")
+    length = int.from_bytes(prefix, "little")
+    if len(prefix) < 8 or length > LARGEST_FRAME:
+        raise FrameError(f"something that is not a frame: {(prefix + _some(stream))!r}")
+    body = _exactly(stream, length)
+    if len(body) < length:
+        raise FrameError(f"a frame cut off after {len(body)} of {length} bytes")
+    return decode(body)
+
+
+def write_frame(
+    stream: BinaryIO, message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None
+) -> None:
+    stream.write(encode(message, tensors))
+    stream.flush()
+
+
+def _exactly(stream: BinaryIO, count: int) -> bytes:
+    """`count` bytes, or fewer at the end of the stream."""
+    parts = []
+    while count:
+        part = stream.read(min(count, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _some(stream: BinaryIO) -> bytes:
+    """A little of what follows, if it is there already, so that a message can show what was said."""
+    peek = getattr(stream, "peek", None)
+    return bytes(peek(1)[:60]) if peek else b""

@@ -1,0 +1,1 @@
+"""Implementations of the encoder layer, one folder each: impl.yaml, adapter.py, requirements.txt, encoder.py."""
