@@ -1,4 +1,4 @@
-"""Portable tensors: small integers times a power of two, from a counter-based generator (clauses P-1 to P-5).
+"""Portable tensors: small integers times a power of two, from a counter-based generator (rule P-1 to P-5).
 
 Every value is exact in bfloat16, float16, float32 and float64, and 20 lines of any language make it again.
 """
@@ -15,7 +15,7 @@ _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
 def seed(name: str) -> int:
-    """FNV-1a, 64 bits, of the name's UTF-8 bytes (clause P-1; Fowler, Noll, Vo, as in RFC 9923)."""
+    """FNV-1a, 64 bits, of the name's UTF-8 bytes (rule P-1; Fowler, Noll, Vo, as in RFC 9923)."""
     state = 0xCBF29CE484222325
     for byte in name.encode():
         state = (state ^ byte) * 0x100000001B3 % 2**64
@@ -23,7 +23,7 @@ def seed(name: str) -> int:
 
 
 def splitmix64(start: int, count: int) -> npt.NDArray[np.uint64]:
-    """Outputs 0 … count−1 of SplitMix64 started at `start` (clause P-2; Steele, Lea and Flood, OOPSLA 2014)."""
+    """Outputs 0 … count−1 of SplitMix64 started at `start` (rule P-2; Steele, Lea and Flood, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
         z = np.uint64(start) + _GOLDEN_GAMMA * np.arange(1, count + 1, dtype=np.uint64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -32,13 +32,13 @@ def splitmix64(start: int, count: int) -> npt.NDArray[np.uint64]:
 
 
 def integers(name: str, count: int) -> npt.NDArray[np.int64]:
-    """`count` integers in −255 … 255, from the top 32 bits of each output (clause P-3)."""
+    """`count` integers in −255 … 255, from the top 32 bits of each output (rule P-3)."""
     top = splitmix64(seed(name), count) >> np.uint64(32)
     return ((top * np.uint64(511)) >> np.uint64(32)).astype(np.int64) - 255
 
 
 def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
-    """The portable tensor `name`, filled in row-major order (clause P-4), float64.
+    """The portable tensor `name`, filled in row-major order (rule P-4), float64.
 
     `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 254 + (n mod 2). All times 2**exponent.
     """
@@ -54,7 +54,7 @@ def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -
 
 
 def weight_exponent(fan_in: int) -> int:
-    """−7 − m for the smallest m with 4**m ≥ fan_in: weights of about 1/sqrt(fan_in) (clause P-5)."""
+    """−7 − m for the smallest m with 4**m ≥ fan_in: weights of about 1/sqrt(fan_in) (rule P-5)."""
     m = 0
     while 4**m < fan_in:
         m += 1
@@ -62,7 +62,7 @@ def weight_exponent(fan_in: int) -> int:
 
 
 def positions(name: str, available: int, wanted: int) -> npt.NDArray[np.int64]:
-    """`wanted` distinct indices below `available`, ascending (clause G-3): the first distinct ones that are drawn.
+    """`wanted` distinct indices below `available`, ascending (rule G-3): the first distinct ones that are drawn.
 
     Each output z gives floor(top32(z) * available / 2**32).
     """

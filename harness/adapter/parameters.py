@@ -1,13 +1,13 @@
 """Declarative maps from the specification's parameters to an implementation's own, both ways, checked.
 
-    ParameterMap({
-        "norm1.weight": Take("norm1.gain"),                                     # rename
-        "linear1.weight": Take("feed_forward.hidden.weight", transpose=True),   # [in, out] to [out, in]
-        "in_proj_weight": Take("attention.query.weight", "attention.key.weight", "attention.value.weight",
-                               transpose=True, fuse=0),                         # three stacked along axis 0
-        "q_heads": Take("attention.query.weight", shape=("d_model", "num_heads", "head_dim")),
-        "gate": Take("feed_forward.hidden.weight", part=(0, 2, 1)),             # the first half along axis 1
-    })
+ParameterMap({
+    "norm1.weight": Take("norm1.gain"),                                     # rename
+    "linear1.weight": Take("feed_forward.hidden.weight", transpose=True),   # [in, out] to [out, in]
+    "in_proj_weight": Take("attention.query.weight", "attention.key.weight", "attention.value.weight",
+                           transpose=True, fuse=0),                         # three stacked along axis 0
+    "q_heads": Take("attention.query.weight", shape=("d_model", "num_heads", "head_dim")),
+    "gate": Take("feed_forward.hidden.weight", part=(0, 2, 1)),             # the first half along axis 1
+})
 """
 
 from collections.abc import Mapping

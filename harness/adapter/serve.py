@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from harness.adapter.base import Adapter, Tensors
 from harness.wire.frames import PROTOCOL, EndOfStream, Frame, read_frame, write_frame
@@ -48,7 +48,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             raise ValueError(f"no such operation: {op}")
 
 
-def _private_stdout() -> BinaryIO:
+def _private_stdout() -> IO[bytes]:
     """The stream to the harness, moved aside, so that a stray print cannot land between two frames."""
     private = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -35,7 +35,7 @@ class Case:
         return self.situation.batch, self.situation.sequence, self.layer.d_model
 
     def parameters(self) -> dict[str, Floats]:
-        """Every parameter, drawn from its own name and moved into the situation's numeric regime (clause P-5)."""
+        """Every parameter, drawn from its own name and moved into the situation's numeric regime (rule P-5)."""
         return layer_parameters(self.layer, self.situation.parameter_exponents)
 
     def x(self) -> Floats:
@@ -52,10 +52,15 @@ class Case:
         """[B, S], true at the positions that hold data and not padding (clause M-2)."""
         return np.arange(self.situation.sequence) < np.array(self.situation.lengths)[:, None]
 
-    def cotangent(self) -> Floats:
-        """[B, S, d_model]: the gradient of the loss by the output, zero on rows that are not compared (clause B-1)."""
+    def cotangent(self, kinked_rows: npt.NDArray[np.int64]) -> Floats:
+        """[B, S, d_model]: the gradient of the loss by the output (clauses B-1, B-2).
+
+        Zero on padded rows, which are not compared, and on `kinked_rows`, [n, 2] pairs of item and position.
+        """
         drawn = portable.tensor("cotangent", self.x_shape, "symmetric", -7)
-        return np.where(self.valid()[:, :, None], drawn, 0.0)
+        rows = self.valid()
+        rows[tuple(kinked_rows.T)] = False
+        return np.where(rows[:, :, None], drawn, 0.0)
 
     def expected_shapes(self, check: Check) -> dict[str, tuple[int, ...]]:
         """The tensors that a check is answered with, and their shapes, in the order in which they are computed."""
@@ -76,7 +81,7 @@ class Case:
 
 
 def layer_parameters(layer: Layer, exponents: dict[str, int]) -> dict[str, Floats]:
-    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (clause P-5)."""
+    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rule P-5)."""
     drawn = {}
     for parameter in PARAMETERS:
         shape = parameter.shape(layer)

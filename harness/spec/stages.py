@@ -27,8 +27,7 @@ SHAPES: dict[str, str] = {
     "residual2": "B S D",
     "output": "B S D",
 }
-FEATURE_AXIS_IS_KEYS = frozenset({"attention_scores", "attention_weights"})
-"""Stages whose last axis counts keys, not features."""
+LAST_AXIS_IS_KEYS = frozenset({"attention_scores", "attention_weights"})
 
 _ATTENTION = (
     "query", "key", "value", "query_heads", "key_heads", "value_heads",

@@ -9,7 +9,7 @@ Used on both sides; needs numpy and safetensors only, so that it runs in any imp
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import safetensors
@@ -58,7 +58,7 @@ def decode(body: bytes) -> Frame:
     return Frame(message, tensors)
 
 
-def read_frame(stream: BinaryIO) -> Frame:
+def read_frame(stream: IO[bytes]) -> Frame:
     prefix = _exactly(stream, 8)
     if not prefix:
         raise EndOfStream("the stream ended")
@@ -72,13 +72,13 @@ def read_frame(stream: BinaryIO) -> Frame:
 
 
 def write_frame(
-    stream: BinaryIO, message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None
+    stream: IO[bytes], message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None
 ) -> None:
     stream.write(encode(message, tensors))
     stream.flush()
 
 
-def _exactly(stream: BinaryIO, count: int) -> bytes:
+def _exactly(stream: IO[bytes], count: int) -> bytes:
     """`count` bytes, or fewer at the end of the stream."""
     parts = []
     while count:
@@ -90,7 +90,7 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _some(stream: BinaryIO) -> bytes:
+def _some(stream: IO[bytes]) -> bytes:
     """A little of what follows, if it is there already, so that a message can show what was said."""
     peek = getattr(stream, "peek", None)
     return bytes(peek(1)[:60]) if peek else b""

@@ -1,0 +1,1 @@
+"""The `conform` command, one module a subcommand."""

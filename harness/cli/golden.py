@@ -1,0 +1,70 @@
+"""`conform golden`: build the frozen expectations, or verify that the oracle still agrees with them."""
+
+import os
+
+import click
+
+from harness.golden.build import compute_all
+from harness.golden.store import (
+    GOLDEN,
+    check_ids,
+    golden_path,
+    read_golden,
+    read_manifest,
+    write_golden,
+    write_manifest,
+)
+from harness.golden.verify import disagreement
+from harness.plan import select
+from harness.spec.constants import constants
+from harness.spec.load import load
+
+_CASE = click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases, as layer/situation; default: all.")
+_JOBS = click.option("--jobs", type=click.IntRange(1), help="Processes side by side; default: one a processor.")
+
+
+@click.group()
+def golden() -> None:
+    """Build or verify the frozen expectations in specs/golden/."""
+
+
+@golden.command(epilog="Example: conform golden build --case 'my-layer/*'")
+@_CASE
+@_JOBS
+@click.option("--prune", is_flag=True, help="Also remove goldens that belong to no case any more.")
+def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
+    """Compute goldens and conditions and freeze them. Commit them by themselves, with the reason."""
+    cases = load().cases
+    chosen = select(cases, globs, None)
+    manifest = read_manifest() if (GOLDEN / "manifest.json").exists() else None
+    entries = dict(manifest.cases) if manifest else {}
+    for done, (case, expected) in enumerate(compute_all(chosen, constants(), jobs or os.cpu_count() or 1), 1):
+        entries[case.id] = write_golden(case, expected, constants())
+        click.echo(f"[{done}/{len(chosen)}] {case.id}", err=True)
+    if prune:
+        for gone in set(entries) - set(cases):
+            golden_path(gone).unlink(missing_ok=True)
+            del entries[gone]
+            click.echo(f"removed {gone}", err=True)
+    write_manifest(entries)
+    size = sum(path.stat().st_size for path in GOLDEN.rglob("*.safetensors"))
+    click.echo(f"built {len(chosen)} goldens; specs/golden holds {len(entries)}, {size / 1e6:.1f} MB")
+
+
+@golden.command(epilog="Example: conform golden verify --case '*/padding-right'")
+@_CASE
+@_JOBS
+def verify(globs: tuple[str, ...], jobs: int | None) -> int:
+    """Check every golden against its sum, and against what the oracle computes today. Exit 1 if they disagree."""
+    cases = load().cases
+    manifest = read_manifest()
+    check_ids(cases, manifest)
+    chosen = select(cases, globs, None)
+    frozen = {case.id: read_golden(case, manifest, constants()) for case in chosen}
+    wrong = 0
+    for done, (case, today) in enumerate(compute_all(chosen, constants(), jobs or os.cpu_count() or 1), 1):
+        problem = disagreement(frozen[case.id], today, constants())
+        wrong += bool(problem)
+        click.echo(f"[{done}/{len(chosen)}] {case.id}" + (f": {problem}" if problem else ""), err=True)
+    click.echo(f"{len(chosen) - wrong} of {len(chosen)} goldens agree with their sums and with the oracle")
+    return 1 if wrong else 0

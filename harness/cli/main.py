@@ -1,0 +1,73 @@
+"""`conform`: the group, and how each kind of ending becomes an exit status.
+
+0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 the harness failed or was cut off.
+"""
+
+import os
+import sys
+import traceback
+
+import click
+
+import harness
+from harness.cli.explain import explain
+from harness.cli.golden import golden
+from harness.cli.list import list_
+from harness.cli.run import run
+from harness.errors import InputError
+
+BAD_INPUT, INCOMPLETE = 2, 3
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(harness.__version__, prog_name="conform")
+def cli() -> None:
+    """Does this Transformer encoder layer do what it should, and if not, why not?
+
+    \b
+    conform run                              judge every implementation whose framework is here
+    conform run --impl pytorch --case 'pre-gelu/*'
+    conform explain                          the first failure of that run, in full
+    """
+
+
+cli.add_command(run)
+cli.add_command(explain)
+cli.add_command(list_)
+cli.add_command(golden)
+
+
+def main() -> None:
+    sys.exit(_status())
+
+
+def _status() -> int:
+    try:
+        status = cli.main(standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Abort:
+        return _interrupted()
+    except KeyboardInterrupt:
+        return _interrupted()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except InputError as error:
+        click.echo("conform: " + "\n".join(error.lines()), err=True)
+        return BAD_INPUT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+        return 0
+    except Exception:
+        traceback.print_exc()
+        click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
+        return INCOMPLETE
+
+
+def _interrupted() -> int:
+    click.echo("conform: interrupted; what was judged until then is in the report, marked incomplete", err=True)
+    return INCOMPLETE
+
+
+if __name__ == "__main__":
+    main()

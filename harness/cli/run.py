@@ -1,0 +1,186 @@
+"""`conform run`: the matrix."""
+
+import os
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness.errors import InputError, nearest
+from harness.golden.build import compute_all
+from harness.golden.expected import Expected
+from harness.golden.store import check_ids, read_golden, read_manifest
+from harness.impl.interpreter import Missing, Ready, resolve
+from harness.impl.manifest import DtypeName, find_folder, known_folders, read_implementation
+from harness.judge.outcome import EXPECTED, Outcome
+from harness.plan import LEVELS, plan, select
+from harness.report.ledger import Ledger, environment
+from harness.report.model import Report
+from harness.report.terminal import console, show_report
+from harness.runner import Run, Share
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import Specification, load
+
+_EXAMPLES = """
+\b
+Examples:
+  conform run
+  conform run --impl pytorch --impl ./my_backend --dtype float32
+  conform run --case 'pre-gelu/*' --case '*/padding-right'
+  conform run --layer my-layer.yaml --impl jax_pure
+  conform run --python keras_tf=/opt/tf/bin/python
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("--impl", "impls", multiple=True, metavar="NAME|FOLDER", help="Implementation to judge; default: all.")
+@click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases to ask, as layer/situation; default: all.")
+@click.option(
+    "--layer",
+    "layer_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Judge your own layer (YAML) instead of the specification's, in every situation of its family.",
+)
+@click.option("--level", type=click.Choice(LEVELS), help="Only cases of this level or a stricter one.")
+@click.option(
+    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: float32 and float64."
+)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--jobs", type=click.IntRange(1), help="Workers side by side; default: one a processor.")
+@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for an implementation.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("conform-report"),
+    show_default=True,
+    help="Folder for report.json and the workers' logs.",
+)
+def run(
+    impls: tuple[str, ...],
+    globs: tuple[str, ...],
+    layer_file: Path | None,
+    level: str | None,
+    dtypes: tuple[DtypeName, ...],
+    device: str,
+    jobs: int | None,
+    pythons: tuple[str, ...],
+    out: Path,
+) -> int:
+    """Judge implementations against the specification and print the matrix.
+
+    Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
+    """
+    specification = load(extra_layers=(layer_file,) if layer_file else ())
+    cases = specification.cases
+    if layer_file:
+        cases = {name: case for name, case in cases.items() if case.layer.layer == layer_file.stem}
+    chosen = select(cases, globs, next((known for known in LEVELS if known == level), None))
+    ready, absent = _implementations(impls, _interpreters(pythons), device)
+    jobs = jobs or os.cpu_count() or 1
+    expected = _expected(chosen, specification, layer_file, jobs)
+    shares = [Share(r, plan(r.implementation, chosen, dtypes or ("float32", "float64"))) for r in ready]
+    _refuse_unwritable(out)
+    in_progress = Run(
+        shares,
+        lambda case: expected[case.id],
+        constants(),
+        jobs=jobs,
+        device=device,
+        logs=out / "logs",
+    )
+    ledger = Ledger(out, shares, absent, in_progress, environment(shares, in_progress.jobs, device))
+    try:
+        _collect(in_progress, ledger, total=sum(len(share.tasks) for share in shares))
+    finally:
+        report = ledger.close()
+    show_report(console(), report, out)
+    return _status(report)
+
+
+def _status(report: Report) -> int:
+    outcomes = {record.outcome for record in report.records}
+    if not report.complete or outcomes <= {Outcome.UNSUPPORTED}:
+        return 3
+    return 0 if outcomes <= EXPECTED else 1
+
+
+def _collect(in_progress: Run, ledger: Ledger, total: int) -> None:
+    """Gather the records, with a progress bar on stderr when someone is looking."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    screen = Console(stderr=True)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        bar = progress.add_task("starting workers", total=total)
+        for record in in_progress:
+            ledger.add(record)
+            progress.update(bar, advance=1, description=f"{record.implementation} {record.case} {record.dtype}")
+
+
+def _implementations(named: tuple[str, ...], pythons: dict[str, str], device: str) -> tuple[list[Ready], list[Missing]]:
+    """Those that can be started here; one that was asked for by name and cannot be is an error."""
+    folders = [find_folder(name) for name in dict.fromkeys(named)] if named else list(known_folders().values())
+    implementations = {folder: read_implementation(folder) for folder in folders}
+    names = [implementation.name for implementation in implementations.values()]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"two implementations are called {name}", where="--impl", hint="rename one's folder and key"
+            )
+    for name in pythons:
+        if name not in names:
+            raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, names))
+    ready, absent = [], []
+    for folder, implementation in implementations.items():
+        found = resolve(implementation, folder, pythons)
+        if isinstance(found, Ready) and device not in implementation.capabilities.devices:
+            devices = ", ".join(implementation.capabilities.devices)
+            found = Missing(implementation, f"runs on {devices}, not on {device}", f"--device {devices.split(', ')[0]}")
+        if isinstance(found, Ready):
+            ready.append(found)
+        elif named:
+            raise InputError(f"{implementation.name}: {found.reason}", where="--impl", hint=found.hint)
+        else:
+            absent.append(found)
+    if not ready:
+        lines = "; ".join(f"{m.implementation.name}: {m.reason}" for m in absent)
+        raise InputError(
+            f"no implementation can be started here ({lines})", hint="pip install 'encoder-conformance[all]'"
+        )
+    return ready, absent
+
+
+def _interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
+    named = {}
+    for pair in pythons:
+        name, equals, path = pair.partition("=")
+        if not (name and equals and path):
+            raise InputError(
+                f"{pair!r} is not NAME=PATH", where="--python", hint="for example keras_tf=/opt/tf/bin/python"
+            )
+        named[name] = path
+    return named
+
+
+def _expected(
+    cases: list[Case], specification: Specification, layer_file: Path | None, jobs: int
+) -> dict[str, Expected]:
+    """The frozen goldens, every one checked before a worker starts; computed now for a layer of the user's own."""
+    if layer_file:
+        return {case.id: expected for case, expected in compute_all(cases, constants(), jobs)}
+    manifest = read_manifest()
+    check_ids(specification.cases, manifest)
+    return {case.id: read_golden(case, manifest, constants()) for case in cases}
+
+
+def _refuse_unwritable(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror}", where=f"--out {out}", hint="choose another folder"
+        ) from None

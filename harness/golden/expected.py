@@ -1,0 +1,68 @@
+"""What a case is judged against: golden and condition at the positions that are compared (rule G-1 to G-3)."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness import portable
+from harness.oracle.condition import Expectation
+from harness.spec.case import Case
+from harness.spec.constants import Constants
+from harness.spec.situation import Check
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ExpectedTensor:
+    """`golden` and `condition`, float64, one value for each of `positions` (flat, ascending) in `shape`."""
+
+    shape: tuple[int, ...]
+    positions: npt.NDArray[np.int64]
+    golden: Array
+    condition: Array
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`tensors` by key: a stage's name, or "gradient.NAME". `kinked_rows` [n, 2] have a zero cotangent (B-2)."""
+
+    tensors: dict[str, ExpectedTensor]
+    kinked_rows: Array
+
+
+def key(check: Check, tensor: str) -> str:
+    return f"gradient.{tensor}" if check == "gradients" else tensor
+
+
+def compared_tensors(case: Case) -> dict[str, tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:
+    """Key → its shape and where it is compared, for every tensor that the case's checks need."""
+    found = {}
+    for check in case.situation.checks:
+        for name, shape in case.expected_shapes(check).items():
+            found[key(check, name)] = shape, case.compared(check, name)
+    return found
+
+
+def kept_positions(
+    case: Case, name: str, shape: tuple[int, ...], compared: npt.NDArray[np.bool_], constants: Constants
+) -> npt.NDArray[np.int64]:
+    """The compared positions; of a tensor that is too large to keep whole, as many as are drawn (G-3)."""
+    available = np.flatnonzero(compared)
+    if prod(shape) <= constants.whole_up_to:
+        return available
+    return available[portable.positions(f"positions {case.id} {name}", available.size, constants.sampled_positions)]
+
+
+def thin(case: Case, expectation: Expectation, constants: Constants) -> Expected:
+    """Keep of a full expectation what a golden file keeps."""
+    kept = {}
+    for name, (shape, compared) in compared_tensors(case).items():
+        at = kept_positions(case, name, shape, compared, constants)
+        kept[name] = ExpectedTensor(
+            shape, at, expectation.golden[name].reshape(-1)[at], expectation.condition[name].reshape(-1)[at]
+        )
+    return Expected(kept, expectation.kinked_rows)

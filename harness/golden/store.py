@@ -1,0 +1,136 @@
+"""Golden files: one safetensors a case, and a manifest of SHA-256 sums (rule G-2)."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.numpy
+from pydantic import ValidationError
+
+from harness.errors import InputError, nearest
+from harness.golden.expected import Array, Expected, ExpectedTensor, compared_tensors, kept_positions
+from harness.paths import SPECS, shown
+from harness.spec.case import Case
+from harness.spec.constants import Constants
+from harness.spec.strict import Strict
+
+GOLDEN = SPECS / "golden"
+
+
+class Entry(Strict):
+    """`sha256` of the golden file; `case_sha256` of the layer, situation and constants that it was made from."""
+
+    sha256: str
+    case_sha256: str
+
+
+class Manifest(Strict):
+    format: str = "encoder-conformance golden"
+    version: int = 1
+    cases: dict[str, Entry]
+
+
+def case_digest(case: Case, constants: Constants) -> str:
+    """What a golden depends on: titles, levels and clauses may be reworded without a rebuild."""
+    words = {"title", "clauses", "level"}
+    made_from = [
+        case.layer.model_dump(mode="json", exclude=words),
+        case.situation.model_dump(mode="json", exclude={*words, "families"}),
+        constants.model_dump(mode="json", exclude={"rms_limit", "max_limit"}),
+    ]
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+
+
+def read_manifest(folder: Path = GOLDEN) -> Manifest:
+    path = folder / "manifest.json"
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError("is not there", where=shown(path), hint="conform golden build makes it") from None
+    except ValidationError as error:
+        raise InputError(f"is no manifest: {error.errors()[0]['msg']}", where=shown(path), hint=_RESTORE) from None
+
+
+def write_manifest(cases: dict[str, Entry], folder: Path = GOLDEN) -> None:
+    text = Manifest(cases=dict(sorted(cases.items()))).model_dump_json(indent=1)
+    replace_file(folder / "manifest.json", (text + "\n").encode())
+
+
+def golden_path(case_id: str, folder: Path = GOLDEN) -> Path:
+    return folder / f"{case_id}.safetensors"
+
+
+def check_ids(case_ids: Iterable[str], manifest: Manifest) -> None:
+    """Every case has a golden and every golden a case: else an id was renamed, or a golden not built."""
+    cases = set(case_ids)
+    for missing in sorted(cases - set(manifest.cases)):
+        raise InputError(
+            f"case {missing} has no golden",
+            where="specs/golden/manifest.json",
+            hint=f"conform golden build --case {missing!r}; ids never change: if it was renamed, name it back "
+            f"({nearest(missing, set(manifest.cases) - cases)})",
+        )
+    for extra in sorted(set(manifest.cases) - cases):
+        raise InputError(
+            f"golden {extra} belongs to no case",
+            where="specs/golden/manifest.json",
+            hint="a case id never changes: give the layer or situation its name back; if the case was withdrawn, "
+            "conform golden build --prune",
+        )
+
+
+def write_golden(case: Case, expected: Expected, constants: Constants, folder: Path = GOLDEN) -> Entry:
+    tensors = {"kinked_rows": expected.kinked_rows}
+    for name, tensor in expected.tensors.items():
+        tensors[name] = tensor.golden
+        tensors[f"condition.{name}"] = tensor.condition
+    data = safetensors.numpy.save(tensors, metadata={"case": case.id})
+    replace_file(golden_path(case.id, folder), data)
+    return Entry(sha256=hashlib.sha256(data).hexdigest(), case_sha256=case_digest(case, constants))
+
+
+def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> Expected:
+    """The frozen expectation of a case, checked against the manifest first."""
+    path, entry = golden_path(case.id, folder), manifest.cases[case.id]
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint=_RESTORE) from None
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise InputError("does not match its sum in manifest.json", where=shown(path), hint=_RESTORE)
+    if case_digest(case, constants) != entry.case_sha256:
+        raise InputError(
+            f"was made from another {case.layer.layer}.yaml, {case.situation.situation}.yaml or constants.yaml",
+            where=shown(path),
+            hint=f"undo that change, or rebuild in a commit that says why: conform golden build --case {case.id!r}",
+        )
+    return _expected(case, safetensors.numpy.load(data), constants, path)
+
+
+def _expected(case: Case, tensors: Mapping[str, Array], constants: Constants, path: Path) -> Expected:
+    kept = {}
+    for name, (shape, compared) in compared_tensors(case).items():
+        at = kept_positions(case, name, shape, compared, constants)
+        try:
+            golden, condition = tensors[name], tensors[f"condition.{name}"]
+        except KeyError:
+            raise InputError(f"holds no tensor {name}", where=shown(path), hint=_RESTORE) from None
+        kept[name] = ExpectedTensor(shape, at, golden, condition)
+    return Expected(kept, tensors["kinked_rows"])
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write beside `path`, then rename: a reader sees the old file or the new one, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+_RESTORE = "restore the file from version control (git checkout -- specs/golden); goldens are never edited"

@@ -1,0 +1,27 @@
+"""Does the oracle still say what a frozen golden says?"""
+
+import numpy as np
+
+from harness.golden.expected import Expected
+from harness.judge.verdict import judge_tensor
+from harness.spec.constants import Constants
+from harness.spec.dtypes import FORMATS
+
+_CONDITION_DRIFT = 0.01
+"""Conditions come from the same draws everywhere; a BLAS that sums in another order moves them by parts in 10⁶."""
+
+
+def disagreement(frozen: Expected, today: Expected, constants: Constants) -> str:
+    """What today's oracle says differently, first tensor first; "" if nothing."""
+    if frozen.kinked_rows.tolist() != today.kinked_rows.tolist():
+        return f"kinked rows are {today.kinked_rows.tolist()}, frozen {frozen.kinked_rows.tolist()}"
+    for name, tensor in frozen.tensors.items():
+        now = today.tensors[name]
+        observed = np.zeros(tensor.shape)
+        observed.reshape(-1)[now.positions] = now.golden
+        verdict = judge_tensor(name, observed, tensor, FORMATS["float64"], constants)
+        if not verdict.conforms:
+            return f"{name} is {verdict.max:.3g} σ (float64) from the frozen golden"
+        if not np.allclose(now.condition, tensor.condition, rtol=_CONDITION_DRIFT, atol=0):
+            return f"{name}'s condition has changed"
+    return ""

@@ -1,0 +1,1 @@
+"""Implementations: their manifests, and the interpreters that can run them."""

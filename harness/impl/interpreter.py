@@ -1,0 +1,92 @@
+"""Finds an interpreter for each implementation: this one, one that the user named, or a tox environment's."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import InputError
+from harness.impl.manifest import Implementation
+from harness.paths import ROOT, shown
+
+LAUNCH = ROOT / "harness" / "adapter" / "launch.py"
+ADAPTER_NEEDS = ("numpy", "safetensors")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An implementation that can be started, and the command line that does it."""
+
+    implementation: Implementation
+    folder: Path
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An implementation that cannot be started here, and why."""
+
+    implementation: Implementation
+    reason: str
+    hint: str
+
+
+def resolve(implementation: Implementation, folder: Path, named: dict[str, str]) -> Ready | Missing:
+    """`named` maps implementation names to interpreters (--python NAME=PATH)."""
+    program, *arguments = implementation.command
+    if program != "python":
+        if shutil.which(program, path=None) is None and not (folder / program).is_file():
+            return Missing(implementation, f"its command {program!r} is not found", f"install {implementation.install}")
+        return Ready(implementation, folder, implementation.command)
+    wanted = (*implementation.requires, *ADAPTER_NEEDS)
+    if implementation.name in named:
+        interpreter = named[implementation.name]
+        absent = _absent_there(interpreter, wanted)
+        if absent is None:
+            raise InputError(
+                f"{interpreter!r} does not run", where="--python", hint=f"give {implementation.name}=PATH of a Python"
+            )
+        if absent:
+            return Missing(
+                implementation, f"{', '.join(absent)} not importable by {interpreter}", _hint(implementation)
+            )
+        return _python(implementation, folder, interpreter, arguments)
+    absent_here = [module for module in wanted if importlib.util.find_spec(module) is None]
+    if not absent_here:
+        return _python(implementation, folder, sys.executable, arguments)
+    for tox in (Path.cwd() / ".tox", ROOT / ".tox"):
+        interpreter = str(tox / implementation.name / "bin" / "python")
+        if Path(interpreter).is_file() and _absent_there(interpreter, wanted) == []:
+            return _python(implementation, folder, interpreter, arguments)
+    return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
+
+
+def _python(implementation: Implementation, folder: Path, interpreter: str, arguments: list[str]) -> Ready:
+    script = folder / arguments[0] if arguments else None
+    if script is None or not script.is_file():
+        name = arguments[0] if arguments else ""
+        raise InputError(
+            f"names the adapter {name!r}, which is not there", where=f"{shown(folder / 'impl.yaml')}: key command"
+        )
+    return Ready(implementation, folder, (interpreter, str(LAUNCH), *arguments))
+
+
+def _hint(implementation: Implementation) -> str:
+    return (
+        f"pip install '{implementation.install}', or tox -e {implementation.name}, "
+        f"or --python {implementation.name}=PATH of an interpreter that has it"
+    )
+
+
+def _absent_there(interpreter: str, modules: tuple[str, ...]) -> list[str] | None:
+    """Which of the modules another interpreter cannot find; None if it does not run at all."""
+    code = "import importlib.util, sys; print(*[m for m in sys.argv[1:] if not importlib.util.find_spec(m)])"
+    try:
+        asked = subprocess.run(
+            [interpreter, "-c", code, *modules], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked.stdout.split()

@@ -1,0 +1,137 @@
+"""`impl.yaml`: what an implementation is, what it can do, what it cannot, and how its adapter is started."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from harness.errors import InputError, nearest
+from harness.paths import IMPLS, shown
+from harness.spec.case import Case
+from harness.spec.layer import FeedForward
+from harness.spec.situation import Check, Mode
+from harness.spec.stages import SHAPES
+from harness.spec.strict import Sentence, Strict
+from harness.spec.yaml_file import read_model
+
+DtypeName = Literal["float64", "float32"]
+Device = Literal["cpu", "cuda"]
+Link = Annotated[str, StringConstraints(pattern=r"^https://\S+$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Capabilities(Strict):
+    dtypes: tuple[DtypeName, ...] = Field(min_length=1)
+    devices: tuple[Device, ...] = Field(min_length=1)
+    modes: tuple[Mode, ...] = Field(min_length=1)
+    checks: tuple[Check, ...] = Field(min_length=1)
+    stages: Literal["all"] | tuple[str, ...] = Field(description="the stages that it can show")
+
+    @model_validator(mode="after")
+    def _stages_exist(self) -> "Capabilities":
+        unknown = [] if self.stages == "all" else sorted(set(self.stages) - set(SHAPES))
+        if unknown:
+            raise ValueError(f"stages has {', '.join(unknown)}, which the specification does not know")
+        return self
+
+
+class When(Strict):
+    """The checks that an `unsupported` entry speaks of: those that agree with every key that is given."""
+
+    check: Check | None = None
+    dtype: DtypeName | None = None
+    activation: Annotated[str, Field()] | None = None
+    placement: Literal["pre", "post"] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "When":
+        if not self.model_fields_set:
+            raise ValueError("names no key; an entry that matches everything is no entry")
+        known = FeedForward.model_fields["activation"].annotation
+        if self.activation is not None and self.activation not in getattr(known, "__args__", ()):
+            raise ValueError(f"activation {self.activation!r} is unknown")
+        return self
+
+    def matches(self, case: Case, dtype: str, check: Check) -> bool:
+        facts = {
+            "check": check,
+            "dtype": dtype,
+            "activation": case.layer.feed_forward.activation,
+            "placement": case.layer.norm.placement,
+        }
+        return all(facts[key] == getattr(self, key) for key in self.model_fields_set)
+
+
+class Unsupported(Strict):
+    when: When
+    reason: Sentence
+    link: Link
+
+
+class Timeouts(Strict):
+    """Seconds that each operation may take before the worker is ended."""
+
+    start: Seconds
+    build: Seconds
+    run: Seconds
+
+
+class Implementation(Strict):
+    name: Name = Field(description="equal to the folder's name")
+    title: Sentence
+    framework: str
+    homepage: Link
+    command: tuple[str, ...] = Field(min_length=1, description="starts the adapter, in its folder")
+    requires: tuple[str, ...] = Field(description="Python modules whose presence makes an interpreter fit")
+    install: str = Field(description="what to give pip when they are missing")
+    capabilities: Capabilities
+    unsupported: tuple[Unsupported, ...]
+    timeouts: Timeouts
+
+    def opt_out(self, case: Case, dtype: str, check: Check) -> str | None:
+        """Why this check is not asked, or None if it is."""
+        for entry in self.unsupported:
+            if entry.when.matches(case, dtype, check):
+                return entry.reason
+        can = self.capabilities
+        for what, value, known in (
+            ("dtype", dtype, can.dtypes),
+            ("mode", case.situation.mode, can.modes),
+            ("check", check, can.checks),
+        ):
+            if value not in known:
+                return f"{what} {value} is not among its capabilities"
+        return None
+
+
+def read_implementation(folder: Path) -> Implementation:
+    manifest = folder / "impl.yaml"
+    if not manifest.is_file():
+        raise InputError("holds no impl.yaml", where=shown(folder), hint="docs/adding-a-backend.md says what it holds")
+    implementation = read_model(manifest, Implementation)
+    if implementation.name != folder.resolve().name:
+        raise InputError(
+            f"the name {implementation.name!r} is not the folder's",
+            where=f"{shown(manifest)}: key name",
+            hint=f"write {folder.resolve().name!r} there, or rename the folder",
+        )
+    return implementation
+
+
+def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
+    return {path.parent.name: path.parent for path in sorted(impls.glob("*/impl.yaml"))}
+
+
+def find_folder(name_or_folder: str) -> Path:
+    """The folder of an implementation, given its name or a path."""
+    known = known_folders()
+    if name_or_folder in known:
+        return known[name_or_folder]
+    if Path(name_or_folder).is_dir():
+        return Path(name_or_folder)
+    raise InputError(
+        f"no implementation {name_or_folder!r}, nor a folder of that name",
+        where="--impl",
+        hint=f"{nearest(name_or_folder, known)} (conform list impls)",
+    )

@@ -1,0 +1,144 @@
+"""Judges one observation in σ (rule J-1 to J-5): names, then shape and dtype, then non-finite values, then numbers.
+
+A pure function of the observation, the expectation and the constants: it knows no implementation.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from harness.golden.expected import Expected, ExpectedTensor, key
+from harness.judge.outcome import Outcome
+from harness.spec.constants import Constants
+from harness.spec.dtypes import Format
+from harness.spec.situation import Check
+
+Array = npt.NDArray[Any]
+
+
+class TensorVerdict(BaseModel):
+    """One tensor judged: error in σ, and the element that is furthest out.
+
+    `problem` is set where numbers could not be compared: another shape or dtype, or a value that is not finite.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tensor: str
+    conforms: bool
+    rms: float | None = None
+    max: float | None = None
+    worst_index: tuple[int, ...] | None = None
+    observed: float | None = None
+    expected: float | None = None
+    sigma: float | None = None
+    problem: str | None = None
+
+
+class Verdict(BaseModel):
+    """One check judged. `stage` is the first tensor out of line, in the order in which they are computed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    outcome: Outcome
+    rms: float | None = None
+    max: float | None = None
+    stage: str | None = None
+    message: str = ""
+    tensors: tuple[TensorVerdict, ...] = ()
+
+
+def judge(
+    check: Check,
+    shown: tuple[str, ...],
+    observed: Mapping[str, Array],
+    expected: Expected,
+    dtype: Format,
+    constants: Constants,
+) -> Verdict:
+    """`shown` names the tensors that the implementation is to answer with, in the order of computation."""
+    wrong = _wrong_names(shown, observed)
+    if wrong:
+        return Verdict(outcome=Outcome.ERROR, message=f"answered {check} with the wrong names: {wrong}")
+    tensors = tuple(
+        judge_tensor(name, observed[name], expected.tensors[key(check, name)], dtype, constants) for name in shown
+    )
+    out = [tensor for tensor in tensors if not tensor.conforms]
+    compared = [tensor for tensor in tensors if tensor.rms is not None]
+    return Verdict(
+        outcome=Outcome.FAIL if out else Outcome.PASS,
+        rms=max((t.rms for t in compared if t.rms is not None), default=None),
+        max=max((t.max for t in compared if t.max is not None), default=None),
+        stage=out[0].tensor if out else None,
+        message=_message(out[0]) if out else "",
+        tensors=tensors,
+    )
+
+
+def judge_tensor(
+    name: str, observed: Array, expected: ExpectedTensor, dtype: Format, constants: Constants
+) -> TensorVerdict:
+    """Compare one tensor with its golden at the positions that the golden keeps."""
+    if observed.shape != expected.shape:
+        return _refused(name, f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
+    if observed.dtype != dtype.numpy:
+        return _refused(name, f"dtype {observed.dtype} instead of {dtype.name}")
+    values = observed.reshape(-1)[expected.positions].astype(np.float64)
+    finite = np.isfinite(values)
+    if not np.array_equal(finite, np.isfinite(expected.golden)):
+        at = int(np.flatnonzero(finite != np.isfinite(expected.golden))[0])
+        where = _index(expected, at)
+        count = int((finite != np.isfinite(expected.golden)).sum())
+        found = f"{values[at]:g} at {list(where)} instead of {expected.golden[at]:.6g}"
+        return _refused(name, f"{found} ({count} of {values.size} compared elements)")
+    sigma = np.maximum(dtype.roundoff * expected.condition.astype(np.float64), dtype.smallest_normal)
+    with np.errstate(over="ignore"):
+        error = np.abs(values - expected.golden) / sigma
+        rms = float(np.sqrt(np.mean(error**2))) if error.size else 0.0
+    at = int(error.argmax()) if error.size else 0
+    largest = float(error[at]) if error.size else 0.0
+    return TensorVerdict(
+        tensor=name,
+        conforms=rms <= constants.rms_limit and largest <= constants.max_limit,
+        rms=min(rms, _LARGEST),
+        max=min(largest, _LARGEST),
+        worst_index=_index(expected, at) if error.size else None,
+        observed=float(values[at]) if error.size else None,
+        expected=float(expected.golden[at]) if error.size else None,
+        sigma=float(sigma[at]) if error.size else None,
+    )
+
+
+_LARGEST = 1e300
+"""An error beyond this is shown as this: JSON has no infinity."""
+
+
+def _refused(name: str, problem: str) -> TensorVerdict:
+    return TensorVerdict(tensor=name, conforms=False, problem=problem)
+
+
+def _message(out: TensorVerdict) -> str:
+    if out.problem:
+        return f"{out.tensor}: {out.problem}"
+    assert out.worst_index is not None
+    return (
+        f"{out.tensor}: rms {out.rms:.3g} σ, max {out.max:.3g} σ at {list(out.worst_index)}: "
+        f"{out.observed:.9g} instead of {out.expected:.9g} (σ {out.sigma:.2g})"
+    )
+
+
+def _wrong_names(shown: tuple[str, ...], observed: Mapping[str, Array]) -> str:
+    missing, extra = [n for n in shown if n not in observed], sorted(set(observed) - set(shown))
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    return "; ".join([*parts, *([f"not asked for {', '.join(extra)}"] if extra else [])])
+
+
+def _index(expected: ExpectedTensor, at: int) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(expected.positions[at]), expected.shape))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join(str(size) for size in shape) + "]"

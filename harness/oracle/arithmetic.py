@@ -1,0 +1,111 @@
+"""The few operations that the oracle is written over: exact, or with Monte-Carlo rounding (rule C-1 to C-4).
+
+The oracle's equations call these and nothing else, so that the same code that says what a layer computes also says
+how much rounding noise the computation makes.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.oracle import special
+from harness.portable import seed, splitmix64
+
+Array = npt.NDArray[Any]
+
+ELEMENTARY = 4.0
+"""exp, log and erf are not correctly rounded anywhere: vector libraries promise 1 or 2 units in the last place, which
+is 4 u (the CUDA Programming Guide's table, SLEEF's _u10 and _u20; rule C-1)."""
+
+
+class Arithmetic:
+    """Exact: each operation as the dtype of its operands gives it."""
+
+    def __init__(self, dtype: npt.DTypeLike = np.float64) -> None:
+        self.dtype = np.dtype(dtype)
+
+    def exact(self, values: npt.ArrayLike) -> Array:
+        """A portable tensor, which every format holds as it is."""
+        return np.asarray(values, dtype=self.dtype)
+
+    def constant(self, value: Array | float) -> Array:
+        """A real constant that a format has to round."""
+        return self._rounded(np.asarray(value, dtype=self.dtype))
+
+    def add(self, x: Array, y: Array) -> Array:
+        return self._rounded(x + y)
+
+    def subtract(self, x: Array, y: Array) -> Array:
+        return self._rounded(x - y)
+
+    def multiply(self, x: Array, y: Array) -> Array:
+        return self._rounded(x * y)
+
+    def divide(self, x: Array, y: Array) -> Array:
+        return self._rounded(x / y)
+
+    def sqrt(self, x: Array) -> Array:
+        return self._rounded(np.sqrt(x))
+
+    def exp(self, x: Array) -> Array:
+        return self._rounded(np.exp(x), ELEMENTARY)
+
+    def log(self, x: Array) -> Array:
+        return self._rounded(np.log(x), ELEMENTARY)
+
+    def erf(self, x: Array) -> Array:
+        return self._rounded(special.erf(x), ELEMENTARY)
+
+    def sum(self, x: Array, axis: int | tuple[int, ...], keepdims: bool = True) -> Array:
+        total = x.sum(axis=axis, keepdims=keepdims)
+        terms = x.size // max(total.size, 1)
+        return self._rounded_sum(total, terms, 0.0, lambda: (x * x).sum(axis=axis, keepdims=keepdims))
+
+    def mean(self, x: Array) -> Array:
+        """Over the last axis, which is kept."""
+        return self.divide(self.sum(x, -1), self.exact(float(x.shape[-1])))
+
+    def matmul(self, x: Array, y: Array) -> Array:
+        return self._rounded_sum(x @ y, x.shape[-1], 1.0, lambda: (x * x) @ (y * y))
+
+    def _rounded(self, result: Array, times: float = 1.0) -> Array:
+        return result
+
+    def _rounded_sum(self, total: Array, terms: int, products: float, squares: Callable[[], Array]) -> Array:
+        """A sum of `terms` terms whose squares sum to `squares()`; products is 1 when each term was rounded too."""
+        return total
+
+
+class Rounded(Arithmetic):
+    """Monte-Carlo arithmetic (Parker, 1997): each result is disturbed as one rounding of unit roundoff u would.
+
+    One `run` is one sample: two runs with the same number draw the same disturbances.
+    """
+
+    def __init__(self, roundoff: float, run: int) -> None:
+        super().__init__(np.float64)
+        self.roundoff, self.run = roundoff, run
+        self._calls = itertools.count()
+
+    def _disturbance(self, shape: tuple[int, ...]) -> Array:
+        """Uniform in −u … u, drawn by the portable generator from the run and the operation's number (C-2)."""
+        start = seed(f"noise {self.run} {next(self._calls)}")
+        bits = splitmix64(start, int(np.prod(shape))).reshape(shape)
+        return np.asarray((bits.astype(np.float64) * 2.0**-63 - 1.0) * self.roundoff)
+
+    def _rounded(self, result: Array, times: float = 1.0) -> Array:
+        return np.asarray(result * (1.0 + times * self._disturbance(result.shape)))
+
+    def _rounded_sum(self, total: Array, terms: int, products: float, squares: Callable[[], Array]) -> Array:
+        """Recursive summation rounds each of the terms − 1 partial sums once (Higham, Accuracy and Stability, §4.2).
+
+        Seen from its end, a partial sum after k of K terms is k/K of the total plus a bridge of variance
+        k(1 − k/K) times the mean square of the terms; summed over k the squares come to K/3 total² + K/6 Σ terms².
+        """
+        sum_of_squares = squares()
+        partial = total * total / 3.0 + sum_of_squares / 6.0
+        deviation = np.sqrt(products * sum_of_squares + max(terms - 1, 0) * partial)
+        return np.asarray(total + self._disturbance(total.shape) * deviation)

@@ -1,0 +1,58 @@
+"""Goldens and conditions of a case: what it should give, and how much noise one unit of roundoff makes there."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.oracle.arithmetic import Arithmetic, Array, Rounded
+from harness.oracle.encoder import Evaluation, evaluate
+from harness.oracle.kinks import kinked_rows
+from harness.spec.case import Case
+from harness.spec.stages import LAST_AXIS_IS_KEYS
+
+SAMPLE_ROUNDOFF = 2.0**-32
+"""The u of the Monte-Carlo runs: far above float64's own noise, far below where noise stops being linear in u (C-2)."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Golden and condition of every tensor of a case, keyed as goldens are: a stage's name, or "gradient.NAME".
+
+    `kinked_rows` [n, 2] are the (item, position) pairs whose cotangent is zero (clause B-2).
+    """
+
+    golden: dict[str, Array]
+    condition: dict[str, Array]
+    kinked_rows: Array
+
+
+def expectation(case: Case, runs: int) -> Expectation:
+    """Golden float64 (computed in long double) and condition κ, each in the tensor's own shape (C-1 to C-3).
+
+    κ = √(mean over runs of (disturbed − undisturbed)²) / u, smoothed along the features.
+    """
+    rows = kinked_rows(case)
+    cotangent = case.cotangent(rows) if "gradients" in case.situation.checks else None
+    golden = _keyed(evaluate(case, Arithmetic(np.longdouble), cotangent))
+    undisturbed = _keyed(evaluate(case, Arithmetic(np.float64), cotangent))
+    squares = {name: np.zeros(value.shape) for name, value in undisturbed.items()}
+    for run in range(runs):
+        for name, value in _keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent)).items():
+            squares[name] += ((value - undisturbed[name]) / SAMPLE_ROUNDOFF) ** 2
+    return Expectation(
+        {name: value.astype(np.float64) for name, value in golden.items()},
+        {name: np.sqrt(_smoothed(name, total / runs)) for name, total in squares.items()},
+        rows,
+    )
+
+
+def _keyed(evaluation: Evaluation) -> dict[str, Array]:
+    return {**evaluation.stages, **{f"gradient.{name}": value for name, value in evaluation.gradients.items()}}
+
+
+def _smoothed(name: str, squares: Array) -> Array:
+    """Mean of each element's square with its two neighbours', weights 1 2 1, along an axis of features (C-3)."""
+    if name in LAST_AXIS_IS_KEYS or squares.shape[-1] < 3:
+        return squares
+    padded = np.concatenate([squares[..., :1], squares, squares[..., -1:]], axis=-1)
+    return np.asarray((padded[..., :-2] + 2 * padded[..., 1:-1] + padded[..., 2:]) / 4)

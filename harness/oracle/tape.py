@@ -1,0 +1,46 @@
+"""Reverse accumulation over named steps: each step brings its own hand-written pullback, the tape only orders them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from harness.oracle.arithmetic import Arithmetic, Array
+
+Pullback = Callable[[Array], tuple[Array, ...]]
+"""The gradient by a step's result → the gradients by its operands."""
+
+
+@dataclass(eq=False)
+class Node:
+    """A value, and how a gradient by it becomes gradients by what it was computed from."""
+
+    value: Array
+    operands: tuple["Node", ...] = ()
+    pullback: Pullback | None = None
+
+
+Step = Callable[..., tuple[Array, Pullback]]
+"""step(arithmetic, *operand values, **choices) → its result and its pullback."""
+
+
+@dataclass
+class Tape:
+    arithmetic: Arithmetic
+    nodes: list[Node] = field(default_factory=list)
+
+    def leaf(self, value: Array) -> Node:
+        return Node(self.arithmetic.exact(value))
+
+    def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
+        value, pullback = step(self.arithmetic, *(operand.value for operand in operands), **choices)
+        node = Node(value, operands, pullback)
+        self.nodes.append(node)
+        return node
+
+    def gradients(self, result: Node, cotangent: Array, wanted: dict[str, Node]) -> dict[str, Array]:
+        """The gradient of sum(result * cotangent) by each of the wanted leaves."""
+        by: dict[Node, Array] = {result: self.arithmetic.exact(cotangent)}
+        for node in reversed(self.nodes):
+            if node in by and node.pullback:
+                for operand, gradient in zip(node.operands, node.pullback(by.pop(node)), strict=True):
+                    by[operand] = self.arithmetic.add(by[operand], gradient) if operand in by else gradient
+        return {name: by[leaf] for name, leaf in wanted.items()}

@@ -1,0 +1,66 @@
+"""The plan: what each implementation is asked, in which order, and what it is not asked and why."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from harness.errors import InputError, nearest
+from harness.impl.manifest import DtypeName, Implementation
+from harness.spec.case import Case
+from harness.spec.situation import Check, Level
+
+LEVELS: tuple[Level, ...] = ("required", "recommended", "optional")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One check of one case in one dtype, for one implementation; `opt_out` says why it is not asked."""
+
+    implementation: Implementation
+    case: Case
+    dtype: DtypeName
+    check: Check
+    opt_out: str | None
+
+    @property
+    def build_key(self) -> tuple[object, ...]:
+        """Tasks with the same key are answered by the same built layer."""
+        exponents = tuple(sorted(self.case.situation.parameter_exponents.items()))
+        return self.dtype, self.case.layer.layer, exponents
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The tensors that the implementation is to answer with, in the order of computation."""
+        names = tuple(self.case.expected_shapes(self.check))
+        shown = self.implementation.capabilities.stages
+        if self.check != "stages" or shown == "all":
+            return names
+        return tuple(name for name in names if name in shown)
+
+
+def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:
+    """The cases that any glob matches, of the given level or a stricter one."""
+    chosen: dict[str, Case] = {}
+    for glob in globs or ("*",):
+        matched = {name: case for name, case in cases.items() if fnmatchcase(name, glob)}
+        if not matched:
+            raise InputError(
+                f"matches no case: {glob!r}", where="--case", hint=f"{nearest(glob, cases)} (conform list cases)"
+            )
+        chosen |= matched
+    kept = [case for case in chosen.values() if level is None or LEVELS.index(case.level) <= LEVELS.index(level)]
+    if not kept:
+        raise InputError(
+            f"leaves none of {len(chosen)} cases", where="--level", hint="conform list cases shows each case's level"
+        )
+    return kept
+
+
+def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...]) -> list[Task]:
+    """Every task, ordered so that each layer is built as seldom as can be."""
+    tasks = [
+        Task(implementation, case, dtype, check, implementation.opt_out(case, dtype, check))
+        for case in cases
+        for dtype in dtypes
+        for check in case.situation.checks
+    ]
+    return sorted(tasks, key=lambda task: repr(task.build_key))

@@ -1,0 +1,77 @@
+"""`report.json`: one record a (implementation, case, dtype, check), and where and with what it was run."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import TensorVerdict
+from harness.spec.situation import Check, Level
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Record(_Frozen):
+    """One check of one case: `rms` and `max` in σ over its tensors, `stage` the first one out of line."""
+
+    implementation: str
+    case: str
+    level: Level
+    dtype: str
+    check: Check
+    outcome: Outcome
+    rms: float | None = None
+    max: float | None = None
+    stage: str | None = None
+    message: str = ""
+    seconds: float = 0.0
+    tensors: tuple[TensorVerdict, ...] = ()
+
+
+class Judged(_Frozen):
+    """An implementation that took part."""
+
+    name: str
+    title: str
+    framework: str
+    command: tuple[str, ...]
+    versions: dict[str, str]
+    settings: dict[str, Any]
+    log: str
+
+
+class Absent(_Frozen):
+    """An implementation that was not asked, because it could not be started here."""
+
+    name: str
+    reason: str
+    hint: str
+
+
+class Environment(_Frozen):
+    conform: str
+    python: str
+    platform: str
+    processor: str
+    cpus: int
+    jobs: int
+    threads_per_worker: int
+    device: str
+    specification: dict[str, int]
+
+
+class Report(_Frozen):
+    """`complete` is false until every planned check has its record: a run that was cut off can be seen to be."""
+
+    format: Literal["encoder-conformance report"] = "encoder-conformance report"
+    version: Literal[1] = 1
+    complete: bool
+    started: str
+    finished: str | None
+    arguments: tuple[str, ...]
+    environment: Environment
+    implementations: tuple[Judged, ...]
+    absent: tuple[Absent, ...]
+    records: tuple[Record, ...]

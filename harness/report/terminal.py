@@ -1,0 +1,136 @@
+"""The matrix on the terminal: cases by implementations, each cell an outcome and its σ."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.judge.outcome import EXPECTED, SEVERITY, Outcome
+from harness.report.model import Record, Report
+
+_SHOWN_FAILURES = 12
+_DTYPE = {"float64": "f64", "float32": "f32"}
+_STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
+_MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, or as wide as it takes when it is a pipe."""
+    return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def show_report(screen: Console, report: Report, out: Path) -> None:
+    screen.print(_matrix(report))
+    screen.print(_implementations(report))
+    _explain_gaps(screen, report)
+    _failures(screen, report, out)
+    screen.print(_last_line(report), soft_wrap=True)
+    screen.print(f"Report: {out / 'report.json'}", soft_wrap=True, highlight=False)
+
+
+def _matrix(report: Report) -> Table:
+    """Each cell: the worst outcome of the checks in that dtype, with the largest rms σ of any tensor."""
+    names = [implementation.name for implementation in report.implementations]
+    dtypes = sorted({record.dtype for record in report.records})
+    cells: dict[tuple[str, str, str], list[Record]] = {}
+    for record in report.records:
+        cells.setdefault((record.case, record.implementation, record.dtype), []).append(record)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("case, rms σ", no_wrap=True)
+    heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in dtypes)
+    for name in names:
+        table.add_column(f"{name}\n{heading}", no_wrap=True)
+    layer = ""
+    for case in dict.fromkeys(record.case for record in report.records):
+        at, _, situation = case.partition("/")
+        if at != layer:
+            layer = at
+            table.add_row(Text(layer, style="bold"))
+        row = [Text(" ").join(_cell(cells.get((case, name, dtype), [])) for dtype in dtypes) for name in names]
+        table.add_row(f"  {situation}", *row)
+    return table
+
+
+def _cell(records: list[Record]) -> Text:
+    judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
+    if not judged:
+        return Text(f"{'–':<6}", style="dim")
+    worst = max((record.outcome for record in judged), key=SEVERITY.__getitem__)
+    rms = max((record.rms for record in judged if record.rms is not None), default=None)
+    numeric = worst in _MARK and rms is not None
+    shown = f"{_MARK[worst]}{_short(rms)}" if numeric and rms is not None else f"{_MARK.get(worst, '!')}{worst.value}"
+    return Text(f"{shown[:7]:<6}", style=_STYLE.get(worst, "bold red"))
+
+
+def _short(sigma: float) -> str:
+    if sigma < 9.995:
+        return f"{sigma:.2f}"
+    if sigma < 9999.5:
+        return f"{sigma:.0f}"
+    mantissa, _, exponent = f"{sigma:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _implementations(report: Report) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for heading in ("implementation", "passed / applicable", "largest rms σ", "max σ", "unsupported", "with"):
+        table.add_column(heading, no_wrap=heading != "with")
+    for implementation in report.implementations:
+        records = [record for record in report.records if record.implementation == implementation.name]
+        passed, applicable = score(records)
+        rms = [record.rms for record in records if record.rms is not None]
+        largest = [record.max for record in records if record.max is not None]
+        table.add_row(
+            implementation.name,
+            Text(f"{passed} / {applicable}", style="green" if passed == applicable else "bold red"),
+            _short(max(rms)) if rms else "",
+            _short(max(largest)) if largest else "",
+            str(len(records) - applicable),
+            ", ".join(f"{name} {version}" for name, version in implementation.versions.items()),
+        )
+    return table
+
+
+def score(records: list[Record]) -> tuple[int, int]:
+    """Passed and applicable: a check that was not asked, as unsupported, is in neither."""
+    applicable = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
+    return sum(record.outcome == Outcome.PASS for record in applicable), len(applicable)
+
+
+def _explain_gaps(screen: Console, report: Report) -> None:
+    reasons = Counter((r.implementation, r.message) for r in report.records if r.outcome == Outcome.UNSUPPORTED)
+    for (name, reason), count in reasons.items():
+        screen.print(f"– {name}, {count} unsupported: {reason}", style="dim", soft_wrap=True, highlight=False)
+    for absent in report.absent:
+        line = f"Not judged: {absent.name} ({absent.reason}). To judge it: {absent.hint}"
+        screen.print(line, style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+def _failures(screen: Console, report: Report, out: Path) -> None:
+    bad = [record for record in report.records if record.outcome not in EXPECTED | {Outcome.NOT_RUN}]
+    for record in bad[:_SHOWN_FAILURES]:
+        text = f"✗ {record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}: "
+        screen.print(text + record.message, style="red", soft_wrap=True, highlight=False, markup=False)
+    if len(bad) > _SHOWN_FAILURES:
+        screen.print(f"… and {len(bad) - _SHOWN_FAILURES} more", style="red")
+    if bad:
+        first = bad[0]
+        where = "" if str(out) == "conform-report" else f" --out {out}"
+        command = f"conform explain --impl {first.implementation} --case {first.case} --dtype {first.dtype}{where}"
+        screen.print(f"In full: {command}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _last_line(report: Report) -> Text:
+    passed, applicable = score(list(report.records))
+    count = Counter(record.outcome for record in report.records)
+    others = [f"{n} {outcome.value}" for outcome, n in count.items() if outcome != Outcome.PASS]
+    text = f"{passed} of {applicable} applicable checks passed" + (f" ({', '.join(others)})" if others else "")
+    if not applicable:
+        return Text("INCOMPLETE: nothing was judged; every check is unsupported", style="bold red")
+    if not report.complete:
+        return Text(f"INCOMPLETE: {text}", style="bold red")
+    return Text(text, style="bold green" if set(count) <= EXPECTED else "bold red")

@@ -1,0 +1,133 @@
+"""Runs the plan: workers of different implementations side by side, every observation judged as it comes."""
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.golden.expected import Expected
+from harness.impl.interpreter import Ready
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import judge
+from harness.plan import Task
+from harness.report.model import Record
+from harness.spec.case import Case
+from harness.spec.constants import Constants
+from harness.spec.dtypes import FORMATS
+from harness.worker.session import Failure, Session
+
+
+@dataclass(frozen=True)
+class Share:
+    """One implementation and what it is asked."""
+
+    ready: Ready
+    tasks: list[Task]
+
+
+def threads_per_worker(jobs: int) -> int:
+    return max(1, (os.cpu_count() or 1) // jobs)
+
+
+class Run:
+    """A run in progress. Iterate over it to get its records; `abort` it from anywhere."""
+
+    def __init__(
+        self,
+        shares: list[Share],
+        expected: Callable[[Case], Expected],
+        constants: Constants,
+        *,
+        jobs: int,
+        device: str,
+        logs: Path,
+    ) -> None:
+        self._expected, self._constants = expected, constants
+        self._jobs = max(1, min(jobs, len(shares)))
+        logs.mkdir(parents=True, exist_ok=True)
+        self.sessions: dict[str, Session] = {}
+        self._tasks: dict[str, list[Task]] = {}
+        for share in shares:
+            name = share.ready.implementation.name
+            log = logs / f"{name}.log"
+            log.unlink(missing_ok=True)
+            self.sessions[name] = Session(share.ready, device, threads_per_worker(self._jobs), log)
+            self._tasks[name] = share.tasks
+        self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
+        self._aborted = threading.Event()
+
+    @property
+    def jobs(self) -> int:
+        return self._jobs
+
+    def __iter__(self) -> Iterator[Record]:
+        """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
+        with ThreadPoolExecutor(self._jobs) as pool:
+            for name in self.sessions:
+                pool.submit(self._take_through, name)
+            unfinished = len(self.sessions)
+            try:
+                while unfinished:
+                    match self._records.get():
+                        case None:
+                            unfinished -= 1
+                        case Record() as record:
+                            yield record
+                        case BaseException() as error:
+                            raise error
+            finally:
+                if unfinished:
+                    self.abort()
+
+    def abort(self) -> None:
+        self._aborted.set()
+        for session in self.sessions.values():
+            session.abort()
+
+    def _take_through(self, name: str) -> None:
+        session = self.sessions[name]
+        try:
+            for task in self._tasks[name]:
+                if self._aborted.is_set():
+                    return
+                self._records.put(self._record(session, task))
+            session.close()
+        except BaseException as error:  # a fault of the harness: the whole run ends, and says so
+            self._records.put(error)
+        finally:
+            self._records.put(None)
+
+    def _record(self, session: Session, task: Task) -> Record:
+        if task.opt_out:
+            return _record(task, Outcome.UNSUPPORTED, message=task.opt_out)
+        expected = self._expected(task.case)
+        begun = time.monotonic()
+        observation = session.observe(task, expected.kinked_rows)
+        seconds = round(time.monotonic() - begun, 4)
+        if isinstance(observation, Failure):
+            return _record(task, observation.outcome, message=observation.message, seconds=seconds)
+        verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], self._constants)
+        return _record(task, **dict(verdict), seconds=seconds)
+
+
+def _record(task: Task, outcome: Outcome, **found: object) -> Record:
+    return Record.model_validate(
+        {
+            "implementation": task.implementation.name,
+            "case": task.case.id,
+            "level": task.case.level,
+            "dtype": task.dtype,
+            "check": task.check,
+            "outcome": outcome,
+            **found,
+        }
+    )
+
+
+def not_run(task: Task) -> Record:
+    """The record that a planned check has until it is judged."""
+    return _record(task, Outcome.NOT_RUN, message="the run ended before this check was asked")

@@ -1,0 +1,83 @@
+"""Loads the specification: every layer, every situation, and the cases that they make."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from harness.errors import InputError, nearest
+from harness.paths import SPECS, shown
+from harness.spec.case import Case
+from harness.spec.clauses import clauses
+from harness.spec.layer import Layer
+from harness.spec.situation import Situation
+from harness.spec.yaml_file import read_model
+
+_Model = TypeVar("_Model", Layer, Situation)
+
+
+@dataclass(frozen=True)
+class Specification:
+    layers: dict[str, Layer]
+    situations: dict[str, Situation]
+
+    @property
+    def cases(self) -> dict[str, Case]:
+        """Every layer in every situation that names its family, by id."""
+        made = (
+            Case(layer, situation)
+            for layer in self.layers.values()
+            for situation in self.situations.values()
+            if layer.family in situation.families
+        )
+        return {case.id: case for case in made}
+
+
+def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specification:
+    """Read the folders; `extra_layers` are a user's own layer files, judged in the same situations."""
+    layers = _read_folder(specs / "layers", Layer)
+    for path in extra_layers:
+        layer = _read_one(path, Layer)
+        if layer.layer in layers:
+            raise InputError(
+                f"layer {layer.layer!r} exists already",
+                where=shown(path),
+                hint="give yours an id and a file name of its own",
+            )
+        layers[layer.layer] = layer
+    return Specification(layers, _read_folder(specs / "situations", Situation))
+
+
+def _read_folder(folder: Path, model: type[_Model]) -> dict[str, _Model]:
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    if not files:
+        raise InputError("holds no YAML file", where=shown(folder), hint="the specification's folders are never empty")
+    found: dict[str, tuple[Path, _Model]] = {}
+    for path in files:
+        item = _read_one(path, model)
+        if path.stem in found:
+            raise InputError(
+                f"id {path.stem!r} is given twice",
+                where=shown(path),
+                hint=f"also in {shown(found[path.stem][0])}: remove one",
+            )
+        found[path.stem] = path, item
+    return {name: item for name, (_, item) in found.items()}
+
+
+def _read_one(path: Path, model: type[_Model]) -> _Model:
+    item = read_model(path, model)
+    name = item.layer if isinstance(item, Layer) else item.situation
+    if name != path.stem:
+        raise InputError(
+            f"the id {name!r} is not the file's name; ids are stable for ever",
+            where=f"{shown(path)}: key {model.__name__.lower()}",
+            hint=f"write {path.stem!r} there, or name the file {name}.yaml",
+        )
+    for clause in item.clauses:
+        if clause not in clauses():
+            raise InputError(
+                f"cites clause {clause}, which specs/README.md does not have",
+                where=f"{shown(path)}: key clauses",
+                hint=nearest(clause, clauses()),
+            )
+    return item

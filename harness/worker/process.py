@@ -1,0 +1,126 @@
+"""One worker process: start it, ask it, end it. Every question ends, with an answer or with a `WorkerFailure`."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from harness.judge.outcome import Outcome
+from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class WorkerFailure(Exception):
+    """A question that got no good answer: the outcome it deserves, and what to say. `lost`: the process is gone."""
+
+    def __init__(self, outcome: Outcome, message: str, *, lost: bool) -> None:
+        super().__init__(message)
+        self.outcome, self.message, self.lost = outcome, message, lost
+
+
+class WorkerProcess:
+    """An adapter's process, in a process group of its own, its stderr appended to `log`."""
+
+    def __init__(self, command: tuple[str, ...], folder: Path, threads: int, log: Path) -> None:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+        self._log_path = log
+        self._log: IO[bytes] = log.open("ab")
+        self._log_from = self._log.tell()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._log.close()
+            message = f"cannot be started: {error.strerror}: {command[0]}"
+            raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
+        self._asked = 0
+
+    def ask(self, message: Mapping[str, Any], tensors: Tensors | None, seconds: float) -> Frame:
+        """Send one request and read its answer, within so many seconds."""
+        self._asked += 1
+        expired = threading.Event()
+
+        def end_it() -> None:
+            expired.set()
+            self.kill()
+
+        watchdog = threading.Timer(seconds, end_it)
+        watchdog.start()
+        try:
+            return self._exchange({"id": self._asked, **message}, tensors)
+        except WorkerFailure as failure:
+            if failure.lost:
+                self.end()
+            if expired.is_set():
+                raise WorkerFailure(
+                    Outcome.TIMEOUT, f"no answer to {message['op']} in {seconds:g} s", lost=True
+                ) from None
+            raise
+        finally:
+            watchdog.cancel()
+
+    def _exchange(self, message: Mapping[str, Any], tensors: Tensors | None) -> Frame:
+        assert self._process.stdin and self._process.stdout
+        try:
+            write_frame(self._process.stdin, message, tensors)
+            answer = read_frame(self._process.stdout)
+        except (EndOfStream, OSError, ValueError):  # ValueError: the pipe was closed by `kill`
+            raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
+        except FrameError as error:
+            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}", lost=True) from None
+        said = answer.message
+        if said.get("id") != message["id"]:
+            text = f"broke the protocol: answered request {said.get('id')!r} when asked {message['id']}"
+            raise WorkerFailure(Outcome.ERROR, text, lost=True)
+        if said.get("ok") is not True:
+            text = f"{message['op']}: {said.get('error') or 'refused without saying why'}"
+            raise WorkerFailure(Outcome.ERROR, text, lost=False)
+        return answer
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Ask it to end, and end it if it does not."""
+        with contextlib.suppress(WorkerFailure):
+            self.ask({"op": "stop"}, None, seconds)
+        self.end()
+
+    def end(self) -> None:
+        """Kill what is left and let go of its pipes; only from the thread that asks."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe:
+                    pipe.close()
+
+    def kill(self) -> None:
+        """End the whole process group; safe to call twice and from another thread, whose question then fails."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._log.close()
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "closed its stdout but went on running"
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        last = self._last_words()
+        return f"the worker {how}" + (f"; its last words: {last}" if last else "")
+
+    def _last_words(self) -> str:
+        with self._log_path.open("rb") as log:
+            log.seek(self._log_from)
+            lines = [line for line in log.read()[-4000:].decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip()[:300] if lines else ""

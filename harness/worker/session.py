@@ -1,0 +1,130 @@
+"""Takes one implementation through its tasks: starts, builds and restarts its worker as needed."""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.impl.interpreter import Ready
+from harness.judge.outcome import Outcome
+from harness.plan import Task
+from harness.spec.case import layer_parameters
+from harness.spec.dtypes import FORMATS
+from harness.wire.frames import PROTOCOL, Tensors
+from harness.worker.process import WorkerFailure, WorkerProcess
+
+Observation = Tensors
+
+
+@dataclass(frozen=True)
+class Failure:
+    """No observation: the outcome that this check gets, and why."""
+
+    outcome: Outcome
+    message: str
+
+
+class Session:
+    """One implementation's run. `versions` and `settings` are what its adapter says of itself, once it has started."""
+
+    def __init__(self, ready: Ready, device: str, threads: int, log: Path) -> None:
+        self.ready, self.device, self.threads, self.log = ready, device, threads, log
+        self.versions: dict[str, str] = {}
+        self.settings: dict[str, Any] = {}
+        self._worker: WorkerProcess | None = None
+        self._built: tuple[object, ...] | None = None
+        self._unstartable: Failure | None = None
+        self._unbuildable: dict[tuple[object, ...], Failure] = {}
+        self._closed = threading.Event()
+
+    def observe(self, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation | Failure:
+        """Run one task. A failure costs this task only; a worker that is lost is started again for the next one."""
+        if self._unstartable:
+            return self._unstartable
+        if task.build_key in self._unbuildable:
+            return self._unbuildable[task.build_key]
+        try:
+            worker = self._started()
+            self._build(worker, task)
+            return self._run(worker, task, kinked_rows)
+        except WorkerFailure as failure:
+            if failure.lost:
+                self._worker, self._built = None, None
+            return Failure(failure.outcome, failure.message)
+
+    def close(self) -> None:
+        """Let the worker end by itself."""
+        if self._worker:
+            self._worker.stop()
+            self._worker = None
+
+    def abort(self) -> None:
+        """End the worker now, from another thread; nothing is started again."""
+        self._closed.set()
+        if worker := self._worker:
+            worker.kill()
+
+    def _started(self) -> WorkerProcess:
+        if self._closed.is_set():
+            raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
+        if self._worker:
+            return self._worker
+        try:
+            worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log)
+            self._worker = worker
+            request = {"op": "start", "protocol": PROTOCOL, "device": self.device, "threads": self.threads}
+            said = worker.ask(request, None, self.ready.implementation.timeouts.start).message
+            if said.get("protocol") != PROTOCOL:
+                text = f"speaks protocol {said.get('protocol')!r}, this harness {PROTOCOL}"
+                raise WorkerFailure(Outcome.ERROR, text, lost=True)
+        except WorkerFailure as failure:
+            message = f"could not be started: {failure.message} (see {self.log.name})"
+            self._unstartable = Failure(failure.outcome, message)
+            raise WorkerFailure(failure.outcome, message, lost=True) from None
+        self.versions = {str(k): str(v) for k, v in dict(said.get("versions") or {}).items()}
+        self.settings = dict(said.get("settings") or {})
+        return worker
+
+    def _build(self, worker: WorkerProcess, task: Task) -> None:
+        if self._built == task.build_key:
+            return
+        self._built = None
+        layer, dtype = task.case.layer, FORMATS[task.dtype]
+        exponents = task.case.situation.parameter_exponents
+        sent = {name: value.astype(dtype.numpy) for name, value in layer_parameters(layer, exponents).items()}
+        request = {"op": "build", "layer": layer.model_dump(mode="json"), "dtype": task.dtype}
+        try:
+            held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
+            if wrong := _not_held(sent, held):
+                raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
+        except WorkerFailure as failure:
+            self._unbuildable[task.build_key] = Failure(failure.outcome, failure.message)
+            raise
+        self._built = task.build_key
+
+    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
+        dtype, case = FORMATS[task.dtype].numpy, task.case
+        tensors: Tensors = {"x": case.x().astype(dtype)}
+        if (mask := case.mask()) is not None:
+            tensors["mask"] = mask
+        if task.check == "gradients":
+            tensors["cotangent"] = case.cotangent(kinked_rows).astype(dtype)
+        request = {"op": "run", "check": task.check, "mode": case.situation.mode}
+        return worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
+
+
+def _not_held(sent: Tensors, held: Tensors) -> str:
+    """What is wrong with the parameters that the layer says it holds; "" when they came back bit for bit."""
+    if missing := sorted(set(sent) - set(held)):
+        return f"parameters missing from the built layer: {', '.join(missing)}"
+    if extra := sorted(set(held) - set(sent)):
+        return f"parameters that the specification does not have: {', '.join(extra)}"
+    for name, value in sent.items():
+        if held[name].shape != value.shape or held[name].dtype != value.dtype:
+            was = f"{held[name].dtype} {list(held[name].shape)}"
+            return f"parameter {name} came back as {was} instead of {value.dtype} {list(value.shape)}"
+        if held[name].tobytes() != value.tobytes():
+            return f"parameter {name} came back with other values: the map does not round-trip"
+    return ""
