@@ -94,24 +94,25 @@ class Run:
             for task in self._tasks[name]:
                 if self._aborted.is_set():
                     return
-                self._records.put(self._record(session, task))
+                self._records.put(ask(session, task, self._expected(task.case), self._constants))
             session.close()
         except BaseException as error:  # a fault of the harness: the whole run ends, and says so
             self._records.put(error)
         finally:
             self._records.put(None)
 
-    def _record(self, session: Session, task: Task) -> Record:
-        if task.opt_out:
-            return _record(task, Outcome.UNSUPPORTED, message=task.opt_out)
-        expected = self._expected(task.case)
-        begun = time.monotonic()
-        observation = session.observe(task, expected.kinked_rows)
-        seconds = round(time.monotonic() - begun, 4)
-        if isinstance(observation, Failure):
-            return _record(task, observation.outcome, message=observation.message, seconds=seconds)
-        verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], self._constants)
-        return _record(task, **dict(verdict), seconds=seconds)
+
+def ask(session: Session, task: Task, expected: Expected, constants: Constants) -> Record:
+    """Put one check to an implementation and judge what it answers."""
+    if task.opt_out:
+        return _record(task, Outcome.UNSUPPORTED, message=task.opt_out)
+    begun = time.monotonic()
+    observation = session.observe(task, expected.kinked_rows)
+    seconds = round(time.monotonic() - begun, 4)
+    if isinstance(observation, Failure):
+        return _record(task, observation.outcome, message=observation.message, seconds=seconds)
+    verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
+    return _record(task, **dict(verdict), seconds=seconds)
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

@@ -31,4 +31,3 @@ def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Iterator[
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-

@@ -1,5 +1,6 @@
 """The matrix on the terminal: cases by implementations, each cell an outcome and its σ."""
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,9 +19,16 @@ _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: 
 _MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
 
 
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader has gone (`conform run | head`): say no more, and end with the status of what was done."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def console() -> Console:
     """Standard output: as wide as the terminal, or as wide as it takes when it is a pipe."""
-    return Console() if sys.stdout.isatty() else Console(width=160)
+    return _Screen() if sys.stdout.isatty() else _Screen(width=160)
 
 
 def show_report(screen: Console, report: Report, out: Path) -> None:

@@ -18,6 +18,8 @@ import safetensors.numpy
 PROTOCOL = 1
 LARGEST_FRAME = 2**31
 """A longer frame is refused before it is read: garbage on the wire looks like an enormous length."""
+_OPENING = 8 + 8 + 1
+"""The length, the length of safetensors' header, and the brace that the header begins with."""
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 
@@ -59,13 +61,14 @@ def decode(body: bytes) -> Frame:
 
 
 def read_frame(stream: IO[bytes]) -> Frame:
-    prefix = _exactly(stream, 8)
-    if not prefix:
+    opening = _exactly(stream, _OPENING)
+    if not opening:
         raise EndOfStream("the stream ended")
-    length = int.from_bytes(prefix, "little")
-    if len(prefix) < 8 or length > LARGEST_FRAME:
-        raise FrameError(f"something that is not a frame: {(prefix + _some(stream))!r}")
-    body = _exactly(stream, length)
+    length, header_length = int.from_bytes(opening[:8], "little"), int.from_bytes(opening[8:16], "little")
+    # Text on the wire could pass for the length of a frame that never comes: look at safetensors' own header too.
+    if length > LARGEST_FRAME or header_length + 8 > length or opening[16:] != b"{":
+        raise FrameError(f"something that is not a frame: {opening!r}")
+    body = opening[8:] + _exactly(stream, length - len(opening) + 8)
     if len(body) < length:
         raise FrameError(f"a frame cut off after {len(body)} of {length} bytes")
     return decode(body)
@@ -88,9 +91,3 @@ def _exactly(stream: IO[bytes], count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
-
-
-def _some(stream: IO[bytes]) -> bytes:
-    """A little of what follows, if it is there already, so that a message can show what was said."""
-    peek = getattr(stream, "peek", None)
-    return bytes(peek(1)[:60]) if peek else b""

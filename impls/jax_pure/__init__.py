@@ -1,0 +1,1 @@
+"""The encoder layer as pure JAX functions over a tree of parameters."""

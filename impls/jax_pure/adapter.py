@@ -1,0 +1,103 @@
+"""Drives the JAX encoder: one jitted function for each check, which JAX keeps for every layer and shape it has seen."""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import keystr, tree_flatten_with_path
+
+from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter.base import Array
+from impls.jax_pure.encoder import Config, Tree, encoder_layer
+
+PARAMETERS = ParameterMap(
+    {
+        "norm1.gain": Take("norm1.gain"),
+        "norm1.shift": Take("norm1.shift"),
+        "attention.query.kernel": Take("attention.query.weight", shape=("d_model", "num_heads", "head_dim")),
+        "attention.query.bias": Take("attention.query.bias", shape=("num_heads", "head_dim")),
+        "attention.key.kernel": Take("attention.key.weight", shape=("d_model", "num_heads", "head_dim")),
+        "attention.key.bias": Take("attention.key.bias", shape=("num_heads", "head_dim")),
+        "attention.value.kernel": Take("attention.value.weight", shape=("d_model", "num_heads", "head_dim")),
+        "attention.value.bias": Take("attention.value.bias", shape=("num_heads", "head_dim")),
+        "attention.output.kernel": Take("attention.output.weight", shape=("num_heads", "head_dim", "d_model")),
+        "attention.output.bias": Take("attention.output.bias"),
+        "norm2.gain": Take("norm2.gain"),
+        "norm2.shift": Take("norm2.shift"),
+        "feed_forward.hidden.kernel": Take("feed_forward.hidden.weight"),
+        "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
+        "feed_forward.output.kernel": Take("feed_forward.output.weight"),
+        "feed_forward.output.bias": Take("feed_forward.output.bias"),
+    }
+)
+
+
+def stages_of(config: Config, params: Tree, x: jax.Array, mask: jax.Array | None) -> dict[str, jax.Array]:
+    seen: dict[str, jax.Array] = {}
+
+    def tap(name: str, stage: jax.Array) -> jax.Array:
+        seen[name] = stage
+        return stage
+
+    encoder_layer(config, params, x, mask, tap)
+    return seen
+
+
+def gradients_of(config: Config, params: Tree, x: jax.Array, mask: jax.Array | None, cotangent: jax.Array) -> Any:
+    _, pull_back = jax.vjp(lambda params, x: encoder_layer(config, params, x, mask), params, x)
+    return pull_back(cotangent)
+
+
+forward, stages_of, gradients_of = (jax.jit(f, static_argnums=0) for f in (encoder_layer, stages_of, gradients_of))
+
+
+class JaxPure(Adapter):
+    def start(self, device: str, threads: int) -> Environment:
+        os.environ["PJRT_NPROC"] = str(threads)  # read when the first array is made
+        jax.config.update("jax_platforms", device)
+        jax.config.update("jax_enable_x64", True)
+        settings = {"threads": threads, "jax_enable_x64": True, "platform": jax.default_backend()}
+        return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        self.config = Config(
+            d_model=layer["d_model"],
+            num_heads=layer["attention"]["num_heads"],
+            activation=layer["feed_forward"]["activation"],
+            placement=layer["norm"]["placement"],
+            epsilon=layer["norm"]["epsilon"],
+        )
+        self.params = jax.device_put(nested(PARAMETERS.to_own(parameters, layer)))
+        return PARAMETERS.to_spec(flat(self.params))
+
+    def output(self, x: Array, mask: Array | None) -> Array:
+        return np.asarray(forward(self.config, self.params, x, mask))
+
+    def stages(self, x: Array, mask: Array | None) -> Tensors:
+        return flat(stages_of(self.config, self.params, x, mask))
+
+    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
+        by_params, by_x = gradients_of(self.config, self.params, x, mask, cotangent)
+        return {"x": np.asarray(by_x), **PARAMETERS.to_spec(flat(by_params))}
+
+
+def nested(named: Tensors) -> Tree:
+    """{"norm1.gain": …} to {"norm1": {"gain": …}}."""
+    tree: Tree = {}
+    for name, value in named.items():
+        *path, leaf = name.split(".")
+        branch = tree
+        for step in path:
+            branch = branch.setdefault(step, {})
+        branch[leaf] = value
+    return tree
+
+
+def flat(tree: Tree) -> Tensors:
+    """The way back of `nested`."""
+    return {keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in tree_flatten_with_path(tree)[0]}
+
+
+if __name__ == "__main__":
+    serve(JaxPure())

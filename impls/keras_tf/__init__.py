@@ -1,0 +1,1 @@
+"""The encoder layer as Keras layers, on the TensorFlow backend."""

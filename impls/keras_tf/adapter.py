@@ -1,0 +1,89 @@
+"""Drives the Keras encoder on TensorFlow, eagerly, in the precision of its dtype policy."""
+
+import os
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter.base import Array
+from impls.keras_tf.encoder import EncoderLayer, Tensor
+
+PARAMETERS = ParameterMap(
+    {
+        "norm1/gamma": Take("norm1.gain"),
+        "norm1/beta": Take("norm1.shift"),
+        "attention/query/kernel": Take("attention.query.weight"),
+        "attention/query/bias": Take("attention.query.bias"),
+        "attention/key/kernel": Take("attention.key.weight"),
+        "attention/key/bias": Take("attention.key.bias"),
+        "attention/value/kernel": Take("attention.value.weight"),
+        "attention/value/bias": Take("attention.value.bias"),
+        "attention/out/kernel": Take("attention.output.weight"),
+        "attention/out/bias": Take("attention.output.bias"),
+        "norm2/gamma": Take("norm2.gain"),
+        "norm2/beta": Take("norm2.shift"),
+        "feed_forward/hidden/kernel": Take("feed_forward.hidden.weight"),
+        "feed_forward/hidden/bias": Take("feed_forward.hidden.bias"),
+        "feed_forward/out/kernel": Take("feed_forward.output.weight"),
+        "feed_forward/out/bias": Take("feed_forward.output.bias"),
+    }
+)
+
+
+class KerasTensorFlow(Adapter):
+    def start(self, device: str, threads: int) -> Environment:
+        if device != "cpu":
+            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
+        tf.config.set_visible_devices([], "GPU")
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        versions = {"keras": keras.__version__, "tensorflow": tf.__version__, "numpy": np.__version__}
+        return Environment(versions, {"threads": threads, "backend": keras.backend.backend()})
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        self.encoder = EncoderLayer(
+            layer["d_model"],
+            layer["attention"]["num_heads"],
+            layer["feed_forward"]["d_ff"],
+            activation=layer["feed_forward"]["activation"],
+            placement=layer["norm"]["placement"],
+            epsilon=layer["norm"]["epsilon"],
+            dtype=dtype,
+        )
+        self.encoder(np.zeros((1, 1, layer["d_model"]), dtype))  # Keras makes the weights at the first call
+        # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up.
+        self.weights = {weight.path.partition("/")[2]: weight for weight in self.encoder.weights}
+        for name, value in PARAMETERS.to_own(parameters, layer).items():
+            self.weights[name].assign(value)
+        return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.weights.items()})
+
+    def output(self, x: Array, mask: Array | None) -> Array:
+        return self.encoder(x, mask).numpy()
+
+    def stages(self, x: Array, mask: Array | None) -> Tensors:
+        seen: Tensors = {}
+
+        def tap(name: str, stage: Tensor) -> Tensor:
+            seen[name] = stage.numpy()
+            return stage
+
+        self.encoder(x, mask, tap=tap)
+        return seen
+
+    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
+        wanted = {"x": tf.Variable(x), **{name: weight.value for name, weight in self.weights.items()}}
+        with tf.GradientTape() as tape:
+            output = self.encoder(wanted["x"], mask)
+        by_x, *by_weights = tape.gradient(output, list(wanted.values()), output_gradients=tf.constant(cotangent))
+        found = {name: by.numpy() for name, by in zip(self.weights, by_weights, strict=True)}
+        return {"x": by_x.numpy(), **PARAMETERS.to_spec(found)}
+
+
+if __name__ == "__main__":
+    serve(KerasTensorFlow())

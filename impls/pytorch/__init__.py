@@ -1,0 +1,1 @@
+"""The encoder layer as a PyTorch module."""

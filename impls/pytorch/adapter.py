@@ -1,0 +1,98 @@
+"""Drives the PyTorch encoder: exact float32 matrix products, fused attention wherever stages are not asked for."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter.base import Array
+from impls.pytorch.encoder import EncoderLayer
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+PARAMETERS = ParameterMap(
+    {
+        "norm1.weight": Take("norm1.gain"),
+        "norm1.bias": Take("norm1.shift"),
+        "attention.W_q.weight": Take("attention.query.weight", transpose=True),
+        "attention.W_q.bias": Take("attention.query.bias"),
+        "attention.W_k.weight": Take("attention.key.weight", transpose=True),
+        "attention.W_k.bias": Take("attention.key.bias"),
+        "attention.W_v.weight": Take("attention.value.weight", transpose=True),
+        "attention.W_v.bias": Take("attention.value.bias"),
+        "attention.W_o.weight": Take("attention.output.weight", transpose=True),
+        "attention.W_o.bias": Take("attention.output.bias"),
+        "norm2.weight": Take("norm2.gain"),
+        "norm2.bias": Take("norm2.shift"),
+        "feed_forward.hidden.weight": Take("feed_forward.hidden.weight", transpose=True),
+        "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
+        "feed_forward.output.weight": Take("feed_forward.output.weight", transpose=True),
+        "feed_forward.output.bias": Take("feed_forward.output.bias"),
+    }
+)
+
+
+class PyTorch(Adapter):
+    def start(self, device: str, threads: int) -> Environment:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError(f"asked for cuda, but torch {torch.__version__} finds no CUDA device")
+        self.device = torch.device(device)
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision("highest")
+        settings: dict[str, str | int | bool] = {
+            "threads": torch.get_num_threads(),
+            "mkldnn": torch.backends.mkldnn.is_available(),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        }
+        if device == "cuda":
+            settings["gpu"] = torch.cuda.get_device_name()
+        return Environment({"torch": torch.__version__, "numpy": np.__version__}, settings)
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        encoder = EncoderLayer(
+            layer["d_model"],
+            layer["attention"]["num_heads"],
+            layer["feed_forward"]["d_ff"],
+            activation=layer["feed_forward"]["activation"],
+            placement=layer["norm"]["placement"],
+            epsilon=layer["norm"]["epsilon"],
+        )
+        self.encoder = encoder.to(self.device, DTYPES[dtype]).eval()
+        own = PARAMETERS.to_own(parameters, layer)
+        self.encoder.load_state_dict({name: self.tensor(value) for name, value in own.items()}, strict=True)
+        return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
+
+    @torch.no_grad()
+    def output(self, x: Array, mask: Array | None) -> Array:
+        return to_numpy(self.encoder(self.tensor(x), self.tensor(mask)))
+
+    @torch.no_grad()
+    def stages(self, x: Array, mask: Array | None) -> Tensors:
+        seen: Tensors = {}
+
+        def tap(name: str, stage: Tensor) -> Tensor:
+            seen[name] = to_numpy(stage)
+            return stage
+
+        self.encoder(self.tensor(x), self.tensor(mask), tap)
+        return seen
+
+    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
+        wanted = {"x": self.tensor(x).requires_grad_(), **dict(self.encoder.named_parameters())}
+        output = self.encoder(wanted["x"], self.tensor(mask))
+        found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=self.tensor(cotangent))
+        by_x, *by_parameters = map(to_numpy, found)
+        return {"x": by_x, **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
+
+    def tensor(self, array: Array | None) -> Tensor | None:
+        return None if array is None else torch.tensor(array, device=self.device)
+
+
+def to_numpy(tensor: Tensor) -> Array:
+    return tensor.numpy(force=True)
+
+
+if __name__ == "__main__":
+    serve(PyTorch())

@@ -1,0 +1,107 @@
+"""Options, and the public door: the command in a process of its own, and fakes that each lie in one way."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--impl", metavar="NAME|FOLDER", help="the implementation that tests/suite judges")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended: its status, what it printed, and the report that it left in `out`."""
+
+    status: int
+    stdout: str
+    stderr: str
+    out: Path
+
+    @property
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.out / "report.json").read_text())
+        return found
+
+    def outcomes(self, check: str | None = None, implementation: str | None = None) -> list[str]:
+        """Outcomes in the order in which they were asked."""
+        return [
+            record["outcome"]
+            for record in self.report["records"]
+            if check in (None, record["check"]) and implementation in (None, record["implementation"])
+        ]
+
+    def messages(self) -> str:
+        return "\n".join(record["message"] for record in self.report["records"])
+
+
+@pytest.fixture
+def conform(tmp_path: Path) -> Callable[..., Ended]:
+    """Run `conform` with these arguments; `run` writes its report below the test's own folder."""
+
+    def command(*arguments: str | Path, **options: Any) -> Ended:
+        words = [str(argument) for argument in arguments]
+        out = tmp_path / "report"
+        if words[0] in ("run", "explain") and "--out" not in words and "--help" not in words:
+            words += ["--out", str(out)]
+        program = [Path(sys.executable).with_name("conform"), *words]
+        ended = subprocess.run(
+            program, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False, **options
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr, out)
+
+    return command
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Callable[..., Path]:
+    """Write an implementation's folder: the honest one, with `lie` as the body of a subclass of its adapter.
+
+    `script` replaces the whole adapter; other arguments replace a `key: value` line of its manifest.
+    """
+
+    def write(name: str, lie: str = "", *, script: str | None = None, **manifest: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = (HONEST / "impl.yaml").read_text().splitlines()
+        replaced = {"name": name, **manifest}
+        for key, value in replaced.items():
+            [at] = [i for i, line in enumerate(lines) if line.strip().startswith(f"{key}:")]
+            indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+            lines[at] = f"{indent}{key}: {value}"
+        (folder / "impl.yaml").write_text("\n".join(lines) + "\n")
+        body = script or _LIAR.format(honest=HONEST, lie=textwrap.indent(textwrap.dedent(lie) or "pass", "    "))
+        (folder / "adapter.py").write_text(textwrap.dedent(body))
+        return folder
+
+    return write
+
+
+_LIAR = """
+import os, runpy, signal, time
+import numpy as np
+from harness.adapter import Environment, serve
+
+Honest = runpy.run_path("{honest}/adapter.py")["Honest"]
+
+
+class Liar(Honest):
+{lie}
+
+
+serve(Liar())
+"""
+
+
+@pytest.fixture
+def honest() -> Path:
+    return HONEST

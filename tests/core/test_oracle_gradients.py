@@ -1,0 +1,231 @@
+"""The oracle's hand-written gradients against central differences in long double, element by element."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.oracle.arithmetic import Arithmetic
+from harness.oracle.condition import expectation
+from harness.oracle.encoder import encoder_layer, evaluate
+from harness.oracle.kinks import kinked_rows
+from harness.oracle.tape import Tape
+from harness.spec.case import Case
+from harness.spec.layer import Layer
+from harness.spec.parameters import PARAMETER_NAMES
+from harness.spec.situation import Situation
+
+Array = np.ndarray[Any, Any]
+NO_ROWS = np.zeros((0, 2), dtype=np.int64)
+STEP = np.longdouble(2) ** -14
+KINKED: dict[str, Any] = {"d_ff": 8, "batch": 3, "sequence": 5, "pattern": "offset", "exponent": 9}
+"""In a pre-norm layer with ReLU, an input of mean 130 000: one row of the hidden layer stands on a kink."""
+
+
+def tiny(
+    placement: str,
+    activation: str,
+    lengths: tuple[int, ...] | None = None,
+    *,
+    d_ff: int = 5,
+    batch: int = 2,
+    sequence: int = 3,
+    pattern: str = "symmetric",
+    exponent: int = -7,
+    checks: tuple[str, ...] = ("output", "stages", "gradients"),
+) -> Case:
+    layer = {
+        "layer": "tiny",
+        "title": "A tiny layer",
+        "clauses": ("L-1",),
+        "family": "small",
+        "d_model": 6,
+        "norm": {"placement": placement, "kind": "layer_norm", "epsilon": 1e-5},
+        "attention": {
+            "num_heads": 2,
+            "scale": "head_dim",
+            "masked_score": "minus_infinity",
+            "fully_masked_row": "unspecified",
+        },
+        "feed_forward": {"d_ff": d_ff, "activation": activation},
+        "padded_rows": "unspecified",
+    }
+    situation = {
+        "situation": "tiny",
+        "title": "A tiny situation",
+        "level": "required",
+        "clauses": ("L-1",),
+        "families": ("small",),
+        "batch": batch,
+        "sequence": sequence,
+        "input": {"pattern": pattern, "exponent": exponent},
+        "parameter_exponents": {},
+        "mask": {"kind": "key_padding", "lengths": lengths} if lengths else {"kind": "none"},
+        "mode": "eval",
+        "checks": checks,
+    }
+    return Case(Layer.model_validate(layer), Situation.model_validate(situation))
+
+
+def loss_of(case: Case, cotangent: Array) -> Callable[[dict[str, Array]], Any]:
+    """sum(output * cotangent) as a function of x and the parameters, in long double."""
+
+    def loss(values: dict[str, Array]) -> Any:
+        tape = Tape(Arithmetic(np.longdouble))
+        parameters = {name: tape.leaf(values[name]) for name in PARAMETER_NAMES}
+        stages = encoder_layer(tape, case.layer, parameters, tape.leaf(values["x"]), case.mask())
+        return (stages["output"].value * cotangent).sum()
+
+    return loss
+
+
+def leaves_of(case: Case) -> dict[str, Array]:
+    leaves = {"x": case.x(), **case.parameters()}
+    return {name: value.astype(np.longdouble) for name, value in leaves.items()}
+
+
+def by_differences(loss: Callable[[dict[str, Array]], Any], leaves: dict[str, Array], name: str) -> Array:
+    """Fourth-order central differences: (8 (f(h) − f(−h)) − (f(2h) − f(−2h))) / 12 h."""
+    found = np.zeros(leaves[name].shape, dtype=np.longdouble)
+    for i in np.ndindex(*found.shape):
+        at = {}
+        for steps in (-2, -1, 1, 2):
+            moved = leaves[name].copy()
+            moved[i] += steps * STEP
+            at[steps] = loss({**leaves, name: moved})
+        found[i] = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * STEP)
+    return found
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("pre", "relu", None),
+        ("pre", "gelu", (3, 1)),
+        ("pre", "gelu", (0, 3)),
+        ("post", "relu", (2, 3)),
+        ("post", "relu", (3, 0)),
+        ("post", "gelu", None),
+    ],
+    ids=[
+        "pre-relu",
+        "pre-gelu-padded",
+        "pre-gelu-padded-item",
+        "post-relu-padded",
+        "post-relu-padded-item",
+        "post-gelu",
+    ],
+)
+def case(request: Any) -> Case:
+    return tiny(*request.param)
+
+
+def test_every_gradient_agrees_with_differences(case: Case) -> None:
+    cotangent = case.cotangent(NO_ROWS).astype(np.longdouble)
+    gradients = evaluate(case, Arithmetic(np.longdouble), cotangent).gradients
+    loss, leaves = loss_of(case, cotangent), leaves_of(case)
+    assert gradients.keys() == leaves.keys()
+    scale = {name: float(np.abs(value).max()) for name, value in gradients.items()}
+    for name in leaves:
+        differences = by_differences(loss, leaves, name)
+        assert gradients[name].shape == leaves[name].shape, name
+        floor = 1e-6 * max(scale.values()) if name == "attention.key.bias" else 0.0  # that one is 0 in exact arithmetic
+        assert np.abs(differences - gradients[name]).max() <= 1e-10 * max(scale[name], floor), name
+
+
+def test_float64_gradients_are_within_sigma_of_the_golden(case: Case) -> None:
+    expected = expectation(case, 32)
+    gradients = evaluate(case, Arithmetic(np.float64), case.cotangent(expected.kinked_rows)).gradients
+    for name, value in gradients.items():
+        key = f"gradient.{name}"
+        sigma = np.maximum(2.0**-53 * expected.condition[key], 2.0**-1022)
+        error = np.abs(value - expected.golden[key]) / sigma
+        assert np.sqrt(np.mean(error**2)) <= 2, name
+        assert error.max() <= 10, name
+
+
+def test_padding_sends_no_gradient(case: Case) -> None:
+    """M-3, B-1: nothing flows from padded rows, and x at padded positions gets exactly zero."""
+    x = evaluate(case, Arithmetic(np.float64), case.cotangent(NO_ROWS)).gradients["x"]
+    assert np.all(x[~case.valid()] == 0)
+    assert np.all(np.abs(x[case.valid()]).max(axis=-1) > 0)
+
+
+def test_key_bias_has_no_gradient(case: Case) -> None:
+    """Softmax does not see a shift of all its scores, so the exact gradient is zero; σ must say that noise is right."""
+    expected = expectation(case, 32)
+    golden, condition = (values["gradient.attention.key.bias"] for values in (expected.golden, expected.condition))
+    assert np.abs(golden).max() < 1e-17
+    assert np.all(condition > 0)
+
+
+@pytest.fixture(scope="module")
+def kinked() -> Case:
+    return tiny("pre", "relu", **KINKED)
+
+
+def test_rows_on_a_kink_have_no_cotangent(kinked: Case) -> None:
+    rows = kinked_rows(kinked)
+    assert rows.tolist() == [[2, 2]]
+    zero = np.all(kinked.cotangent(rows) == 0, axis=-1)
+    assert np.argwhere(zero).tolist() == rows.tolist()
+    others = np.ones(zero.shape, dtype=np.bool_)
+    others[2, 2] = False
+    assert np.array_equal(kinked.cotangent(rows)[others], kinked.cotangent(NO_ROWS)[others])
+
+
+def test_rows_are_kinked_where_the_hidden_layer_is_within_ten_sigma_of_zero(kinked: Case) -> None:
+    expected = expectation(kinked, 32)
+    hidden, condition = expected.golden["ffn_hidden"], expected.condition["ffn_hidden"]
+    nearest = (np.abs(hidden) / (2.0**-24 * condition)).min(axis=-1)
+    clear = np.abs(np.log(nearest / 10)) > 0.5  # a row's own 10 σ comes from other draws, and is not smoothed
+    assert clear.all()
+    assert np.argwhere(nearest < 10).tolist() == expected.kinked_rows.tolist() == [[2, 2]]
+
+
+def test_a_kinked_rows_hidden_layer_moves_no_gradient(kinked: Case) -> None:
+    """Pushing the one bias that holds the kink over it changes float32's gradients by noise only, since the row is out."""
+    rows = kinked_rows(kinked)
+    hidden = evaluate(kinked, Arithmetic(np.float64), None).stages["ffn_hidden"][2, 2]
+    unit = int(np.abs(hidden).argmin())
+    push = -1.01 * hidden[unit]
+    for cotangent, same in ((kinked.cotangent(rows), True), (kinked.cotangent(NO_ROWS), False)):
+        before, after = (gradients_with_bias(kinked, cotangent, unit, by) for by in (0.0, push))
+        moved = np.abs(after - before).max() / np.abs(before).max()
+        assert bool(moved < 1e-3) is same
+
+
+def gradients_with_bias(case: Case, cotangent: Array, unit: int, by: float) -> Array:
+    tape = Tape(Arithmetic(np.float64))
+    values = case.parameters()
+    values["feed_forward.hidden.bias"][unit] += by
+    parameters = {name: tape.leaf(value) for name, value in values.items()}
+    stages = encoder_layer(tape, case.layer, parameters, tape.leaf(case.x()), case.mask())
+    wanted = {"weight": parameters["feed_forward.hidden.weight"]}
+    return tape.gradients(stages["output"], cotangent, wanted)["weight"][:, unit]
+
+
+def test_only_relu_gradients_have_kinks() -> None:
+    assert kinked_rows(tiny("pre", "gelu", **KINKED)).shape == (0, 2)
+    assert kinked_rows(tiny("pre", "relu", checks=("output",), **KINKED)).shape == (0, 2)
+
+
+def test_padded_rows_are_not_listed_as_kinked() -> None:
+    assert kinked_rows(tiny("pre", "relu", (5, 5, 2), **KINKED)).shape == (0, 2)
+
+
+def test_relu_slope_at_zero_is_zero() -> None:
+    """E-6, at an exact zero: a hidden layer whose weights and bias are nothing passes nothing back."""
+    case = tiny("post", "relu")
+    tape = Tape(Arithmetic(np.longdouble))
+    values = case.parameters() | {
+        "feed_forward.hidden.weight": np.zeros((6, 5)),
+        "feed_forward.hidden.bias": np.zeros(5),
+    }
+    parameters = {name: tape.leaf(value) for name, value in values.items()}
+    stages = encoder_layer(tape, case.layer, parameters, tape.leaf(case.x()), None)
+    gradients = tape.gradients(stages["output"], case.cotangent(NO_ROWS), parameters)
+    assert not np.any(gradients["feed_forward.hidden.bias"])
+    assert not np.any(gradients["feed_forward.hidden.weight"])
+    assert np.any(gradients["feed_forward.output.bias"])

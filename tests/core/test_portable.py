@@ -1,0 +1,268 @@
+"""Portable tensors (rules P-1 to P-5, G-3): a second implementation, in plain Python from specs/README.md alone."""
+
+import json
+from array import array
+from fractions import Fraction
+from functools import cache
+from itertools import count, islice
+from math import ldexp, prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness import portable
+from harness.golden.expected import compared_tensors, kept_positions
+from harness.paths import SPECS
+from harness.portable import Pattern
+from harness.spec.case import Case, layer_parameters
+from harness.spec.constants import constants
+from harness.spec.load import load
+from harness.spec.parameters import PARAMETER_NAMES
+
+VECTORS = SPECS / "vectors" / "portable.json"
+LAYERS, CASES = load().layers, load().cases
+PATTERNS: tuple[Pattern, ...] = ("symmetric", "gain", "offset")
+NAMES = st.text(max_size=40)
+repeatably = settings(deadline=None, derandomize=True)
+
+
+def seed_of(name: str) -> int:
+    state = 0xCBF29CE484222325
+    for byte in name.encode("utf-8"):
+        state = ((state ^ byte) * 0x100000001B3) % 2**64
+    return state
+
+
+def outputs_of(name: str) -> Any:
+    start = seed_of(name)
+    for i in count():
+        z = (start + (i + 1) * 0x9E3779B97F4A7C15) % 2**64
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        yield z ^ (z >> 31)
+
+
+@cache
+def integers_of(name: str, wanted: int) -> tuple[int, ...]:
+    return tuple((output >> 32) * 511 // 2**32 - 255 for output in islice(outputs_of(name), wanted))
+
+
+def values_of(name: str, wanted: int, pattern: Pattern, exponent: int) -> list[float]:
+    make = {"symmetric": lambda n: n, "gain": lambda n: 128 + n // 4, "offset": lambda n: 254 + n % 2}[pattern]
+    return [ldexp(make(n), exponent) for n in integers_of(name, wanted)]
+
+
+def positions_of(name: str, available: int, wanted: int) -> list[int]:
+    if available <= wanted:
+        return list(range(available))
+    taken: dict[int, None] = {}
+    drawn = ((output >> 32) * available // 2**32 for output in outputs_of(name))
+    while len(taken) < wanted:
+        taken[next(drawn)] = None
+    return sorted(taken)
+
+
+def same_bits(values: list[float], tensor: np.ndarray[Any, Any]) -> bool:
+    return array("d", values).tobytes() == np.ascontiguousarray(tensor, dtype=np.float64).tobytes()
+
+
+def shape_by_the_table(name: str, D: int, F: int) -> tuple[int, ...]:
+    shapes = {
+        "feed_forward.hidden.weight": (D, F),
+        "feed_forward.hidden.bias": (F,),
+        "feed_forward.output.weight": (F, D),
+    }
+    return shapes.get(name, (D, D) if name.endswith("weight") else (D,))
+
+
+@cache
+def vectors() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(VECTORS.read_text(encoding="utf-8"))
+    return read
+
+
+@pytest.mark.parametrize("vector", vectors()["generators"], ids=lambda vector: ascii(vector["name"]))
+def test_generator_vectors(vector: dict[str, Any]) -> None:
+    name, seed, outputs = vector["name"], int(vector["seed"], 16), [int(output, 16) for output in vector["outputs"]]
+    assert len(outputs) == len(vector["integers"]) == 8
+    assert seed == seed_of(name) == portable.seed(name)
+    assert outputs == list(islice(outputs_of(name), 8)) == portable.splitmix64(seed, 8).tolist()
+    assert vector["integers"] == list(integers_of(name, 8)) == portable.integers(name, 8).tolist()
+
+
+def test_vectors_hold_published_values_of_both_generators() -> None:
+    """RFC 9923 gives FNV-1a of nothing and of "a"; the first outputs of SplitMix64 from 0 stand in many a library."""
+    assert portable.seed("") == 0xCBF29CE484222325
+    assert portable.seed("a") == 0xAF63DC4C8601EC8C
+    assert portable.splitmix64(0, 3).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    names = [vector["name"] for vector in vectors()["generators"]]
+    assert "" in names
+    assert any(not name.isascii() for name in names)
+
+
+@pytest.mark.parametrize(
+    "vector", vectors()["tensors"], ids=lambda vector: ascii("{name} {pattern} {exponent}".format(**vector))
+)
+def test_tensor_vectors(vector: dict[str, Any]) -> None:
+    name, shape, pattern, exponent = (vector[key] for key in ("name", "shape", "pattern", "exponent"))
+    assert len(vector["values"]) == prod(shape)
+    assert same_bits(vector["values"], portable.tensor(name, tuple(shape), pattern, exponent))
+    assert vector["values"] == values_of(name, prod(shape), pattern, exponent)
+
+
+def test_tensor_vectors_are_exact_decimal_fractions() -> None:
+    """What stands in the file is the value itself, not the shortest decimal near it; every pattern is there."""
+    exact = json.loads(VECTORS.read_text(encoding="utf-8"), parse_float=Fraction)
+    assert {tensor["pattern"] for tensor in exact["tensors"]} == set(PATTERNS)
+    for tensor in exact["tensors"]:
+        whole = [value * Fraction(2) ** -tensor["exponent"] for value in tensor["values"]]
+        assert all(Fraction(n).denominator == 1 for n in whole), tensor["name"]
+        assert max(map(abs, whole)) <= 255
+
+
+def test_weight_exponent_vectors() -> None:
+    for vector in vectors()["weight_exponents"]:
+        fan_in, exponent = vector["in"], vector["exponent"]
+        assert portable.weight_exponent(fan_in) == exponent
+        m = -7 - exponent
+        assert 4**m >= fan_in
+        assert m == 0 or 4 ** (m - 1) < fan_in
+
+
+@pytest.mark.parametrize(
+    "vector", vectors()["positions"], ids=lambda vector: ascii("{name} of {available}".format(**vector))
+)
+def test_position_vectors(vector: dict[str, Any]) -> None:
+    arguments = vector["name"], vector["available"], vector["wanted"]
+    assert vector["positions"] == positions_of(*arguments) == portable.positions(*arguments).tolist()
+
+
+@pytest.mark.parametrize("name", PARAMETER_NAMES)
+def test_every_parameter_of_every_layer_bit_for_bit(name: str) -> None:
+    for layer in sorted(LAYERS.values(), key=lambda layer: -layer.d_model):  # the largest first: it fills the cache
+        shape = shape_by_the_table(name, layer.d_model, layer.feed_forward.d_ff)
+        if name.endswith("gain"):
+            expected = values_of(name, prod(shape), "gain", -7)
+        elif name.endswith("weight"):
+            m = next(m for m in count() if 4**m >= shape[0])
+            expected = values_of(name, prod(shape), "symmetric", -7 - m)
+        else:
+            expected = values_of(name, prod(shape), "symmetric", -10)
+        made = layer_parameters(layer, {})[name]
+        assert made.shape == shape
+        assert same_bits(expected, made), layer.layer
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
+    B, S, D = shape = case.situation.batch, case.situation.sequence, case.layer.d_model
+    drawn = case.situation.input
+    x = case.x()
+    assert x.shape == shape
+    assert same_bits(values_of("x", B * S * D, drawn.pattern, drawn.exponent), x)
+    expected = values_of("cotangent", B * S * D, "symmetric", -7)
+    lengths = case.situation.lengths
+    for b, s in [(b, s) for b in range(B) for s in range(S) if s >= lengths[b]]:
+        expected[(b * S + s) * D : (b * S + s + 1) * D] = [0.0] * D
+    assert same_bits(expected, case.cotangent(np.zeros((0, 2), dtype=np.int64)))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+def test_parameter_exponents_multiply_by_that_power_of_two(case: Case) -> None:
+    moved, plain = case.parameters(), layer_parameters(case.layer, {})
+    for name, value in moved.items():
+        exponent = case.situation.parameter_exponents.get(name, 0)
+        assert np.array_equal(value, plain[name] * 2.0**exponent), name
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
+    kept_whole = sampled = 0
+    for key, (shape, compared) in compared_tensors(case).items():
+        available = np.flatnonzero(compared).tolist()
+        if prod(shape) <= 512:
+            expected, kept_whole = available, kept_whole + 1
+        else:
+            drawn = positions_of(f"positions {case.id} {key}", len(available), 256)
+            expected, sampled = [available[i] for i in drawn], sampled + 1
+        assert kept_positions(case, key, shape, compared, constants()).tolist() == expected, key
+    assert kept_whole
+    assert sampled
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32], ids=lambda dtype: np.dtype(dtype).name)
+def test_every_value_is_exact_in_every_dtype(dtype: Any) -> None:
+    cases = CASES.values()
+    distinct = {(case.layer.layer, *sorted(case.situation.parameter_exponents.items())): case for case in cases}
+    tensors = [value for case in distinct.values() for value in case.parameters().values()]
+    for case in cases:
+        tensors += [case.x(), case.cotangent(np.zeros((0, 2), dtype=np.int64))]
+    for values in tensors:
+        once = np.unique(values)
+        assert np.array_equal(once.astype(dtype).astype(np.float64), once)
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=lambda layer: layer.layer)
+def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
+    weights = {name: value for name, value in layer_parameters(layer, {}).items() if value.ndim == 2}
+    for name, value in weights.items():
+        if value.shape[0] == value.shape[1]:
+            assert (value == value.T).mean() < 0.1, name
+    assert len({value.tobytes() for value in weights.values()}) == len(weights) == 6
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=lambda layer: layer.layer)
+def test_gains_biases_and_shifts_are_not_trivial(layer: Any) -> None:
+    for name, value in layer_parameters(layer, {}).items():
+        if name.endswith("gain"):
+            assert value.std() > 0.1, name
+            assert value.min() > 0, name
+        else:
+            assert np.count_nonzero(value) > 0.95 * value.size, name
+            assert value.min() < 0 < value.max(), name
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+def test_no_two_sizes_are_equal_by_chance(case: Case) -> None:
+    layer = case.layer
+    assert case.situation.batch != case.situation.sequence
+    assert layer.d_model != layer.feed_forward.d_ff
+    if layer.family == "small":  # the published 512/8/2048 is not free
+        assert layer.attention.num_heads != layer.head_dim
+
+
+@repeatably
+@given(name=NAMES, wanted=st.integers(0, 100), pattern=st.sampled_from(PATTERNS), exponent=st.integers(-24, 24))
+def test_any_name_and_count(name: str, wanted: int, pattern: Pattern, exponent: int) -> None:
+    assert portable.seed(name) == seed_of(name)
+    assert tuple(portable.integers(name, wanted)) == integers_of(name, wanted)
+    assert all(-255 <= n <= 255 for n in integers_of(name, wanted))
+    assert same_bits(values_of(name, wanted, pattern, exponent), portable.tensor(name, (wanted,), pattern, exponent))
+
+
+@repeatably
+@given(name=NAMES, shape=st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5)))
+def test_tensors_are_filled_in_row_major_order(name: str, shape: tuple[int, int, int]) -> None:
+    made = portable.tensor(name, shape, "symmetric", 0)
+    flat = integers_of(name, prod(shape))
+    for a, b, c in np.ndindex(*shape):
+        assert made[a, b, c] == flat[(a * shape[1] + b) * shape[2] + c]
+
+
+@repeatably
+@given(name=NAMES, available=st.integers(0, 2000), wanted=st.integers(0, 300))
+def test_positions_of_any_name(name: str, available: int, wanted: int) -> None:
+    found = portable.positions(name, available, wanted).tolist()
+    assert found == positions_of(name, available, wanted)
+    assert len(set(found)) == min(available, wanted)
+
+
+@repeatably
+@given(fan_in=st.integers(1, 10**6))
+def test_weight_exponent_of_any_size(fan_in: int) -> None:
+    m = -7 - portable.weight_exponent(fan_in)
+    assert 4**m >= fan_in > (4**m) // 4 or fan_in == 1

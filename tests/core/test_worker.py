@@ -1,0 +1,257 @@
+"""Workers that crash, hang, babble or lie about the protocol: each costs what it should, and the run ends by itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+CASES = ("--case", "pre-gelu/no-mask", "--case", "pre-gelu/padding-right", "--dtype", "float32")
+"""Two cases of three checks: output, stages, gradients, twice."""
+
+
+def test_the_honest_one_passes_everything(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("honest_copy"))
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.report["complete"]
+    assert set(ended.outcomes()) == {"pass"}
+    assert max(record["rms"] for record in ended.report["records"]) <= 2
+
+
+def test_a_killed_worker_costs_one_check_and_is_started_again(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def stages(self, x, mask):
+        if mask is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().stages(x, mask)
+    """
+    ended = conform("run", "--impl", fake("killed", lie), *CASES)
+    assert ended.status == 1
+    assert ended.outcomes() == ["pass", "crash", "pass", "pass", "pass", "pass"]
+    assert "SIGKILL" in ended.messages()
+
+
+def test_an_exit_is_a_crash_that_says_its_last_words(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def output(self, x, mask):
+        print("out of luck")
+        os._exit(7)
+    """
+    ended = conform("run", "--impl", fake("quitter", lie), *CASES)
+    assert ended.outcomes("output") == ["crash", "crash"]
+    assert ended.outcomes("stages") == ["pass", "pass"]
+    assert "status 7; its last words: out of luck" in ended.messages()
+
+
+def test_a_worker_that_sleeps_for_ever_times_out(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def gradients(self, x, mask, cotangent):
+        while mask is None:
+            signal.pause()
+        return super().gradients(x, mask, cotangent)
+    """
+    ended = conform("run", "--impl", fake("sleeper", lie, timeouts="{start: 60, build: 60, run: 2}"), *CASES)
+    assert ended.outcomes() == ["pass", "pass", "timeout", "pass", "pass", "pass"]
+    assert "no answer to run in 2 s" in ended.messages()
+
+
+def test_a_worker_that_does_not_even_read_times_out(conform: Callable, fake: Callable) -> None:
+    script = "import signal\nwhile True: signal.pause()\n"
+    ended = conform("run", "--impl", fake("deaf", script=script, timeouts="{start: 2, build: 60, run: 60}"), *CASES)
+    assert ended.status == 1
+    assert set(ended.outcomes()) == {"timeout"}
+    assert "could not be started" in ended.messages()
+
+
+RAW = """
+import sys
+from harness.adapter.serve import _answer
+from harness.wire.frames import encode, read_frame
+import runpy
+adapter = runpy.run_path("{honest}/adapter.py")["Honest"]()
+out, count = sys.stdout.buffer, 0
+while True:
+    request = read_frame(sys.stdin.buffer)
+    reply, tensors = _answer(adapter, request)
+    frame = encode({{"id": request.message["id"], **reply}}, tensors)
+    count += request.message["op"] == "run"
+    if request.message["op"] == "run" and count == 2:
+        {lie}
+    out.write(frame)
+    out.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ('out.write(b"Loading the weights ...\\n")', "something that is not a frame: b'Loading "),
+        ("out.write(b'9\\n')", "not a frame"),
+        ("frame = (2**40).to_bytes(8, 'little') + frame", "not a frame"),
+        ("frame = frame[:len(frame) // 2]; out.write(frame); out.flush(); sys.exit()", "cut off after"),
+        ("frame = frame[:3]; out.write(frame); out.flush(); sys.exit()", "not a frame"),
+        ("frame = (20).to_bytes(8, 'little') + b'x' * 20", "not a frame"),
+        ("frame = encode({'id': 1, 'ok': True})", "answered request 1 when asked"),
+        ("frame = encode({'ok': True})", "answered request None when asked"),
+        ("frame = encode({'id': request.message['id']})", "refused without saying why"),
+    ],
+)
+def test_a_broken_frame_costs_one_check(conform: Callable, fake: Callable, lie: str, said: str, honest: Path) -> None:
+    ended = conform("run", "--impl", fake("babbler", script=RAW.format(honest=honest, lie=lie)), *CASES)
+    # The worker counts from 0 again when it was started again, so a later second check can be hit as well.
+    assert ended.status == 1
+    assert ended.outcomes()[:2] == ["pass", "error"]
+    assert ended.report["complete"]
+    assert "pass" in ended.outcomes()[2:]
+    assert said in ended.messages()
+
+
+def test_prints_through_the_base_class_are_harmless(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def output(self, x, mask):
+        print("hello from Python")
+        os.write(1, b"hello from C")
+        return super().output(x, mask)
+    """
+    ended = conform("run", "--impl", fake("printer", lie), *CASES)
+    assert ended.status == 0, ended.messages()
+    log = (ended.out / "logs" / "printer.log").read_text()
+    assert "hello from Python" in log
+    assert "hello from C" in log
+
+
+def test_an_exception_is_this_check_s_error(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def output(self, x, mask):
+        raise ValueError("x is not to my taste")
+    """
+    ended = conform("run", "--impl", fake("picky", lie), *CASES)
+    assert ended.outcomes("output") == ["error", "error"]
+    assert "ValueError: x is not to my taste" in ended.messages()
+    assert "Traceback" in (ended.out / "logs" / "picky.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("return {k: v for k, v in held.items() if k != 'norm1.gain'}", "missing from the built layer: norm1.gain"),
+        ("return {**held, 'bonus': held['norm1.gain']}", "does not have: bonus"),
+        ("return {**held, 'norm1.gain': held['norm1.gain'] + 1}", "norm1.gain came back with other values"),
+        ("return {**held, 'norm1.gain': held['norm1.gain'].astype('float64')}", "came back as float64"),
+        (
+            "name = 'feed_forward.hidden.weight'; return {**held, name: held[name].T}",
+            "came back as float32 [40, 24] instead of float32 [24, 40]",
+        ),
+    ],
+)
+def test_parameters_that_do_not_round_trip(conform: Callable, fake: Callable, lie: str, said: str) -> None:
+    body = f"""
+    def build(self, layer, parameters, dtype):
+        held = super().build(layer, parameters, dtype)
+        {lie}
+    """
+    ended = conform("run", "--impl", fake("forgetful", body), *CASES)
+    assert set(ended.outcomes()) == {"error"}
+    assert said in ended.messages()
+
+
+def test_another_protocol_is_said(conform: Callable, fake: Callable) -> None:
+    script = """
+    import sys
+    from harness.wire.frames import read_frame, write_frame
+    request = read_frame(sys.stdin.buffer)
+    write_frame(sys.stdout.buffer, {"id": request.message["id"], "ok": True, "protocol": 99})
+    read_frame(sys.stdin.buffer)
+    """
+    ended = conform("run", "--impl", fake("modern", script=script), *CASES)
+    assert set(ended.outcomes()) == {"error"}
+    assert "speaks protocol 99, this harness 1" in ended.messages()
+
+
+@pytest.mark.parametrize(
+    ("lie", "outcome", "said"),
+    [
+        ("return out.astype('float64')", "fail", "dtype float64 instead of float32"),
+        ("return out[:, :-1]", "fail", "shape [2, 9, 24] instead of [2, 10, 24]"),
+        ("return out[:1]", "fail", "shape [1, 10, 24] instead of [2, 10, 24]"),
+        ("out[0, 3, 5] = np.nan; return out", "fail", "nan at [0, 3, 5]"),
+        ("out[1, 2, 0] = np.inf; return out", "fail", "inf at [1, 2, 0]"),
+        ("out[0, -3:] = np.roll(out[0, -3:], 1, axis=-1); return out", "fail", "output: rms"),
+        ("return np.zeros_like(out)", "fail", "output: rms"),
+    ],
+)
+def test_lies_about_the_output(conform: Callable, fake: Callable, lie: str, outcome: str, said: str) -> None:
+    body = f"""
+    def output(self, x, mask):
+        out = np.array(super().output(x, mask))
+        {lie}
+    """
+    ended = conform("run", "--impl", fake("liar", body), *CASES[:2], "--dtype", "float32")
+    assert ended.outcomes() == [outcome, "pass", "pass"]
+    assert said in ended.messages()
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("del shown['key']; return shown", "wrong names: missing key"),
+        ("return {**shown, 'extra': shown['key']}", "not asked for extra"),
+        ("shown['Key'] = shown.pop('key'); return shown", "missing key; not asked for Key"),
+    ],
+)
+def test_wrong_stage_names_are_an_error(conform: Callable, fake: Callable, lie: str, said: str) -> None:
+    body = f"""
+    def stages(self, x, mask):
+        shown = super().stages(x, mask)
+        {lie}
+    """
+    ended = conform("run", "--impl", fake("namer", body), *CASES[:2], "--dtype", "float32")
+    assert ended.outcomes() == ["pass", "error", "pass"]
+    assert said in ended.messages()
+
+
+def test_float32_inside_float64_is_seen(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def output(self, x, mask):
+        return super().output(x, mask).astype("float32").astype("float64")
+    """
+    ended = conform("run", "--impl", fake("narrow", lie), *CASES[:2], "--dtype", "float64")
+    assert ended.outcomes() == ["fail", "pass", "pass"]
+    assert ended.report["records"][0]["rms"] > 1e5
+
+
+def test_the_first_stage_out_of_line_is_named(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def build(self, layer, parameters, dtype):
+        held = super().build(layer, parameters, dtype)
+        self.layer = self.layer.model_copy(update={"norm": self.layer.norm.model_copy(update={"epsilon": 1e-3})})
+        return held
+    """
+    ended = conform("run", "--impl", fake("epsilon", lie), *CASES[:2], "--dtype", "float32")
+    assert ended.outcomes() == ["fail", "fail", "fail"]
+    assert next(r for r in ended.report["records"] if r["check"] == "stages")["stage"] == "norm1"
+
+
+def test_workers_of_two_implementations_run_and_only_the_liar_fails(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def output(self, x, mask):
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ended = conform("run", "--impl", fake("one"), "--impl", fake("two", lie), *CASES, "--jobs", "2")
+    assert set(ended.outcomes(implementation="one")) == {"pass"}
+    assert ended.outcomes("output", "two") == ["crash", "crash"]
+    assert ended.outcomes("stages", "two") == ["pass", "pass"]
+
+
+def test_an_opt_out_is_no_pass(conform: Callable, fake: Callable) -> None:
+    unsupported = '[{when: {check: gradients}, reason: "it has no backward pass", link: "https://example.org/x"}]'
+    ended = conform("run", "--impl", fake("modest", unsupported=unsupported), *CASES[:2], "--dtype", "float32")
+    assert ended.status == 0
+    assert ended.outcomes() == ["pass", "pass", "unsupported"]
+    assert "2 of 2 applicable checks passed (1 unsupported)" in ended.stdout
+    assert "it has no backward pass" in ended.stdout
+
+
+def test_a_run_in_which_everything_is_opted_out_is_no_success(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("idle", dtypes="[float64]"), *CASES[:2], "--dtype", "float32")
+    assert ended.status == 3
+    assert "nothing was judged" in ended.stdout

@@ -1,0 +1,40 @@
+"""An implementation that needs no framework: the fakes inherit from it and each lie in one way."""
+
+from typing import Any
+
+import numpy as np
+
+from harness.adapter import Adapter, Environment, Tensors, serve
+from harness.oracle.arithmetic import Arithmetic
+from harness.oracle.encoder import encoder_layer
+from harness.oracle.tape import Node, Tape
+from harness.spec.layer import Layer
+
+
+class Honest(Adapter):
+    def start(self, device: str, threads: int) -> Environment:
+        return Environment({"numpy": np.__version__}, {"threads": threads})
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        self.layer, self.parameters, self.dtype = Layer.model_validate(layer, strict=False), parameters, dtype
+        return parameters
+
+    def output(self, x: Any, mask: Any) -> Any:
+        return self._forward(x, mask)[3]["output"].value
+
+    def stages(self, x: Any, mask: Any) -> Tensors:
+        return {name: node.value for name, node in self._forward(x, mask)[3].items()}
+
+    def gradients(self, x: Any, mask: Any, cotangent: Any) -> Tensors:
+        tape, by_x, parameters, stages = self._forward(x, mask)
+        return tape.gradients(stages["output"], cotangent, {"x": by_x, **parameters})
+
+    def _forward(self, x: Any, mask: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
+        tape = Tape(Arithmetic(self.dtype))
+        by_x = tape.leaf(x)
+        parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
+        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, mask)
+
+
+if __name__ == "__main__":
+    serve(Honest())

@@ -1,0 +1,16 @@
+"""The JAX implementation: what the suite does not ask."""
+
+import pytest
+
+
+def test_sizes_and_choices_that_do_not_fit() -> None:
+    from impls.jax_pure.encoder import Config
+
+    right = {"d_model": 12, "num_heads": 4, "activation": "gelu", "placement": "pre", "epsilon": 1e-5}
+    assert Config(**right)
+    with pytest.raises(ValueError, match=r"10.*4"):
+        Config(**{**right, "d_model": 10})
+    with pytest.raises(ValueError, match="swish"):
+        Config(**{**right, "activation": "swish"})
+    with pytest.raises(ValueError, match="middle"):
+        Config(**{**right, "placement": "middle"})

@@ -1,0 +1,16 @@
+"""The Keras implementation, on TensorFlow: what the suite does not ask."""
+
+import pytest
+
+
+def test_sizes_and_choices_that_do_not_fit() -> None:
+    from impls.keras_tf import adapter  # noqa: F401  (chooses Keras' backend)
+    from impls.keras_tf.encoder import EncoderLayer
+
+    right = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
+    with pytest.raises(ValueError, match=r"10.*4"):
+        EncoderLayer(10, 4, 16, **right)
+    with pytest.raises(ValueError, match="swish"):
+        EncoderLayer(12, 4, 16, **{**right, "activation": "swish"})
+    with pytest.raises(ValueError, match="middle"):
+        EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})

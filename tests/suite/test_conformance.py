@@ -1,0 +1,66 @@
+"""The conformance suite as pytest items: each case in each dtype, named layer/situation.
+
+pytest tests/suite --impl pytorch
+pytest tests/suite --impl path/to/folder -k padding-right
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.golden.store import check_ids, read_golden, read_manifest
+from harness.impl.interpreter import Missing, Ready, resolve
+from harness.impl.manifest import find_folder, read_implementation
+from harness.judge.outcome import EXPECTED, Outcome
+from harness.plan import Task, plan
+from harness.runner import ask
+from harness.spec.constants import constants
+from harness.spec.load import load
+from harness.worker.session import Session
+
+Tasks = list[Task]
+
+
+def _ready(config: pytest.Config) -> Ready:
+    named = config.getoption("--impl")
+    if not named:
+        raise pytest.UsageError("tests/suite judges one implementation: give --impl NAME or --impl FOLDER")
+    folder = find_folder(named)
+    found = resolve(read_implementation(folder), folder, {})
+    if isinstance(found, Missing):
+        raise pytest.UsageError(f"{named}: {found.reason}; {found.hint}")
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item a case and dtype. What the manifest opts out of as a whole is no item: neither passed nor skipped."""
+    cases = load().cases
+    check_ids(cases, read_manifest())
+    tasks = plan(_ready(metafunc.config).implementation, list(cases.values()), ("float32", "float64"))
+    items = {
+        f"{dtype}-{case}": list(group)
+        for (dtype, case), group in itertools.groupby(tasks, key=lambda task: (task.dtype, task.case.id))
+    }
+    asked = {name: group for name, group in items.items() if any(task.opt_out is None for task in group)}
+    assert asked, "the manifest opts out of every case"
+    metafunc.parametrize("tasks", asked.values(), ids=asked.keys())
+
+
+@pytest.fixture(scope="session")
+def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    log: Path = tmp_path_factory.mktemp("worker") / "stderr.log"
+    session = Session(_ready(request.config), "cpu", threads=2, log=log)
+    yield session
+    session.close()
+
+
+def test_conforms(tasks: Tasks, session: Session) -> None:
+    case = tasks[0].case
+    expected = read_golden(case, read_manifest(), constants())
+    records = [ask(session, task, expected, constants()) for task in tasks]
+    wrong = [f"{r.check}: {r.outcome.value}: {r.message}" for r in records if r.outcome not in EXPECTED]
+    repeat = f"conform run --impl {session.ready.implementation.name} --case {case.id} --dtype {tasks[0].dtype}"
+    assert not wrong, "\n".join([*wrong, f"repeat: {repeat}"])
+    assert any(record.outcome == Outcome.PASS for record in records)
