@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.golden.expected import Expected
 from harness.impl.interpreter import Ready
+from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import judge
 from harness.plan import Task
@@ -43,7 +44,7 @@ class Run:
         constants: Constants,
         *,
         jobs: int,
-        device: str,
+        device: Device,
         logs: Path,
     ) -> None:
         self._expected, self._constants = expected, constants

@@ -12,7 +12,7 @@ from harness.golden.build import compute_all
 from harness.golden.expected import Expected
 from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import DtypeName, find_folder, known_folders, read_implementation
+from harness.impl.manifest import Device, DtypeName, find_folder, known_folders, read_implementation
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import LEVELS, plan, select
 from harness.report.ledger import Ledger, environment
@@ -64,7 +64,7 @@ def run(
     layer_file: Path | None,
     level: str | None,
     dtypes: tuple[DtypeName, ...],
-    device: str,
+    device: Device,
     jobs: int | None,
     pythons: tuple[str, ...],
     out: Path,
@@ -118,7 +118,9 @@ def _collect(in_progress: Run, ledger: Ledger, total: int) -> None:
             progress.update(bar, advance=1, description=f"{record.implementation} {record.case} {record.dtype}")
 
 
-def _implementations(named: tuple[str, ...], pythons: dict[str, str], device: str) -> tuple[list[Ready], list[Missing]]:
+def _implementations(
+    named: tuple[str, ...], pythons: dict[str, str], device: Device
+) -> tuple[list[Ready], list[Missing]]:
     """Those that can be started here; one that was asked for by name and cannot be is an error."""
     folders = [find_folder(name) for name in dict.fromkeys(named)] if named else list(known_folders().values())
     implementations = {folder: read_implementation(folder) for folder in folders}

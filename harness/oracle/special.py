@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
 
 _TWO_OVER_ROOT_PI = np.longdouble("1.1283791670955125738961589031215451716881")
 
@@ -16,6 +15,8 @@ def erf(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     From |x| = 7 on, 1 − |erf x| < 2^−74, less than long double can show.
     """
     if x.dtype != np.longdouble:
+        import scipy.special  # half of the command's start, and only the oracle's own evaluation needs it
+
         return np.asarray(scipy.special.erf(x))
     inside = np.clip(x, -7, 7)
     term = inside.copy()

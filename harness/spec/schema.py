@@ -5,8 +5,9 @@ python -m harness.spec.schema          writes them; a test checks that they have
 
 import json
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from harness.golden.store import Manifest
 from harness.impl.manifest import Implementation
@@ -15,6 +16,7 @@ from harness.report.model import Report
 from harness.spec.constants import Constants
 from harness.spec.layer import Layer
 from harness.spec.situation import Situation
+from harness.wire.messages import Answer, Request, Started
 
 MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Constants, Implementation, Manifest, Report)
 
@@ -22,11 +24,16 @@ MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Constants, Implementati
 def schema_files() -> dict[Path, str]:
     """Path → content of each schema."""
     files = {}
-    for model in MODELS:
-        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-        name = f"{model.__name__.lower()}.schema.json"
-        files[SPECS / "schema" / name] = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+    for name, emitted in _emitted().items():
+        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **emitted}
+        files[SPECS / "schema" / f"{name}.schema.json"] = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
     return files
+
+
+def _emitted() -> dict[str, dict[str, Any]]:
+    models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
+    wire: dict[str, Any] = {"request": Request, "answer": Started | Answer}
+    return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
 
 
 if __name__ == "__main__":

@@ -9,10 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from pydantic import ValidationError
+
 from harness.judge.outcome import Outcome
 from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
+from harness.wire.messages import Answer, Request, Stop
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def one_line(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
 
 
 class WorkerFailure(Exception):
@@ -47,7 +55,7 @@ class WorkerProcess:
             raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
         self._asked = 0
 
-    def ask(self, message: Mapping[str, Any], tensors: Tensors | None, seconds: float) -> Frame:
+    def ask(self, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
         """Send one request and read its answer, within so many seconds."""
         self._asked += 1
         expired = threading.Event()
@@ -59,14 +67,12 @@ class WorkerProcess:
         watchdog = threading.Timer(seconds, end_it)
         watchdog.start()
         try:
-            return self._exchange({"id": self._asked, **message}, tensors)
+            return self._exchange({"id": self._asked, **request.model_dump(mode="json")}, tensors)
         except WorkerFailure as failure:
             if failure.lost:
                 self.end()
             if expired.is_set():
-                raise WorkerFailure(
-                    Outcome.TIMEOUT, f"no answer to {message['op']} in {seconds:g} s", lost=True
-                ) from None
+                raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {request.op} in {seconds:g} s", lost=True) from None
             raise
         finally:
             watchdog.cancel()
@@ -80,19 +86,22 @@ class WorkerProcess:
             raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
         except FrameError as error:
             raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}", lost=True) from None
-        said = answer.message
-        if said.get("id") != message["id"]:
-            text = f"broke the protocol: answered request {said.get('id')!r} when asked {message['id']}"
+        try:
+            said = Answer.model_validate(answer.message)
+        except ValidationError as error:
+            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=True) from None
+        if said.id != message["id"]:
+            text = f"broke the protocol: answered request {said.id} when asked {message['id']}"
             raise WorkerFailure(Outcome.ERROR, text, lost=True)
-        if said.get("ok") is not True:
-            text = f"{message['op']}: {said.get('error') or 'refused without saying why'}"
+        if not said.ok:
+            text = f"{message['op']}: {said.error or 'refused without saying why'}"
             raise WorkerFailure(Outcome.ERROR, text, lost=False)
         return answer
 
     def stop(self, seconds: float = 5.0) -> None:
         """Ask it to end, and end it if it does not."""
         with contextlib.suppress(WorkerFailure):
-            self.ask({"op": "stop"}, None, seconds)
+            self.ask(Stop(), None, seconds)
         self.end()
 
     def end(self) -> None:

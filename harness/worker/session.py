@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from harness.impl.interpreter import Ready
+from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.case import layer_parameters
 from harness.spec.dtypes import FORMATS
 from harness.wire.frames import PROTOCOL, Tensors
-from harness.worker.process import WorkerFailure, WorkerProcess
+from harness.wire.messages import Build, Run, Start, Started
+from harness.worker.process import WorkerFailure, WorkerProcess, one_line
 
 Observation = Tensors
 
@@ -29,7 +32,7 @@ class Failure:
 class Session:
     """One implementation's run. `versions` and `settings` are what its adapter says of itself, once it has started."""
 
-    def __init__(self, ready: Ready, device: str, threads: int, log: Path) -> None:
+    def __init__(self, ready: Ready, device: Device, threads: int, log: Path) -> None:
         self.ready, self.device, self.threads, self.log = ready, device, threads, log
         self.versions: dict[str, str] = {}
         self.settings: dict[str, Any] = {}
@@ -63,6 +66,9 @@ class Session:
     def abort(self) -> None:
         """End the worker now, from another thread; nothing is started again."""
         self._closed.set()
+        self._kill()
+
+    def _kill(self) -> None:
         if worker := self._worker:
             worker.kill()
 
@@ -74,17 +80,17 @@ class Session:
         try:
             worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log)
             self._worker = worker
-            request = {"op": "start", "protocol": PROTOCOL, "device": self.device, "threads": self.threads}
-            said = worker.ask(request, None, self.ready.implementation.timeouts.start).message
-            if said.get("protocol") != PROTOCOL:
-                text = f"speaks protocol {said.get('protocol')!r}, this harness {PROTOCOL}"
+            request = Start(device=self.device, threads=self.threads)
+            answer = worker.ask(request, None, self.ready.implementation.timeouts.start)
+            said = Started.model_validate(answer.message)
+            if said.protocol != PROTOCOL:
+                text = f"speaks protocol {said.protocol}, this harness {PROTOCOL}"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
-        except WorkerFailure as failure:
-            message = f"could not be started: {failure.message} (see {self.log.name})"
-            self._unstartable = Failure(failure.outcome, message)
-            raise WorkerFailure(failure.outcome, message, lost=True) from None
-        self.versions = {str(k): str(v) for k, v in dict(said.get("versions") or {}).items()}
-        self.settings = dict(said.get("settings") or {})
+        except (WorkerFailure, ValidationError) as problem:
+            self._unstartable = _cannot_start(problem, self.log)
+            self._kill()
+            raise WorkerFailure(self._unstartable.outcome, self._unstartable.message, lost=True) from None
+        self.versions, self.settings = said.versions, said.settings
         return worker
 
     def _build(self, worker: WorkerProcess, task: Task) -> None:
@@ -94,7 +100,7 @@ class Session:
         layer, dtype = task.case.layer, FORMATS[task.dtype]
         exponents = task.case.situation.parameter_exponents
         sent = {name: value.astype(dtype.numpy) for name, value in layer_parameters(layer, exponents).items()}
-        request = {"op": "build", "layer": layer.model_dump(mode="json"), "dtype": task.dtype}
+        request = Build(layer=layer, dtype=task.dtype)
         try:
             held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
             if wrong := _not_held(sent, held):
@@ -111,8 +117,16 @@ class Session:
             tensors["mask"] = mask
         if task.check == "gradients":
             tensors["cotangent"] = case.cotangent(kinked_rows).astype(dtype)
-        request = {"op": "run", "check": task.check, "mode": case.situation.mode}
+        request = Run(check=task.check, mode=case.situation.mode)
         return worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
+
+
+def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failure:
+    if isinstance(problem, WorkerFailure):
+        outcome, why = problem.outcome, problem.message
+    else:
+        outcome, why = Outcome.ERROR, f"broke the protocol: {one_line(problem)}"
+    return Failure(outcome, f"could not be started: {why} (see {log.name})")
 
 
 def _not_held(sent: Tensors, held: Tensors) -> str:

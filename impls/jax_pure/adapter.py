@@ -1,6 +1,7 @@
-"""Drives the JAX encoder: one jitted function for each check, which JAX keeps for every layer and shape it has seen."""
+"""Drives the JAX encoder: a jitted function for each check, compiled once for each layer, dtype and shape."""
 
 import os
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ from jax.tree_util import keystr, tree_flatten_with_path
 
 from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
-from impls.jax_pure.encoder import Config, Tree, encoder_layer
+from impls.jax_pure.encoder import Config, Tree, encoder_layer, encoder_stages
 
 PARAMETERS = ParameterMap(
     {
@@ -32,32 +33,28 @@ PARAMETERS = ParameterMap(
     }
 )
 
-
-def stages_of(config: Config, params: Tree, x: jax.Array, mask: jax.Array | None) -> dict[str, jax.Array]:
-    seen: dict[str, jax.Array] = {}
-
-    def tap(name: str, stage: jax.Array) -> jax.Array:
-        seen[name] = stage
-        return stage
-
-    encoder_layer(config, params, x, mask, tap)
-    return seen
+forward = jax.jit(encoder_layer, static_argnums=0)
+forward_stages = jax.jit(encoder_stages, static_argnums=0)
 
 
-def gradients_of(config: Config, params: Tree, x: jax.Array, mask: jax.Array | None, cotangent: jax.Array) -> Any:
+@partial(jax.jit, static_argnums=0)
+def backward(config: Config, params: Tree, x: jax.Array, mask: jax.Array | None, cotangent: jax.Array) -> Any:
     _, pull_back = jax.vjp(lambda params, x: encoder_layer(config, params, x, mask), params, x)
     return pull_back(cotangent)
 
 
-forward, stages_of, gradients_of = (jax.jit(f, static_argnums=0) for f in (encoder_layer, stages_of, gradients_of))
-
-
 class JaxPure(Adapter):
     def start(self, device: str, threads: int) -> Environment:
+        if device != "cpu":
+            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
         os.environ["PJRT_NPROC"] = str(threads)  # read when the first array is made
         jax.config.update("jax_platforms", device)
         jax.config.update("jax_enable_x64", True)
-        settings = {"threads": threads, "jax_enable_x64": True, "platform": jax.default_backend()}
+        settings: dict[str, str | int | bool] = {
+            "threads": threads,
+            "jax_enable_x64": jax.config.jax_enable_x64,
+            "platform": jax.default_backend(),
+        }
         return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
@@ -75,10 +72,10 @@ class JaxPure(Adapter):
         return np.asarray(forward(self.config, self.params, x, mask))
 
     def stages(self, x: Array, mask: Array | None) -> Tensors:
-        return flat(stages_of(self.config, self.params, x, mask))
+        return flat(forward_stages(self.config, self.params, x, mask))
 
     def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
-        by_params, by_x = gradients_of(self.config, self.params, x, mask, cotangent)
+        by_params, by_x = backward(self.config, self.params, x, mask, cotangent)
         return {"x": np.asarray(by_x), **PARAMETERS.to_spec(flat(by_params))}
 
 
@@ -87,16 +84,14 @@ def nested(named: Tensors) -> Tree:
     tree: Tree = {}
     for name, value in named.items():
         *path, leaf = name.split(".")
-        branch = tree
-        for step in path:
-            branch = branch.setdefault(step, {})
-        branch[leaf] = value
+        reduce(lambda branch, step: branch.setdefault(step, {}), path, tree)[leaf] = value
     return tree
 
 
 def flat(tree: Tree) -> Tensors:
     """The way back of `nested`."""
-    return {keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in tree_flatten_with_path(tree)[0]}
+    leaves, _ = tree_flatten_with_path(tree)
+    return {keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
 
 
 if __name__ == "__main__":

@@ -67,6 +67,18 @@ def encoder_layer(config: Config, params: Tree, x: Array, mask: Array | None = N
     return tap("output", x)
 
 
+def encoder_stages(config: Config, params: Tree, x: Array, mask: Array | None = None) -> dict[str, Array]:
+    """Every stage by name: the tap is at work only while this is traced, so that it is as pure as the rest."""
+    stages: dict[str, Array] = {}
+
+    def tap(name: str, stage: Array) -> Array:
+        stages[name] = stage
+        return stage
+
+    encoder_layer(config, params, x, mask, tap)
+    return stages
+
+
 def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
     centred = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
@@ -78,11 +90,11 @@ def attention(p: Tree, x: Array, mask: Array | None, tap: Tap) -> Array:
 
     def project(name: str) -> Array:
         heads = jnp.einsum("bsD,Dhd->bshd", x, p[name]["kernel"]) + p[name]["bias"]
-        tap(name, heads.reshape(x.shape))
+        tap(name, heads.reshape(x.shape))  # seen as [B, S, D]
         return heads
 
     q, k, v = project("query"), project("key"), project("value")  # [B, S, H, d]
-    # jax.nn.dot_product_attention takes its softmax in float32 whatever it is given (jax-ml/jax#37422).
+    # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457).
     if tap is untapped and x.dtype != jnp.float64:
         context = jax.nn.dot_product_attention(q, k, v, mask=mask)
     else:

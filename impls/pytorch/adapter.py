@@ -8,9 +8,7 @@ from torch import Tensor
 
 from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
-from impls.pytorch.encoder import EncoderLayer
-
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
+from impls.pytorch.encoder import EncoderLayer, Tap, untapped
 
 PARAMETERS = ParameterMap(
     {
@@ -59,14 +57,14 @@ class PyTorch(Adapter):
             placement=layer["norm"]["placement"],
             epsilon=layer["norm"]["epsilon"],
         )
-        self.encoder = encoder.to(self.device, DTYPES[dtype]).eval()
+        self.encoder = encoder.to(self.device, getattr(torch, dtype)).eval()
         own = PARAMETERS.to_own(parameters, layer)
         self.encoder.load_state_dict({name: self.tensor(value) for name, value in own.items()}, strict=True)
         return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
 
     @torch.no_grad()
     def output(self, x: Array, mask: Array | None) -> Array:
-        return to_numpy(self.encoder(self.tensor(x), self.tensor(mask)))
+        return to_numpy(self.forward(self.tensor(x), mask))
 
     @torch.no_grad()
     def stages(self, x: Array, mask: Array | None) -> Tensors:
@@ -76,18 +74,21 @@ class PyTorch(Adapter):
             seen[name] = to_numpy(stage)
             return stage
 
-        self.encoder(self.tensor(x), self.tensor(mask), tap)
+        self.forward(self.tensor(x), mask, tap)
         return seen
 
     def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
         wanted = {"x": self.tensor(x).requires_grad_(), **dict(self.encoder.named_parameters())}
-        output = self.encoder(wanted["x"], self.tensor(mask))
+        output = self.forward(wanted["x"], mask)
         found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=self.tensor(cotangent))
         by_x, *by_parameters = map(to_numpy, found)
         return {"x": by_x, **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
 
-    def tensor(self, array: Array | None) -> Tensor | None:
-        return None if array is None else torch.tensor(array, device=self.device)
+    def forward(self, x: Tensor, mask: Array | None, tap: Tap = untapped) -> Tensor:
+        return self.encoder(x, None if mask is None else self.tensor(mask), tap)
+
+    def tensor(self, array: Array) -> Tensor:
+        return torch.tensor(array, device=self.device)
 
 
 def to_numpy(tensor: Tensor) -> Array:

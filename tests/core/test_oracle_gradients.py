@@ -130,8 +130,8 @@ def test_every_gradient_agrees_with_differences(case: Case) -> None:
     for name in leaves:
         differences = by_differences(loss, leaves, name)
         assert gradients[name].shape == leaves[name].shape, name
-        floor = 1e-6 * max(scale.values()) if name == "attention.key.bias" else 0.0  # that one is 0 in exact arithmetic
-        assert np.abs(differences - gradients[name]).max() <= 1e-10 * max(scale[name], floor), name
+        largest = scale[name] if name != "attention.key.bias" else scale["attention.query.bias"]  # exactly zero
+        assert np.abs(differences - gradients[name]).max() <= 1e-9 * largest, name
 
 
 def test_float64_gradients_are_within_sigma_of_the_golden(case: Case) -> None:
@@ -179,13 +179,13 @@ def test_rows_are_kinked_where_the_hidden_layer_is_within_ten_sigma_of_zero(kink
     expected = expectation(kinked, 32)
     hidden, condition = expected.golden["ffn_hidden"], expected.condition["ffn_hidden"]
     nearest = (np.abs(hidden) / (2.0**-24 * condition)).min(axis=-1)
-    clear = np.abs(np.log(nearest / 10)) > 0.5  # a row's own 10 σ comes from other draws, and is not smoothed
+    clear = np.abs(np.log(nearest / 10)) > 0.3  # a row's own 10 σ comes from other draws, and is not smoothed
     assert clear.all()
     assert np.argwhere(nearest < 10).tolist() == expected.kinked_rows.tolist() == [[2, 2]]
 
 
 def test_a_kinked_rows_hidden_layer_moves_no_gradient(kinked: Case) -> None:
-    """Pushing the one bias that holds the kink over it changes float32's gradients by noise only, since the row is out."""
+    """Pushing its unit over the kink moves the gradient by noise when the row is out, by a slope when it is in."""
     rows = kinked_rows(kinked)
     hidden = evaluate(kinked, Arithmetic(np.float64), None).stages["ffn_hidden"][2, 2]
     unit = int(np.abs(hidden).argmin())

@@ -1,0 +1,67 @@
+"""The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
+
+Tensors travel beside the message, in the frame: parameters with `build` and its answer; `x`, `mask` and `cotangent`
+with `run`; what was asked for with its answer.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.spec.layer import Layer
+from harness.spec.situation import Check, Mode
+from harness.wire.frames import PROTOCOL
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Start(_Message):
+    """The first request. The adapter imports its framework and says what it is."""
+
+    op: Literal["start"] = "start"
+    protocol: int = PROTOCOL
+    device: Literal["cpu", "cuda"]
+    threads: int
+
+
+class Build(_Message):
+    """Make this layer, with the parameters in the frame, in this dtype; any earlier layer is forgotten."""
+
+    op: Literal["build"] = "build"
+    layer: Layer
+    dtype: str
+
+
+class Run(_Message):
+    """Put the tensors in the frame through the layer and answer with what `check` asks for."""
+
+    op: Literal["run"] = "run"
+    check: Check
+    mode: Mode
+
+
+class Stop(_Message):
+    """The last request: answer, then end."""
+
+    op: Literal["stop"] = "stop"
+
+
+Request = Start | Build | Run | Stop
+
+
+class Answer(_Message):
+    """Every answer repeats the request's `id`; `error` says in one line why `ok` is false."""
+
+    id: int
+    ok: bool
+    error: str = ""
+
+
+class Started(Answer):
+    """The answer to `start`: the protocol spoken, versions by package, and settings for the report."""
+
+    protocol: int
+    versions: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)

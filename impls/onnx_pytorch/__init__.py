@@ -1,0 +1,1 @@
+"""The PyTorch encoder layer, exported to ONNX and run by ONNX Runtime."""

@@ -1,0 +1,96 @@
+"""Exports the PyTorch encoder to ONNX, once for a layer and dtype, and drives it in ONNX Runtime on the CPU."""
+
+import json
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import onnxscript
+import torch
+from onnx import numpy_helper
+
+from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter.base import Array
+from impls.onnx_pytorch.encoder import OPSET, StagedEncoderLayer, deployed, export
+
+PROVIDER = "CPUExecutionProvider"
+PARAMETERS = ParameterMap(
+    {
+        "norm1.weight": Take("norm1.gain"),
+        "norm1.bias": Take("norm1.shift"),
+        "attention.W_q.weight": Take("attention.query.weight"),
+        "attention.W_q.bias": Take("attention.query.bias"),
+        "attention.W_k.weight": Take("attention.key.weight"),
+        "attention.W_k.bias": Take("attention.key.bias"),
+        "attention.W_v.weight": Take("attention.value.weight"),
+        "attention.W_v.bias": Take("attention.value.bias"),
+        "attention.W_o.weight": Take("attention.output.weight"),
+        "attention.W_o.bias": Take("attention.output.bias"),
+        "norm2.weight": Take("norm2.gain"),
+        "norm2.bias": Take("norm2.shift"),
+        "feed_forward.hidden.weight": Take("feed_forward.hidden.weight"),
+        "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
+        "feed_forward.output.weight": Take("feed_forward.output.weight"),
+        "feed_forward.output.bias": Take("feed_forward.output.bias"),
+    }
+)
+
+
+class OnnxPyTorch(Adapter):
+    def start(self, device: str, threads: int) -> Environment:
+        if device != "cpu":
+            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
+        warnings.filterwarnings("ignore", module="torch|copyreg")  # the exporter's, about its own insides
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        torch.set_num_threads(threads)
+        self.options = ort.SessionOptions()
+        self.options.intra_op_num_threads = threads
+        self.exported: dict[tuple[str, str], onnx.ModelProto] = {}
+        modules = {"torch": torch, "onnx": onnx, "onnxscript": onnxscript, "onnxruntime": ort, "numpy": np}
+        optimisation = self.options.graph_optimization_level.name
+        return Environment(
+            {name: module.__version__ for name, module in modules.items()},
+            {"threads": threads, "opset": OPSET, "optimisation": optimisation, "provider": PROVIDER},
+        )
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        key = json.dumps(layer, sort_keys=True), dtype
+        if key not in self.exported:
+            encoder = StagedEncoderLayer(
+                layer["d_model"],
+                layer["attention"]["num_heads"],
+                layer["feed_forward"]["d_ff"],
+                activation=layer["feed_forward"]["activation"],
+                placement=layer["norm"]["placement"],
+                epsilon=layer["norm"]["epsilon"],
+            )
+            self.exported[key] = export(encoder.to(getattr(torch, dtype)))
+        model = self.exported[key]
+        # The exporter's own constants are scalars, and shapes, which are int64; every other tensor is a parameter.
+        held = {t.name: t for t in model.graph.initializer if t.dims and t.data_type != onnx.TensorProto.INT64}
+        for name, value in PARAMETERS.to_own(parameters, layer).items():
+            held[name].CopyFrom(numpy_helper.from_array(value, name))
+        self.staged, self.deployed = self.session(model), self.session(deployed(model))
+        return PARAMETERS.to_spec({name: numpy_helper.to_array(tensor) for name, tensor in held.items()})
+
+    def output(self, x: Array, mask: Array | None) -> Array:
+        return ask(self.deployed, x, mask)["output"]
+
+    def stages(self, x: Array, mask: Array | None) -> Tensors:
+        return ask(self.staged, x, mask)
+
+    def session(self, model: onnx.ModelProto) -> ort.InferenceSession:
+        return ort.InferenceSession(model.SerializeToString(), self.options, providers=[PROVIDER])
+
+
+def ask(session: ort.InferenceSession, x: Array, mask: Array | None) -> Tensors:
+    no_padding = np.ones((len(x), 1, 1, x.shape[1]), dtype=np.bool_)
+    answers = session.run(None, {"x": x, "mask": no_padding if mask is None else mask})
+    return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
+
+
+if __name__ == "__main__":
+    serve(OnnxPyTorch())

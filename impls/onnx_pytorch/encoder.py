@@ -1,0 +1,73 @@
+"""The PyTorch encoder layer as an ONNX model: exported once with every stage an output, then cut down to deploy.
+
+Both models take x [batch, sequence, d_model] and mask [batch, 1, 1, sequence], bool, true where a key may be
+attended to. Batch and sequence are free.
+"""
+
+import onnx
+import onnx.utils
+import torch
+from torch import Tensor, nn
+
+from impls.pytorch.encoder import EncoderLayer
+
+OPSET = 18
+
+
+class StagedEncoderLayer(EncoderLayer):
+    """The encoder layer, giving all of its stages. Its attention is written out, so that the export is as written."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        stages: dict[str, Tensor] = {}
+
+        def tap(name: str, stage: Tensor) -> Tensor:
+            stages[name] = stage
+            return stage
+
+        super().forward(x, mask, tap)
+        return stages
+
+
+def export(encoder: StagedEncoderLayer) -> onnx.ModelProto:
+    """A model with an output for each stage and an initializer for each parameter, under its PyTorch name.
+
+    The parameters are random: put your own into the initializers. Weights are [in, out], PyTorch's transposed.
+    """
+    for parameter in encoder.parameters():
+        nn.init.normal_(parameter)  # equal tensors, such as the gains of two new norms, would become one initializer
+    gain = encoder.norm1.weight
+    # A size of 1 in the example would be exported as a constant (pytorch/pytorch#170264).
+    x = torch.zeros(2, 3, gain.numel(), dtype=gain.dtype)
+    mask = torch.ones(2, 1, 1, 3, dtype=torch.bool)
+    batch, sequence = torch.export.Dim("batch"), torch.export.Dim("sequence")
+    program = torch.onnx.export(
+        encoder.eval(),
+        (x, mask),
+        dynamic_shapes={"x": {0: batch, 1: sequence}, "mask": {0: batch, 3: sequence}},
+        output_names=list(encoder(x, mask)),
+        opset_version=OPSET,
+        dynamo=True,
+        verbose=False,
+    )
+    model = program.model_proto
+    name_weights(model.graph)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def name_weights(graph: onnx.GraphProto) -> None:
+    """Name each weight after its bias: the exporter folds its transposition into a new tensor, named by a number."""
+    makers = {output: node for node in graph.node for output in node.output}
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    for add in graph.node:
+        if add.op_type == "Add" and add.input[1].endswith(".bias"):
+            product = makers[add.input[0]]  # x @ weight
+            weight = initializers[product.input[1]]
+            weight.name = product.input[1] = add.input[1].removesuffix("bias") + "weight"
+
+
+def deployed(staged: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the last stage as its only output, which leaves a runtime free to fuse what comes before."""
+    model = onnx.utils.Extractor(staged).extract_model(["x", "mask"], ["output"])
+    onnx.checker.check_model(model, full_check=True)
+    return model

@@ -1,0 +1,241 @@
+"""Rounding noise (rules C-1 to C-4): drawn as the specification says, as large as real rounding, and so a fair unit."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+from harness import portable
+from harness.golden.expected import ExpectedTensor
+from harness.golden.store import read_golden, read_manifest
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import Verdict, judge, judge_tensor
+from harness.oracle.arithmetic import Arithmetic, Rounded
+from harness.oracle.condition import expectation
+from harness.oracle.encoder import evaluate
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+from harness.spec.stages import stages
+
+Array = np.ndarray[Any, Any]
+CASES = load().cases
+MANIFEST = read_manifest()
+NO_ROWS = np.zeros((0, 2), dtype=np.int64)
+
+
+def keyed(case: Case, arithmetic: Arithmetic) -> dict[str, Array]:
+    evaluation = evaluate(case, arithmetic, case.cotangent(NO_ROWS))
+    return {**evaluation.stages, **{f"gradient.{name}": value for name, value in evaluation.gradients.items()}}
+
+
+def raw_condition(case: Case, roundoff: float, runs: int) -> dict[str, Array]:
+    """κ before it is smoothed, written down from rule C-3."""
+    undisturbed = keyed(case, Arithmetic(np.float64))
+    squares = {name: np.zeros(value.shape) for name, value in undisturbed.items()}
+    for run in range(runs):
+        for name, value in keyed(case, Rounded(roundoff, run)).items():
+            squares[name] += ((value - undisturbed[name]) / roundoff) ** 2
+    return {name: np.sqrt(total / runs) for name, total in squares.items()}
+
+
+def test_one_run_number_gives_the_same_bits_and_another_gives_others() -> None:
+    case = CASES["pre-gelu/padding-right"]
+    first, again, other = (keyed(case, Rounded(2.0**-24, run)) for run in (3, 3, 4))
+    for name, value in first.items():
+        assert value.tobytes() == again[name].tobytes(), name
+        assert value.tobytes() != other[name].tobytes(), name
+
+
+def test_disturbances_are_those_of_the_rule() -> None:
+    """C-2: δ = (output · 2⁻⁶³ − 1) u, seeded from "noise RUN OPERATION", operations counted from 0."""
+    u = 2.0**-10
+    arithmetic = Rounded(u, 7)
+    for operation in range(3):
+        found = arithmetic.add(np.zeros((2, 3)), np.ones((2, 3)))
+        outputs = portable.splitmix64(portable.seed(f"noise 7 {operation}"), 6).tolist()
+        delta = [(float(output) * 2.0**-63 - 1) * u for output in outputs]
+        assert found.reshape(-1).tolist() == [1 + d for d in delta]
+        assert max(map(abs, delta)) <= u
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "erf"])
+def test_elementary_functions_are_allowed_four_units(name: str) -> None:
+    x = np.full(1000, 0.7)
+    plain = Rounded(2.0**-10, 1).add(np.zeros(1000), np.ones(1000)) - 1
+    value = {"exp": np.exp, "log": np.log, "erf": scipy.special.erf}[name](x)
+    found = getattr(Rounded(2.0**-10, 1), name)(x)
+    assert np.allclose(found / value - 1, 4 * plain, rtol=1e-9)
+
+
+@pytest.mark.parametrize("layer", ["pre-gelu", "post-relu"])
+def test_condition_does_not_depend_on_the_roundoff_it_is_measured_with(layer: str) -> None:
+    case = CASES[f"{layer}/padding-right"]
+    full, half = (raw_condition(case, u, 8) for u in (2.0**-32, 2.0**-33))
+    for name, condition in full.items():
+        assert np.allclose(half[name], condition, rtol=1e-3, atol=1e-3 * condition.max()), name
+
+
+def test_condition_is_the_root_mean_square_smoothed_along_features() -> None:
+    """C-3, by hand: weights 1 2 1 over 4, the end elements repeated; not where the last axis counts keys."""
+    case = CASES["post-relu/single-item"]
+    raw, smooth = raw_condition(case, 2.0**-32, 4), expectation(case, 4).condition
+    assert raw.keys() == smooth.keys()
+    for name, condition in raw.items():
+        expected = condition
+        if name not in ("attention_scores", "attention_weights"):
+            squares, last = condition**2, condition.shape[-1] - 1
+            left, right = [max(i - 1, 0) for i in range(last + 1)], [min(i + 1, last) for i in range(last + 1)]
+            expected = np.sqrt((squares[..., left] + 2 * squares + squares[..., right]) / 4)
+        assert np.allclose(smooth[name], expected, rtol=1e-12), name
+
+
+def test_a_last_axis_shorter_than_three_is_not_smoothed() -> None:
+    case = CASES["pre-gelu/single-position"]
+    layer = case.layer.model_copy(
+        update={"d_model": 2, "attention": case.layer.attention.model_copy(update={"num_heads": 1})}
+    )
+    short = Case(layer, case.situation)
+    raw, smooth = raw_condition(short, 2.0**-32, 4), expectation(short, 4).condition
+    assert np.allclose(smooth["query"], raw["query"], rtol=1e-12)
+    assert not np.allclose(smooth["ffn_hidden"], raw["ffn_hidden"], rtol=1e-3)
+
+
+def data(name: str, rows: int, terms: int, one_signed: bool) -> Array:
+    """Portable numbers spread over [−1, 1] or [0, 1], each with as many bits as float32 has."""
+    bits = portable.splitmix64(portable.seed(f"{name} {terms}"), rows * terms).astype(np.float64).reshape(rows, terms)
+    spread = bits * 2.0**-64 if one_signed else bits * 2.0**-63 - 1
+    return spread.astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("one_signed", [True, False], ids=["one-signed", "random"])
+@pytest.mark.parametrize("terms", [2, 8, 64, 512])
+def test_a_sums_disturbance_is_as_large_as_a_recursive_sums_error(terms: int, one_signed: bool) -> None:
+    x = data("terms", 2000, terms, one_signed)
+    actual = np.add.accumulate(x.astype(np.float32), axis=-1)[:, -1].astype(np.float64) - x.sum(axis=-1)
+    modelled = Rounded(2.0**-24, 0).sum(x, -1, keepdims=False) - x.sum(axis=-1)
+    assert 1 / 3 < rms(modelled) / rms(actual) < 3
+
+
+@pytest.mark.parametrize("one_signed", [True, False], ids=["one-signed", "random"])
+@pytest.mark.parametrize("terms", [2, 8, 64, 512])
+def test_a_matrix_products_disturbance_is_as_large_as_a_recursive_ones_error(terms: int, one_signed: bool) -> None:
+    x, y = data("left", 40, terms, one_signed), data("right", 50, terms, one_signed).T
+    exact = np.asarray(x, dtype=np.longdouble) @ y
+    actual = recursive_matmul(x.astype(np.float32), y.astype(np.float32)) - exact
+    modelled = Rounded(2.0**-24, 0).matmul(x, y) - x @ y
+    assert 1 / 3 < rms(modelled) / rms(actual) < 3
+
+
+def test_a_mean_is_a_sum_and_a_division() -> None:
+    x = data("terms", 2000, 64, True)
+    found = Rounded(2.0**-10, 5).mean(x)
+    by_hand = Rounded(2.0**-10, 5)
+    assert np.array_equal(found, by_hand.divide(by_hand.sum(x, -1), np.float64(64)))
+    assert found.shape == (2000, 1)
+
+
+@pytest.mark.parametrize("dtype", FORMATS.values(), ids=FORMATS)
+def test_sigma_is_never_below_the_smallest_normal_number(dtype: Any) -> None:
+    expected = ExpectedTensor((3,), np.arange(3), np.zeros(3), np.array([0.0, 0.0, 1.0]))
+    smallest = np.finfo(dtype.numpy).tiny
+    flushed = judge_tensor("x", np.array([smallest, 0, 0], dtype=dtype.numpy), expected, dtype, constants())
+    assert flushed.conforms
+    assert flushed.sigma == smallest
+    assert flushed.max == 1
+    leaked = judge_tensor("x", np.array([smallest * 100, 0, 0], dtype=dtype.numpy), expected, dtype, constants())
+    assert not leaked.conforms
+    ordinary = judge_tensor("x", np.array([0, 0, 1], dtype=dtype.numpy), expected, dtype, constants())
+    assert ordinary.sigma == dtype.roundoff == np.finfo(dtype.numpy).eps / 2
+
+
+def rms(x: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
+
+
+def recursive_matmul(x: Array, y: Array) -> Array:
+    """One product after another, each rounded: the sum that the condition is made for."""
+    total = x[..., :, 0, None] * y[..., None, 0, :]
+    for k in range(1, x.shape[-1]):
+        total += x[..., :, k, None] * y[..., None, k, :]
+    return total
+
+
+def forward(case: Case, dtype: Any, matmul: Callable[[Array, Array], Array] = recursive_matmul) -> dict[str, Array]:
+    """An implementation of specs/README.md that a person might write: plain NumPy, in `dtype` throughout."""
+    B, S, D = case.x_shape
+    H = case.layer.attention.num_heads
+    p = {name: value.astype(dtype) for name, value in case.parameters().items()}
+    mask = case.mask()
+    out: dict[str, Array] = {}
+
+    def norm(name: str, x: Array) -> None:
+        mean = np.add.accumulate(x, axis=-1)[..., -1:] / dtype(D)
+        variance = np.add.accumulate((x - mean) ** 2, axis=-1)[..., -1:] / dtype(D)
+        normal = (x - mean) / np.sqrt(variance + dtype(case.layer.norm.epsilon))
+        out[name] = normal * p[f"{name}.gain"] + p[f"{name}.shift"]
+
+    def linear(name: str, x: Array) -> Array:
+        return matmul(x, p[f"{name}.weight"]) + p[f"{name}.bias"]
+
+    def attention(x: Array) -> Array:
+        for name in ("query", "key", "value"):
+            out[name] = linear(f"attention.{name}", x)
+            out[f"{name}_heads"] = np.moveaxis(out[name].reshape(B, S, H, D // H), 2, 1)
+        q, k, v = (out[f"{name}_heads"] for name in ("query", "key", "value"))
+        out["attention_scores"] = matmul(q, np.swapaxes(k, 2, 3)) / np.sqrt(dtype(D // H))
+        kept = out["attention_scores"] if mask is None else np.where(mask, out["attention_scores"], dtype(-np.inf))
+        raised = np.exp(kept - np.maximum(kept.max(axis=-1, keepdims=True), np.finfo(dtype).min))
+        with np.errstate(invalid="ignore"):  # a row with no key gives NaN: unspecified
+            out["attention_weights"] = raised / np.add.accumulate(raised, axis=-1)[..., -1:]
+        out["context"] = matmul(out["attention_weights"], v)
+        out["context_merged"] = np.moveaxis(out["context"], 1, 2).reshape(B, S, D)
+        out["attention_output"] = linear("attention.output", out["context_merged"])
+        return out["attention_output"]
+
+    def feed_forward(x: Array) -> Array:
+        hidden = out["ffn_hidden"] = linear("feed_forward.hidden", x)
+        if case.layer.feed_forward.activation == "gelu":
+            hidden = hidden * dtype(0.5) * (1 + scipy.special.erf(hidden * dtype(np.sqrt(0.5))))
+        else:
+            hidden = np.maximum(hidden, 0)
+        out["ffn_activation"] = hidden
+        out["ffn_output"] = linear("feed_forward.output", hidden)
+        return out["ffn_output"]
+
+    x = case.x().astype(dtype)
+    if case.layer.norm.placement == "pre":
+        norm("norm1", x)
+        out["residual1"] = x + attention(out["norm1"])
+        norm("norm2", out["residual1"])
+        out["output"] = out["residual2"] = out["residual1"] + feed_forward(out["norm2"])
+    else:
+        out["residual1"] = x + attention(x)
+        norm("norm1", out["residual1"])
+        out["residual2"] = out["norm1"] + feed_forward(out["norm1"])
+        norm("norm2", out["residual2"])
+        out["output"] = out["norm2"]
+    return out
+
+
+def judged(case: Case, observed: dict[str, Array], dtype: str) -> Verdict:
+    expected = read_golden(case, MANIFEST, constants())
+    return judge("stages", stages(case.layer), observed, expected, FORMATS[dtype], constants())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+def test_an_honest_recursive_forward_pass_conforms(case: Case, dtype: Any) -> None:
+    verdict = judged(case, forward(case, dtype), np.dtype(dtype).name)
+    assert verdict.outcome is Outcome.PASS, verdict.message
+    assert verdict.rms is not None
+    assert 0.05 < verdict.rms <= 2
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+def test_blas_is_quieter_than_a_recursive_sum(case: Case) -> None:
+    verdict = judged(case, forward(case, np.float32, np.matmul), "float32")
+    assert verdict.outcome is Outcome.PASS, verdict.message
