@@ -1,6 +1,7 @@
 """Options, and the public door: the command in a process of its own, and fakes that each lie in one way."""
 
 import json
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -105,3 +106,9 @@ serve(Liar())
 @pytest.fixture
 def honest() -> Path:
     return HONEST
+
+
+@pytest.fixture
+def honest_adapter() -> Any:
+    """The honest fake's adapter, in this process."""
+    return runpy.run_path(str(HONEST / "adapter.py"))["Honest"]()

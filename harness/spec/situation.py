@@ -52,6 +52,8 @@ class Situation(Strict):
         if isinstance(self.mask, KeyPadding):
             if len(self.mask.lengths) != self.batch:
                 raise ValueError(f"mask.lengths has {len(self.mask.lengths)} entries, batch is {self.batch}")
+            if not any(self.mask.lengths):
+                raise ValueError("mask.lengths leaves no position valid: there is nothing to compare")
             if max(self.mask.lengths) > self.sequence:
                 raise ValueError(f"mask.lengths has {max(self.mask.lengths)}, sequence is {self.sequence}")
         return self

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 class Strict(BaseModel):
     """Frozen, no unknown keys, no silent conversion (`"8"` is not 8)."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]

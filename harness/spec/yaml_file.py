@@ -37,17 +37,17 @@ def read_yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=shown(path)) from None
+        raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint="give a YAML file") from None
     except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", where=shown(path)) from None
+        raise InputError("is not UTF-8 text", where=shown(path), hint="save it as UTF-8") from None
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else shown(path)
         raise InputError(error.problem or "is not YAML", where=place, hint="mend the YAML there") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"is not YAML: {error}", where=shown(path)) from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # the last three: !!int x, a list as a key
+        raise InputError(f"is not YAML: {error}", where=shown(path), hint="mend the YAML there") from None
 
 
 def read_model(path: Path, model: type[Model]) -> Model:
@@ -62,9 +62,10 @@ def read_model(path: Path, model: type[Model]) -> Model:
 
 def _json(data: Any, path: Path) -> str:
     try:
-        return json.dumps(data, allow_nan=False)
+        return json.dumps(data, default=str)
     except (TypeError, ValueError) as error:
-        raise InputError(f"has a value that the specification does not use: {error}", where=shown(path)) from None
+        what = f"has a value that the specification does not use: {error}"
+        raise InputError(what, where=shown(path), hint="write plain text, numbers, lists and mappings") from None
 
 
 def _schema_of(model: type[BaseModel]) -> str:

@@ -53,7 +53,7 @@ def decode(body: bytes) -> Frame:
         message = json.loads(header.get("__metadata__", {})["message"])
     except KeyError:
         raise FrameError("a frame whose metadata has no 'message'") from None
-    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError) as error:
+    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FrameError(f"a frame that is not safetensors with a JSON message: {error}") from None
     if not isinstance(message, dict):
         raise FrameError("a frame whose message is not a JSON object")

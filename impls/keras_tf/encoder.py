@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras import KerasTensor as Tensor
-from keras import activations, layers, ops
+from keras import layers, ops
 
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
@@ -69,7 +69,7 @@ def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, 
     if mask is not None:
         # -1e30 and not -inf: the weights are the same, and an item that is all padding gives no NaN.
         scores = ops.where(mask, scores, -1e30)
-    weights = tap("attention_weights", activations.softmax(scores))
+    weights = tap("attention_weights", ops.softmax(scores, axis=-1))
     return ops.swapaxes(tap("context", weights @ v), 1, 2)
 
 

@@ -17,6 +17,8 @@ from harness.adapter.base import Array
 from impls.onnx_pytorch.encoder import OPSET, StagedEncoderLayer, deployed, export
 
 PROVIDER = "CPUExecutionProvider"
+DISABLED = "MatMulScaleFusion"  # makes 1/√d a float32 attribute in float64 models too (microsoft/onnxruntime#28145)
+
 PARAMETERS = ParameterMap(
     {
         "norm1.weight": Take("norm1.gain"),
@@ -50,7 +52,7 @@ class OnnxPyTorch(Adapter):
         self.options.intra_op_num_threads = threads
         self.exported: dict[tuple[str, str], onnx.ModelProto] = {}
         modules = {"torch": torch, "onnx": onnx, "onnxscript": onnxscript, "onnxruntime": ort, "numpy": np}
-        optimisation = self.options.graph_optimization_level.name
+        optimisation = f"{self.options.graph_optimization_level.name} but {DISABLED}"
         return Environment(
             {name: module.__version__ for name, module in modules.items()},
             {"threads": threads, "opset": OPSET, "optimisation": optimisation, "provider": PROVIDER},
@@ -83,7 +85,7 @@ class OnnxPyTorch(Adapter):
         return ask(self.staged, x, mask)
 
     def session(self, model: onnx.ModelProto) -> ort.InferenceSession:
-        return ort.InferenceSession(model.SerializeToString(), self.options, providers=[PROVIDER])
+        return ort.InferenceSession(model.SerializeToString(), self.options, [PROVIDER], disabled_optimizers=[DISABLED])
 
 
 def ask(session: ort.InferenceSession, x: Array, mask: Array | None) -> Tensors:

@@ -17,9 +17,10 @@ PLANTS = {
         "attention_weights",
     ),
     "scale_by_d_model": (
-        "old = encoder.MultiHeadAttention.split\n"
-        "encoder.MultiHeadAttention.split = lambda a, x: old(a, x) / a.num_heads**0.25",
-        "query_heads",
+        "fused, written_out = F.scaled_dot_product_attention, encoder.written_out_attention\n"
+        "F.scaled_dot_product_attention = lambda q, *kv, **rest: fused(q / q.size(1) ** 0.5, *kv, **rest)\n"
+        "encoder.written_out_attention = lambda q, *rest: written_out(q / q.size(1) ** 0.5, *rest)",
+        "attention_scores",
     ),
     "pre_post_swapped": (
         "old = encoder.EncoderLayer.__init__\n"
