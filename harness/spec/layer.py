@@ -13,6 +13,8 @@ Family = Literal["small", "published"]
 def _as_float32(value: float) -> float:
     """The float32 nearest to `value`, so that float32 attributes and float64 code mean one number (clause L-2)."""
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    if not rounded:
+        raise ValueError(f"{value} is 0 in float32")
     return rounded
 
 

@@ -51,8 +51,9 @@ def decode(body: bytes) -> Frame:
         tensors = safetensors.numpy.load(body)
         header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
         message = json.loads(header.get("__metadata__", {})["message"])
-    except KeyError:
-        raise FrameError("a frame whose metadata has no 'message'") from None
+    except KeyError as error:
+        wrong = "whose metadata has no" if error.args == ("message",) else "with a tensor of a dtype that numpy lacks:"
+        raise FrameError(f"a frame {wrong} {error}") from None
     except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FrameError(f"a frame that is not safetensors with a JSON message: {error}") from None
     if not isinstance(message, dict):

@@ -1,0 +1,57 @@
+"""The ONNX implementation: exported once a layer, with free batch and sequence, and no file left behind."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.spec.case import layer_parameters
+from harness.spec.load import load
+
+
+@pytest.fixture(scope="module")
+def started() -> Any:
+    from impls.onnx_pytorch.adapter import OnnxPyTorch
+
+    adapter = OnnxPyTorch()
+    adapter.start("cpu", 1)
+    return adapter
+
+
+def test_one_export_serves_every_parameter_set_and_shape(
+    started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from impls.onnx_pytorch import adapter
+
+    exports = []
+    export = adapter.export
+    monkeypatch.setattr(adapter, "export", lambda encoder: exports.append(encoder) or export(encoder))
+    monkeypatch.chdir(tmp_path)
+    layer = load().layers["post-relu"]
+    answers = []
+    for exponents in ({}, {"attention.query.weight": 3}):
+        drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, exponents).items()}
+        held = started.build(layer.model_dump(mode="json"), drawn, "float32")
+        assert all(np.array_equal(held[name], value) for name, value in drawn.items())
+        for batch, sequence in ((1, 1), (3, 1), (1, 7), (4, 33)):
+            x = np.linspace(-1, 1, batch * sequence * layer.d_model, dtype=np.float32).reshape(batch, sequence, -1)
+            answers.append(started.output(x, None))
+            assert answers[-1].shape == x.shape
+    assert len(exports) == 1
+    assert not np.array_equal(answers[3], answers[7]), "the second set of parameters is really in use"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
+    layer = load().layers["post-relu"]
+    drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
+    started.build(layer.model_dump(mode="json"), drawn, "float32")
+    inputs = {i.name: i.shape for i in started.deployed.get_inputs()}
+    [output] = started.deployed.get_outputs()
+    batch, sequence, d_model = inputs["x"]
+    assert isinstance(batch, str)
+    assert isinstance(sequence, str)
+    assert d_model == layer.d_model
+    assert inputs["mask"] == [batch, 1, 1, sequence]
+    assert (output.name, output.shape) == ("output", [batch, sequence, d_model])
