@@ -34,6 +34,10 @@ def console() -> Console:
 def show_report(screen: Console, report: Report, out: Path) -> None:
     screen.print(_matrix(report))
     screen.print(_implementations(report))
+    for implementation in report.implementations:
+        versions = ", ".join(f"{name} {version}" for name, version in implementation.versions.items())
+        line = f"{implementation.name}: {versions or 'never started'}"
+        screen.print(line, style="dim", soft_wrap=True, highlight=False, markup=False)
     _explain_gaps(screen, report)
     _failures(screen, report, out)
     screen.print(_last_line(report), soft_wrap=True)
@@ -47,7 +51,7 @@ def _matrix(report: Report) -> Table:
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in report.records:
         cells.setdefault((record.case, record.implementation, record.dtype), []).append(record)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("case, rms σ", no_wrap=True)
     heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in dtypes)
     for name in names:
@@ -84,9 +88,9 @@ def _short(sigma: float) -> str:
 
 
 def _implementations(report: Report) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for heading in ("implementation", "passed / applicable", "largest rms σ", "max σ", "unsupported", "with"):
-        table.add_column(heading, no_wrap=heading != "with")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("implementation", "passed / applicable", "largest rms σ", "max σ", "unsupported"):
+        table.add_column(heading, no_wrap=True)
     for implementation in report.implementations:
         records = [record for record in report.records if record.implementation == implementation.name]
         passed, applicable = score(records)
@@ -98,7 +102,6 @@ def _implementations(report: Report) -> Table:
             _short(max(rms)) if rms else "",
             _short(max(largest)) if largest else "",
             str(len(records) - applicable),
-            ", ".join(f"{name} {version}" for name, version in implementation.versions.items()),
         )
     return table
 

@@ -18,7 +18,7 @@ FOLDER = SPECS / "vectors" / "frames"
 
 
 def example_frames() -> dict[Path, bytes]:
-    """Path → the bytes of each frame, in the order in which they would pass: requests from the harness, answers back."""
+    """Path → the bytes of each frame, in the order in which they would pass."""
     layer = load().layers["pre-gelu"]
     parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     x = portable.tensor("x", (1, 3, layer.d_model), "symmetric", -7).astype(np.float32)

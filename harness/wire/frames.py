@@ -67,7 +67,7 @@ def read_frame(stream: IO[bytes]) -> Frame:
         raise EndOfStream("the stream ended")
     length, header_length = int.from_bytes(opening[:8], "little"), int.from_bytes(opening[8:16], "little")
     # Text on the wire could pass for the length of a frame that never comes: look at safetensors' own header too.
-    if length > LARGEST_FRAME or header_length + 8 > length or opening[16:] != b"{":
+    if length > LARGEST_FRAME or not 0 < header_length <= length - 8 or opening[16:] != b"{":
         raise FrameError(f"something that is not a frame: {opening!r}")
     body = opening[8:] + _exactly(stream, length - len(opening) + 8)
     if len(body) < length:

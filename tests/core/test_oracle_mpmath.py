@@ -167,7 +167,7 @@ class Evaluated:
 
     def errors(self, observed: dict[str, Array], name: str) -> Array:
         difference = mp_array(observed[name]) - self.exact[name]
-        return np.abs(difference[self.case.compared("stages", name)]).astype(np.float64)
+        return np.asarray(np.abs(difference[self.case.compared("stages", name)]), dtype=np.float64)
 
     def condition(self, name: str) -> Array:
         return self.expectation.condition[name][self.case.compared("stages", name)]

@@ -1,0 +1,157 @@
+"""Who may import whom: no framework in the harness, and nothing on the adapter's side that its environment may lack."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness.paths import PACKAGE
+
+FRAMEWORKS = frozenset(
+    {
+        "cupy",
+        "equinox",
+        "flax",
+        "haiku",
+        "jax",
+        "jaxlib",
+        "keras",
+        "mxnet",
+        "onnx",
+        "onnxruntime",
+        "onnxscript",
+        "tensorflow",
+        "tf2onnx",
+        "tinygrad",
+        "torch",
+        "transformers",
+    }
+)
+ADAPTERS_MAY_IMPORT = frozenset({"harness", "numpy", "safetensors"})
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_specs" not in path.parts)
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+PATHS = {name_of(path): path for path in MODULES}
+
+
+@cache
+def imported_by(name: str) -> frozenset[str]:
+    """Every module that a module names anywhere: at its top, inside functions, under `if`, by `import_module("…")`."""
+    tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
+    return frozenset(_imports(tree, name, PATHS[name].name == "__init__.py"))
+
+
+def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
+    package = name.split(".") if is_package else name.split(".")[:-1]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                base = (
+                    ".".join([*package[: len(package) - node.level + 1], node.module or ""])
+                    if node.level
+                    else node.module
+                )
+                assert base
+                yield base.rstrip(".")
+                yield from (f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in PATHS)
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called), args=[ast.Constant(value=str(text)), *_]
+            ):
+                if called in ("import_module", "__import__", "find_spec"):
+                    yield text
+
+
+def reached_from(*names: str) -> dict[str, frozenset[str]]:
+    """The harness modules that come in with these, packages above them included, and what each imports."""
+    found: dict[str, frozenset[str]] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in PATHS:
+            continue
+        found[name] = imported_by(name)
+        waiting += [*found[name], name.rpartition(".")[0]]
+    return found
+
+
+def test_the_walk_sees_what_there_is_to_see() -> None:
+    """A rule that looks at nothing holds always."""
+    assert len(MODULES) > 40
+    assert {"numpy", "harness.portable"} <= imported_by("harness.spec.case")
+    assert {"harness.oracle.steps", "harness.oracle"} <= imported_by("harness.oracle.encoder")
+    text = "def f():\n    import torch.nn\n    from jax import numpy\n    import_module('keras')\nfrom ..x import y\n"
+    assert set(_imports(ast.parse(text), "harness.a.b", False)) == {"torch.nn", "jax", "keras", "harness.x"}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_no_module_imports_a_framework(name: str) -> None:
+    assert not {imported.split(".")[0] for imported in imported_by(name)} & FRAMEWORKS
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_every_module_can_be_read_in_a_sitting(name: str) -> None:
+    assert len(PATHS[name].read_text(encoding="utf-8").splitlines()) < 300
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_every_module_that_holds_anything_says_what_for(name: str) -> None:
+    tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
+    assert not tree.body or ast.get_docstring(tree)
+
+
+def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
+    """It runs in an implementation's own environment, with nothing of the harness's installed there."""
+    reached = reached_from(*(name for name in PATHS if name.startswith("harness.adapter")), "harness.wire.frames")
+    assert {"harness", "harness.adapter.serve", "harness.adapter.parameters", "harness.wire.frames"} <= reached.keys()
+    for name, imports in reached.items():
+        outside = {imported.split(".")[0] for imported in imports} - ADAPTERS_MAY_IMPORT - sys.stdlib_module_names
+        assert not outside, f"{name} imports {outside}"
+    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "wire"}
+
+
+def loaded_after(statement: str) -> set[str]:
+    """The top-level modules in a fresh interpreter once it has run this."""
+    program = f"import sys, json; {statement}; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(ended.stdout))
+
+
+def test_importing_an_adapters_base_loads_nothing_else() -> None:
+    loaded = loaded_after("import harness.adapter")
+    assert {"harness", "numpy", "safetensors"} <= loaded
+    assert not loaded & ({"pydantic", "yaml", "click", "rich", "scipy"} | FRAMEWORKS)
+
+
+def test_importing_the_whole_harness_loads_no_framework() -> None:
+    names = [name for name in PATHS if not name.endswith((".launch", "__main__"))]
+    loaded = loaded_after(f"import importlib; [importlib.import_module(name) for name in {names!r}]")
+    assert {"harness", "pydantic", "click"} <= loaded
+    assert not loaded & FRAMEWORKS
+
+
+def test_the_judge_knows_no_implementation_and_the_oracle_no_judge() -> None:
+    """The way of the data: spec → plan → worker → observation → judge → verdict → report."""
+    above = {
+        "harness.spec": {"plan", "impl", "worker", "runner", "judge", "report", "oracle", "golden", "cli"},
+        "harness.oracle": {"plan", "impl", "worker", "runner", "judge", "report", "golden", "cli"},
+        "harness.judge": {"plan", "impl", "worker", "runner", "report", "cli"},
+        "harness.worker": {"golden", "oracle", "report", "cli"},
+        "harness.wire": {"golden", "oracle", "judge", "report", "worker", "cli"},
+    }
+    tools = {"harness.spec.schema", "harness.wire.examples"}  # run by hand: they write files out of everything
+    for package, forbidden in above.items():
+        for name in (name for name in PATHS if name.startswith(package) and name not in tools):
+            parts = {imported.split(".")[1] for imported in imported_by(name) if imported.startswith("harness.")}
+            assert not parts & forbidden, f"{name} imports {parts & forbidden}"
