@@ -6,7 +6,7 @@ import traceback
 from typing import IO, Any
 
 from harness.adapter.base import Adapter, Tensors
-from harness.wire.frames import PROTOCOL, EndOfStream, Frame, read_frame, write_frame
+from harness.wire.frames import PROTOCOL, EndOfStream, Frame, encode, read_frame
 
 
 def serve(adapter: Adapter) -> None:
@@ -20,10 +20,12 @@ def serve(adapter: Adapter) -> None:
             return
         try:
             reply, tensors = _answer(adapter, request)
+            frame = encode({"id": request.message.get("id"), **reply}, tensors)
         except Exception as error:
             traceback.print_exc()
-            reply, tensors = {"ok": False, "error": _said(error)}, {}
-        write_frame(answers, {"id": request.message.get("id"), **reply}, tensors)
+            frame = encode({"id": request.message.get("id"), "ok": False, "error": _said(error)})
+        answers.write(frame)
+        answers.flush()
         if request.message.get("op") == "stop":
             return
 

@@ -12,7 +12,7 @@ _CONDITION_DRIFT = 0.01
 
 
 def disagreement(frozen: Expected, today: Expected, constants: Constants) -> str:
-    """What today's oracle says differently, first tensor first; "" if nothing."""
+    """What today's oracle says differently, first tensor that is kept first; "" if nothing."""
     if frozen.kinked_rows.tolist() != today.kinked_rows.tolist():
         return f"kinked rows are {today.kinked_rows.tolist()}, frozen {frozen.kinked_rows.tolist()}"
     for name, tensor in frozen.tensors.items():

@@ -1,9 +1,10 @@
 """The encoder layer itself, written over the steps: what `specs/README.md` says, as code (clauses E-3 to E-5)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from harness.oracle import steps
 from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.steps import WAYS
 from harness.oracle.tape import Node, Tape
 from harness.spec.case import Case
 from harness.spec.layer import Layer
@@ -17,58 +18,94 @@ class Evaluation:
     gradients: dict[str, Array]
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a layer is given: x [B, S, D], every parameter, and a mask or None."""
+
+    x: Array
+    parameters: dict[str, Array]
+    mask: Array | None
+    ways: Mapping[str, str] = field(default_factory=dict)
+    """Step → the wrong form of it that is played; every other step takes its standard form."""
+
+
+def given(case: Case) -> Given:
+    return Given(case.x(), dict(case.parameters()), case.mask())
+
+
 def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None) -> Evaluation:
     """Run the layer forward in the given arithmetic, and backward from `cotangent` if there is one."""
-    tape = Tape(arithmetic)
-    x = tape.leaf(case.x())
-    parameters = {name: tape.leaf(value) for name, value in case.parameters().items()}
-    stages = encoder_layer(tape, case.layer, parameters, x, case.mask())
+    tape, what = Tape(arithmetic), given(case)
+    x = tape.leaf(what.x)
+    parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
+    stages = encoder_layer(tape, case.layer, parameters, x, what.mask)
     wanted = {"x": x, **parameters}
     gradients = {} if cotangent is None else tape.gradients(stages["output"], cotangent, wanted)
     return Evaluation({name: node.value for name, node in stages.items()}, gradients)
 
 
+def forward(layer: Layer, what: Given, arithmetic: Arithmetic) -> dict[str, Array]:
+    """Every stage of a layer, right or wrong, without gradients."""
+    tape = Tape(arithmetic)
+    parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
+    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.ways)
+    return {name: node.value for name, node in stages.items()}
+
+
 def encoder_layer(
-    tape: Tape, layer: Layer, parameters: dict[str, Node], x: Node, mask: Array | None
+    tape: Tape,
+    layer: Layer,
+    parameters: dict[str, Node],
+    x: Node,
+    mask: Array | None,
+    ways: Mapping[str, str] = {},
 ) -> dict[str, Node]:
     """Every stage of one layer, in order. `x` is [B, S, D]; `mask` None or bool, broadcastable to [B, H, S, S]."""
     stage: dict[str, Node] = {}
+    first = x
+
+    def step(name: str, *operands: Node, **choices: object) -> Node:
+        return tape.apply(WAYS[name][ways.get(name, "standard")], *operands, **choices)
 
     def norm(name: str, x: Node) -> Node:
         gain, shift = parameters[f"{name}.gain"], parameters[f"{name}.shift"]
-        stage[name] = tape.apply(steps.layer_norm, x, gain, shift, epsilon=layer.norm.epsilon)
+        stage[name] = step(name, x, gain, shift, epsilon=layer.norm.epsilon)
         return stage[name]
 
-    def linear(name: str, x: Node) -> Node:
-        return tape.apply(steps.linear, x, parameters[f"{name}.weight"], parameters[f"{name}.bias"])
+    def linear(name: str, parameter: str, x: Node) -> Node:
+        stage[name] = step(name, x, parameters[f"{parameter}.weight"], parameters[f"{parameter}.bias"])
+        return stage[name]
 
     def attention(x: Node) -> Node:
-        heads = layer.attention.num_heads
         for name in ("query", "key", "value"):
-            stage[name] = linear(f"attention.{name}", x)
-            stage[f"{name}_heads"] = tape.apply(steps.split_heads, stage[name], num_heads=heads)
-        stage["attention_scores"] = tape.apply(steps.attention_scores, stage["query_heads"], stage["key_heads"])
-        softmax = steps.masked_softmax(tape.arithmetic, stage["attention_scores"].value, mask)
+            linear(name, f"attention.{name}", x)
+            stage[f"{name}_heads"] = step("split_heads", stage[name], num_heads=layer.attention.num_heads)
+        scores = stage["attention_scores"] = step("attention_scores", stage["query_heads"], stage["key_heads"])
+        softmax = WAYS["masked_softmax"][ways.get("masked_softmax", "standard")](tape.arithmetic, scores.value, mask)
         stage["attention_weights"] = Node(softmax.weights)  # shown; its gradient goes through `attend` as a whole
-        stage["context"] = tape.apply(steps.attend, stage["attention_scores"], stage["value_heads"], softmax=softmax)
-        stage["context_merged"] = tape.apply(steps.merge_heads, stage["context"])
-        stage["attention_output"] = linear("attention.output", stage["context_merged"])
-        return stage["attention_output"]
+        stage["context"] = step("attend", scores, stage["value_heads"], softmax=softmax)
+        stage["context_merged"] = step("merge_heads", stage["context"])
+        return linear("attention_output", "attention.output", stage["context_merged"])
 
     def feed_forward(x: Node) -> Node:
-        stage["ffn_hidden"] = linear("feed_forward.hidden", x)
-        stage["ffn_activation"] = tape.apply(steps.ACTIVATIONS[layer.feed_forward.activation], stage["ffn_hidden"])
-        stage["ffn_output"] = linear("feed_forward.output", stage["ffn_activation"])
+        linear("ffn_hidden", "feed_forward.hidden", x)
+        chosen = WAYS["activation"][ways.get("activation", layer.feed_forward.activation)]
+        stage["ffn_activation"] = tape.apply(chosen, stage["ffn_hidden"])
+        stage["ffn_output"] = step("after_ffn", linear("ffn_output", "feed_forward.output", stage["ffn_activation"]))
         return stage["ffn_output"]
 
-    def residual(name: str, x: Node, change: Node) -> Node:
-        stage[name] = tape.apply(steps.residual, x, change)
+    def residual(name: str, x: Node, change: Node, normed: Node) -> Node:
+        stage[name] = step(name, x, change, normed=normed.value, first=first.value)
         return stage[name]
 
     if layer.norm.placement == "pre":
-        x = residual("residual1", x, attention(norm("norm1", x)))
-        stage["output"] = residual("residual2", x, feed_forward(norm("norm2", x)))
+        normed = norm("norm1", x)
+        x = residual("residual1", x, attention(normed), normed)
+        normed = norm("norm2", x)
+        x = residual("residual2", x, feed_forward(normed), normed)
+        gain, shift = parameters["norm2.gain"].value, parameters["norm2.shift"].value
+        stage["output"] = step("final_norm", x, gain=gain, shift=shift, epsilon=layer.norm.epsilon)
     else:
-        x = norm("norm1", residual("residual1", x, attention(x)))
-        stage["output"] = norm("norm2", residual("residual2", x, feed_forward(x)))
+        x = norm("norm1", residual("residual1", x, attention(x), x))
+        stage["output"] = norm("norm2", residual("residual2", x, feed_forward(x), x))
     return stage

@@ -77,6 +77,8 @@ class Case:
             return np.ones(shape, dtype=np.bool_)
         valid = self.valid()
         rows = valid[:, :, None] if len(shape) == 3 else valid[:, None, :, None]
+        if tensor == "attention_scores":  # what a key at a padded position holds is as unspecified as its row
+            rows = rows & valid[:, None, None, :]
         return np.broadcast_to(rows, shape)
 
 

@@ -46,6 +46,8 @@ class Situation(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Situation":
+        if len(set(self.checks)) < len(self.checks):
+            raise ValueError(f"checks names one twice: {', '.join(self.checks)}")
         unknown = sorted(set(self.parameter_exponents) - set(PARAMETER_NAMES))
         if unknown:
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")

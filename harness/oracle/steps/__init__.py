@@ -1,0 +1,30 @@
+"""The steps of an encoder layer: each with its standard form and, beside it, its named wrong ones.
+
+`WAYS` says which forms each step has; the first is the standard one. Only the oracle knows that there are others:
+a deviation's patch names them (specs/deviations/), and `harness.oracle.encoder` looks them up here.
+"""
+
+from typing import Any
+
+from harness.oracle.steps import activation, attention, heads, linear, norm, residual
+
+WAYS: dict[str, dict[str, Any]] = {
+    "norm1": norm.WAYS,
+    "norm2": norm.WAYS,
+    "final_norm": norm.FINAL,
+    "query": linear.WAYS,
+    "key": linear.WAYS,
+    "value": linear.WAYS,
+    "attention_output": linear.WAYS,
+    "ffn_hidden": linear.WAYS,
+    "ffn_output": linear.WAYS,
+    "split_heads": heads.SPLIT,
+    "merge_heads": heads.MERGE,
+    "attention_scores": attention.SCORES,
+    "masked_softmax": attention.SOFTMAX,
+    "attend": attention.ATTEND,
+    "activation": activation.WAYS,  # the layer names its standard form
+    "after_ffn": activation.AFTER,
+    "residual1": residual.WAYS,
+    "residual2": residual.WAYS,
+}

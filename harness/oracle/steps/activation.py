@@ -1,0 +1,92 @@
+"""The activation of the feed-forward network (E-6, E-7), and the ones that it is taken for."""
+
+import numpy as np
+
+from harness import portable
+from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.steps.forward_only import forward_only
+from harness.oracle.tape import Pullback, Step
+
+
+def relu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+    """max(x, 0), with slope 0 at 0 (E-6)."""
+    return np.maximum(x, 0), lambda g: (np.where(x > 0, g, 0),)
+
+
+def gelu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+    """x · Φ(x), Φ(x) = (1 + erf(x/√2)) / 2 (E-7; Hendrycks and Gimpel, 2016)."""
+    half = a.exact(0.5)  # a power of two: no format rounds by it
+    two = a.exact(2.0)
+    probability = half * a.add(a.exact(1.0), a.erf(a.divide(x, a.sqrt(two))))
+
+    def pullback(g: Array) -> tuple[Array, ...]:
+        root_two_pi = a.constant(np.sqrt(two * np.arctan2(a.exact(0.0), a.exact(-1.0))))  # arctan2(0, −1) is π
+        density = a.divide(a.exp(-half * a.multiply(x, x)), root_two_pi)
+        return (a.multiply(g, a.add(probability, a.multiply(x, density))),)
+
+    return a.multiply(x, probability), pullback
+
+
+def _tanh(a: Arithmetic, x: Array) -> Array:
+    return a.multiply(a.exact(1.0), np.tanh(x))
+
+
+def gelu_tanh(a: Arithmetic, x: Array) -> Array:
+    """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (Hendrycks and Gimpel, 2016)."""
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    return a.multiply(0.5 * x, a.add(a.exact(1.0), _tanh(a, inner)))
+
+
+def _sigmoid(a: Arithmetic, x: Array) -> Array:
+    return 0.5 * a.add(a.exact(1.0), _tanh(a, 0.5 * x))
+
+
+def gelu_quick(a: Arithmetic, x: Array) -> Array:
+    """x · sigmoid(1.702 x)."""
+    return a.multiply(x, _sigmoid(a, 1.702 * x))
+
+
+def silu(a: Arithmetic, x: Array) -> Array:
+    """x · sigmoid(x)."""
+    return a.multiply(x, _sigmoid(a, x))
+
+
+def leaky_relu(a: Arithmetic, x: Array) -> Array:
+    """max(x, 0.01 x), as torch's default."""
+    return np.where(x > 0, x, 0.01 * x)
+
+
+def none(a: Arithmetic, x: Array) -> Array:
+    """The activation forgotten."""
+    return x
+
+
+def pass_on(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+    """Nothing is applied after the second linear map."""
+    return x, lambda g: (g,)
+
+
+def dropout(a: Arithmetic, x: Array) -> Array:
+    """Dropout of 0.1 left on, after the feed-forward network."""
+    kept = portable.integers("dropout ffn_output", x.size).reshape(x.shape) >= -204
+    return np.where(kept, x / 0.9, 0.0)
+
+
+LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu}
+"""The activations that a layer may name."""
+
+WAYS: dict[str, Step] = {
+    **LAYER,
+    "gelu-tanh": forward_only(gelu_tanh),
+    "gelu-quick": forward_only(gelu_quick),
+    "silu": forward_only(silu),
+    "leaky-relu": forward_only(leaky_relu),
+    "none": forward_only(none),
+}
+
+AFTER: dict[str, Step] = {
+    "standard": pass_on,
+    "relu": relu,
+    "gelu": gelu,
+    "dropout": forward_only(dropout),
+}

@@ -1,0 +1,200 @@
+"""Scores, masked softmax and context (E-5, M-1), and the ways to get them wrong.
+
+query, key, value [B, H, S, d]; scores and weights [B, H, S, S], the last axis counts keys.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness import portable
+from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.steps.forward_only import forward_only, narrowed
+from harness.oracle.tape import Pullback, Step
+
+
+def attention_scores(a: Arithmetic, query: Array, key: Array) -> tuple[Array, Pullback]:
+    """query · keyᵀ / √d, [B, H, S, S], before any mask (E-5; Vaswani et al., 2017, eq. 1)."""
+    root = a.sqrt(a.exact(float(query.shape[-1])))
+    scores = a.divide(a.matmul(query, key.swapaxes(-1, -2)), root)
+
+    def pullback(g: Array) -> tuple[Array, ...]:
+        scaled = a.divide(g, root)
+        return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
+
+    return scores, pullback
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The weights [B, H, S, S], the scores that the mask left, and the logarithm of their exponentials' sum."""
+
+    weights: Array
+    kept: Array
+    log_sum: Array
+
+
+def masked_softmax(a: Arithmetic, scores: Array, mask: Any) -> Softmax:
+    """Softmax over the keys, with −∞ in place of the scores that the mask excludes (E-5, M-1).
+
+    A row with no key left is given zeros, which keeps it from disturbing anything else (M-4).
+    """
+    kept = scores if mask is None else np.where(mask, scores, -np.inf)
+    largest = kept.max(axis=-1, keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
+    exponentials = a.exp(a.subtract(kept, largest))
+    total = a.sum(exponentials, -1)
+    total = np.where(total == 0.0, 1.0, total)
+    return Softmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)))
+
+
+def attend(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> tuple[Array, Pullback]:
+    """softmax(scores) [B, H, S, S] · value [B, H, S, d] (E-5).
+
+    The pullback is that of fused attention: it makes the weights again from their logarithm's sum, and takes the
+    softmax's inner product over the features of the context (Dao et al., 2022, arXiv 2205.14135, algorithm 4). It is
+    the noisier of the usual ways, so that its condition holds for all of them.
+    """
+    context = a.matmul(softmax.weights, value)
+
+    def pullback(g: Array) -> tuple[Array, ...]:
+        weights = a.exp(a.subtract(softmax.kept, softmax.log_sum))
+        inner = a.sum(a.multiply(g, context), -1)
+        by_weights = a.matmul(g, value.swapaxes(-1, -2))
+        return a.multiply(weights, a.subtract(by_weights, inner)), a.matmul(weights.swapaxes(-1, -2), g)
+
+    return context, pullback
+
+
+def _scores(size: Callable[[Array], float]) -> Step:
+    def scores(a: Arithmetic, query: Array, key: Array) -> Array:
+        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(size(query)))
+
+    return forward_only(scores)
+
+
+def _plain(a: Arithmetic, kept: Array, axis: int = -1) -> Array:
+    """Softmax over an axis, as it is: a row of minus infinity gives NaN."""
+    exponentials = a.exp(a.subtract(kept, kept.max(axis=axis, keepdims=True)))
+    return a.divide(exponentials, a.sum(exponentials, axis))
+
+
+def _wrong(compute: Callable[[Arithmetic, Array, Any], Array]) -> Callable[..., Softmax]:
+    def softmax(a: Arithmetic, scores: Array, mask: Any) -> Softmax:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return Softmax(compute(a, scores, mask), scores, scores)
+
+    return softmax
+
+
+def _filled(value: float) -> Callable[..., Softmax]:
+    return _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else np.where(mask, scores, value)))
+
+
+def _added(value: float) -> Callable[..., Softmax]:
+    def added(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        return _plain(a, scores if mask is None else a.add(scores, np.where(mask, 0.0, value)))
+
+    return _wrong(added)
+
+
+def _multiplied(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    return _plain(a, scores if mask is None else scores * mask)
+
+
+def _after(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    return _plain(a, scores) if mask is None else _plain(a, scores) * mask
+
+
+def _after_renormalised(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    weights = _after(a, scores, mask)
+    return a.divide(weights, a.sum(weights, -1))
+
+
+def _over(axis: int) -> Callable[..., Softmax]:
+    def over(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        weights = _plain(a, scores if mask is None else np.where(mask, scores, -np.inf), axis)
+        return np.asarray(np.where(np.isnan(weights), 0.0, weights))
+
+    return _wrong(over)
+
+
+def _without_largest(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first."""
+    kept = (scores if mask is None else np.where(mask, scores, -np.inf)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        exponentials = np.exp(kept)
+    return np.asarray((exponentials / exponentials.sum(-1, keepdims=True)).astype(scores.dtype))
+
+
+def _plus_one(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    """exp(s) / (1 + Σ exp(s)): softmax_one, with a sink."""
+    kept = scores if mask is None else np.where(mask, scores, -np.inf)
+    largest = np.maximum(kept.max(axis=-1, keepdims=True), 0.0)
+    exponentials = a.exp(a.subtract(kept, largest))
+    return a.divide(exponentials, a.add(a.sum(exponentials, -1), a.exp(-largest)))
+
+
+def _in(dtype: str) -> Callable[..., Softmax]:
+    def narrow(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        inside = narrowed(scores, dtype)
+        return narrowed(_plain(a, inside if mask is None else np.where(mask, inside, -np.inf)), dtype)
+
+    return _wrong(narrow)
+
+
+def _dropped(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    """Dropout of 0.1 left on: each weight is zeroed where the portable generator says so, the others scaled."""
+    weights = masked_softmax(a, scores, mask).weights
+    kept = portable.integers("dropout attention_weights", weights.size).reshape(weights.shape) >= -204
+    return np.where(kept, weights / 0.9, 0.0)
+
+
+def _identity(a: Arithmetic, weights: Array, value: Array, softmax: Softmax) -> Array:
+    """Attention that is not there: each position keeps its own value."""
+    return value
+
+
+def _context_in(dtype: str) -> Step:
+    def narrow(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> Array:
+        return np.asarray(narrowed(softmax.weights, dtype) @ narrowed(value, dtype))
+
+    return forward_only(narrow)
+
+
+SCORES: dict[str, Step] = {
+    "standard": attention_scores,
+    "by-d-model": _scores(lambda query: float(np.sqrt(query.shape[1] * query.shape[-1]))),
+    "not-scaled": _scores(lambda query: 1.0),
+    "scaled-twice": _scores(lambda query: float(query.shape[-1])),
+    "multiplied": _scores(lambda query: float(1 / np.sqrt(query.shape[-1]))),
+}
+SOFTMAX: dict[str, Callable[..., Softmax]] = {
+    "standard": masked_softmax,
+    "filled-minus-10": _filled(-10.0),
+    "filled-minus-1e4": _filled(-1e4),
+    "filled-minus-1e9": _filled(-1e9),
+    "filled-lowest": _filled(float(np.finfo(np.float32).min)),
+    "added-minus-10": _added(-10.0),
+    "added-minus-1e4": _added(-1e4),
+    "added-minus-1e9": _added(-1e9),
+    "multiplied": _wrong(_multiplied),
+    "masked-after": _wrong(_after),
+    "masked-after-renormalised": _wrong(_after_renormalised),
+    "over-queries": _over(-2),
+    "over-heads": _over(1),
+    "without-largest": _wrong(_without_largest),
+    "plus-one": _wrong(_plus_one),
+    "dropout": _wrong(_dropped),
+    "in-bfloat16": _in("bfloat16"),
+    "in-float16": _in("float16"),
+    "in-float32": _in("float32"),
+}
+ATTEND: dict[str, Step] = {
+    "standard": attend,
+    "identity": forward_only(_identity),
+    "in-bfloat16": _context_in("bfloat16"),
+    "in-tf32": _context_in("tf32"),
+}

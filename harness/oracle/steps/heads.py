@@ -1,0 +1,87 @@
+"""Splitting features into heads and merging them again (E-5), and the ways to get it wrong."""
+
+from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.steps.forward_only import forward_only
+from harness.oracle.tape import Pullback, Step
+
+
+def split_heads(a: Arithmetic, x: Array, num_heads: int) -> tuple[Array, Pullback]:
+    """[B, S, D] → [B, H, S, d]: head h holds features h·d … (h+1)·d − 1 (E-5)."""
+    return _split(x, num_heads), lambda g: (_merge(g),)
+
+
+def merge_heads(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+    """[B, H, S, d] → [B, S, D], the way back of `split_heads` (E-5)."""
+    return _merge(x), lambda g: (_split(g, x.shape[1]),)
+
+
+def _split(x: Array, num_heads: int) -> Array:
+    batch, sequence, d_model = x.shape
+    return x.reshape(batch, sequence, num_heads, d_model // num_heads).transpose(0, 2, 1, 3)
+
+
+def _merge(x: Array) -> Array:
+    batch, heads, sequence, head_dim = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(batch, sequence, heads * head_dim)
+
+
+def split_interleaved(a: Arithmetic, x: Array, num_heads: int) -> Array:
+    """Head h holds features h, h + H, h + 2H, …"""
+    batch, sequence, d_model = x.shape
+    return x.reshape(batch, sequence, d_model // num_heads, num_heads).transpose(0, 3, 1, 2)
+
+
+def merge_interleaved(a: Arithmetic, x: Array) -> Array:
+    """The way back of `split_interleaved`."""
+    batch, heads, sequence, head_dim = x.shape
+    return x.transpose(0, 2, 3, 1).reshape(batch, sequence, heads * head_dim)
+
+
+def split_by_reshape(a: Arithmetic, x: Array, num_heads: int) -> Array:
+    """[B, S, D] read as [B, H, S, d] with no transpose: heads are runs of positions."""
+    batch, sequence, d_model = x.shape
+    return x.reshape(batch, num_heads, sequence, d_model // num_heads)
+
+
+def merge_by_reshape(a: Arithmetic, x: Array) -> Array:
+    """[B, H, S, d] read as [B, S, D] with no transpose."""
+    batch, heads, sequence, head_dim = x.shape
+    return x.reshape(batch, sequence, heads * head_dim)
+
+
+def split_across_batch(a: Arithmetic, x: Array, num_heads: int) -> Array:
+    """Batch and sequence taken for each other: [S, H, B, d]."""
+    return _split(x.swapaxes(0, 1), num_heads)
+
+
+def merge_across_batch(a: Arithmetic, x: Array) -> Array:
+    """The way back of `split_across_batch`."""
+    return _merge(x).swapaxes(0, 1)
+
+
+def merge_reversed(a: Arithmetic, x: Array) -> Array:
+    """The heads in the opposite order."""
+    return _merge(x[:, ::-1])
+
+
+def merge_without_last(a: Arithmetic, x: Array) -> Array:
+    """The last head's context left at zero."""
+    kept = x.copy()
+    kept[:, -1] = 0
+    return _merge(kept)
+
+
+SPLIT: dict[str, Step] = {
+    "standard": split_heads,
+    "interleaved": forward_only(split_interleaved),
+    "by-reshape": forward_only(split_by_reshape),
+    "across-batch": forward_only(split_across_batch),
+}
+MERGE: dict[str, Step] = {
+    "standard": merge_heads,
+    "interleaved": forward_only(merge_interleaved),
+    "by-reshape": forward_only(merge_by_reshape),
+    "across-batch": forward_only(merge_across_batch),
+    "reversed": forward_only(merge_reversed),
+    "without-last": forward_only(merge_without_last),
+}

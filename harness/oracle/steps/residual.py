@@ -1,0 +1,45 @@
+"""Residual sums (E-3, E-4), and the ways to get them wrong."""
+
+from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.steps.forward_only import forward_only
+from harness.oracle.tape import Pullback, Step
+
+
+def residual(a: Arithmetic, x: Array, change: Array, normed: Array, first: Array) -> tuple[Array, Pullback]:
+    """x + change; `normed` is what the sub-layer was given, `first` the layer's own input."""
+    return a.add(x, change), lambda g: (g, g)
+
+
+def missing(a: Arithmetic, x: Array, change: Array, normed: Array, first: Array) -> Array:
+    """The sub-layer's result alone."""
+    return change
+
+
+def from_normed(a: Arithmetic, x: Array, change: Array, normed: Array, first: Array) -> Array:
+    """The sub-layer's own, normed input in place of x."""
+    return a.add(normed, change)
+
+
+def from_first(a: Arithmetic, x: Array, change: Array, normed: Array, first: Array) -> Array:
+    """The layer's input in place of what the first sub-layer made of it."""
+    return a.add(first, change)
+
+
+def twice(a: Arithmetic, x: Array, change: Array, normed: Array, first: Array) -> Array:
+    """x added two times."""
+    return a.add(a.add(x, x), change)
+
+
+def subtracted(a: Arithmetic, x: Array, change: Array, normed: Array, first: Array) -> Array:
+    """x − change."""
+    return a.subtract(x, change)
+
+
+WAYS: dict[str, Step] = {
+    "standard": residual,
+    "missing": forward_only(missing),
+    "from-normed": forward_only(from_normed),
+    "from-first": forward_only(from_first),
+    "twice": forward_only(twice),
+    "subtracted": forward_only(subtracted),
+}
