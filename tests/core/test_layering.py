@@ -90,7 +90,7 @@ def test_the_walk_sees_what_there_is_to_see() -> None:
     """A rule that looks at nothing holds always."""
     assert len(MODULES) > 40
     assert {"numpy", "harness.portable"} <= imported_by("harness.spec.case")
-    assert {"harness.oracle.steps", "harness.oracle"} <= imported_by("harness.oracle.encoder")
+    assert {"harness.oracle.steps", "harness.oracle.tape"} <= imported_by("harness.oracle.encoder")
     text = "def f():\n    import torch.nn\n    from jax import numpy\n    import_module('keras')\nfrom ..x import y\n"
     assert set(_imports(ast.parse(text), "harness.a.b", False)) == {"torch.nn", "jax", "keras", "harness.x"}
 

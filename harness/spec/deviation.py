@@ -1,0 +1,54 @@
+"""The deviation language: a named way of being wrong, as a patch on what a layer is given and does (rules V-*)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from harness.spec.parameters import PARAMETER_NAMES
+from harness.spec.strict import Identifier, Sentence, Strict
+
+Kind = Literal["numerics", "mask", "wiring", "parameters", "layout", "training", "precision"]
+MaskEdit = Literal["inverted", "ignored", "on-queries", "shifted", "first-item", "causal", "reversed"]
+ParameterEdit = Literal["zero", "one", "transposed"] | Annotated[str, StringConstraints(pattern=r"^from [a-z0-9_.]+$")]
+Link = Annotated[str, StringConstraints(pattern=r"^https://\S+$")]
+
+
+class NormPatch(Strict):
+    placement: Literal["pre", "post"] | None = None
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+
+
+class LayerPatch(Strict):
+    """A JSON merge patch (RFC 7396) on the layer: the choices that a right layer may make otherwise."""
+
+    norm: NormPatch | None = None
+
+
+class Patch(Strict):
+    """What is otherwise. `steps` names wrong forms of the oracle's steps; edits of parameters and mask come first."""
+
+    layer: LayerPatch | None = None
+    steps: dict[str, str] = Field(default_factory=dict, description="step → its wrong form")
+    parameters: dict[str, ParameterEdit] = Field(default_factory=dict, description="parameter → how it is edited")
+    mask: MaskEdit | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "Patch":
+        if not (self.layer or self.steps or self.parameters or self.mask):
+            raise ValueError("changes nothing")
+        sources = [edit.removeprefix("from ") for edit in self.parameters.values() if edit.startswith("from ")]
+        unknown = sorted({*self.parameters, *sources} - set(PARAMETER_NAMES))
+        if unknown:
+            raise ValueError(f"parameters names none of the specification's: {', '.join(unknown)}")
+        return self
+
+
+class Deviation(Strict):
+    """One way of being wrong. `unseen` says in writing why no output shows it, where that is so."""
+
+    deviation: Identifier = Field(description="the id, equal to the file's name, stable for ever")
+    sentence: Sentence = Field(description="what the implementation does, in one sentence")
+    kind: Kind
+    patch: Patch
+    unseen: Sentence | None = Field(description="why no output can show it, or null; a stage may still")
+    links: tuple[Link, ...] = Field(description="where it happens in the wild; [] if it is a classic slip")
