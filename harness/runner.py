@@ -9,17 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.deviations.diagnose import diagnose
+from harness.deviations.sighting import Seen
 from harness.golden.expected import Expected
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import judge
 from harness.plan import Task
-from harness.report.model import Record
+from harness.report.model import Diagnosis, Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import FORMATS
-from harness.worker.session import Failure, Session
+from harness.worker.session import Failure, Observation, Session
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Run:
             log.unlink(missing_ok=True)
             self.sessions[name] = Session(share.ready, device, threads_per_worker(self._jobs), log)
             self._tasks[name] = share.tasks
+        self._seen = {name: Seen() for name in self.sessions}
         self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
         self._aborted = threading.Event()
 
@@ -84,6 +87,15 @@ class Run:
                 if unfinished:
                     self.abort()
 
+    def diagnoses(self) -> tuple[Diagnosis, ...]:
+        """What explains the failures of each implementation and dtype that has any."""
+        return tuple(
+            diagnose(name, dtype, sightings)
+            for name, seen in self._seen.items()
+            for dtype, sightings in seen.by_dtype().items()
+            if any(sighting.failed for sighting in sightings)
+        )
+
     def abort(self) -> None:
         self._aborted.set()
         for session in self.sessions.values():
@@ -95,7 +107,11 @@ class Run:
             for task in self._tasks[name]:
                 if self._aborted.is_set():
                     return
-                self._records.put(ask(session, task, self._expected(task.case), self._constants))
+                expected = self._expected(task.case)
+                asked = ask(session, task, expected, self._constants)
+                if asked.observation is not None:
+                    self._seen[name].see(task, expected, asked.record, asked.observation)
+                self._records.put(asked.record)
             session.close()
         except BaseException as error:  # a fault of the harness: the whole run ends, and says so
             self._records.put(error)
@@ -103,17 +119,25 @@ class Run:
             self._records.put(None)
 
 
-def ask(session: Session, task: Task, expected: Expected, constants: Constants) -> Record:
+@dataclass(frozen=True)
+class Asked:
+    """A check that was put to an implementation: the record of it, and what was observed, if anything was."""
+
+    record: Record
+    observation: Observation | None = None
+
+
+def ask(session: Session, task: Task, expected: Expected, constants: Constants) -> Asked:
     """Put one check to an implementation and judge what it answers."""
     if task.opt_out:
-        return _record(task, Outcome.UNSUPPORTED, message=task.opt_out)
+        return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
     begun = time.monotonic()
     observation = session.observe(task, expected.kinked_rows)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(observation, Failure):
-        return _record(task, observation.outcome, message=observation.message, seconds=seconds)
+        return Asked(_record(task, observation.outcome, message=observation.message, seconds=seconds))
     verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
-    return _record(task, **dict(verdict), seconds=seconds)
+    return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

@@ -94,8 +94,10 @@ def run(
     ledger = Ledger(out, shares, absent, in_progress, environment(shares, in_progress.jobs, device))
     try:
         _collect(in_progress, ledger, total=sum(len(share.tasks) for share in shares))
-    finally:
-        report = ledger.close()
+    except BaseException:
+        ledger.close()
+        raise
+    report = ledger.close(in_progress.diagnoses())
     show_report(console(), report, out)
     return _status(report)
 

@@ -14,7 +14,7 @@ from harness.errors import InputError
 from harness.golden.store import replace_file
 from harness.impl.interpreter import Missing
 from harness.judge.outcome import Outcome
-from harness.report.model import Absent, Environment, Judged, Record, Report
+from harness.report.model import Absent, Diagnosis, Environment, Judged, Record, Report
 from harness.runner import Run, Share, not_run, threads_per_worker
 
 _SECONDS_BETWEEN_WRITES = 2.0
@@ -34,6 +34,7 @@ class Ledger:
             for task in share.tasks:
                 self._records[_key(not_run(task))] = not_run(task)
         self._started = _now()
+        self._diagnoses: tuple[Diagnosis, ...] = ()
         self._written = 0.0
         self._write(complete=False)
 
@@ -42,7 +43,8 @@ class Ledger:
         if time.monotonic() - self._written > _SECONDS_BETWEEN_WRITES:
             self._write(complete=False)
 
-    def close(self) -> Report:
+    def close(self, diagnoses: tuple[Diagnosis, ...] = ()) -> Report:
+        self._diagnoses = diagnoses
         return self._write(complete=all(r.outcome != Outcome.NOT_RUN for r in self._records.values()))
 
     def _write(self, *, complete: bool) -> Report:
@@ -67,6 +69,7 @@ class Ledger:
             ),
             absent=self._absent,
             records=tuple(self._records.values()),
+            diagnoses=self._diagnoses,
         )
         replace_file(self.path, report.model_dump_json(indent=1).encode())
         self._written = time.monotonic()

@@ -62,6 +62,31 @@ class Environment(_Frozen):
     specification: dict[str, int]
 
 
+class Diagnosis(_Frozen):
+    """What explains the failures of one implementation in one dtype: deviations of the catalogue, alone or a pair.
+
+    `rms` is that of the worst tensor against the patched specification, in σ, over `cases`. `amplitude` and
+    `significance` are the matched filter's: how much of the deviation's own direction is in the observation (1 is all
+    of it), and how many σ that is. `twins` fit as well. `first_stage` was seen out of line first, `foretold_stage` is
+    where the deviation itself would show first.
+    """
+
+    implementation: str
+    dtype: str
+    confidence: Literal["explained", "closest", "unknown"]
+    deviations: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+    rms: float | None = None
+    amplitude: float | None = None
+    significance: float | None = None
+    twins: tuple[tuple[str, ...], ...] = ()
+    runner_up: tuple[str, ...] = ()
+    runner_up_rms: float | None = None
+    first_stage: str | None
+    foretold_stage: str | None = None
+    cases: tuple[str, ...]
+
+
 class Report(_Frozen):
     """`complete` is false until every planned check has its record: a run that was cut off can be seen to be."""
 
@@ -75,3 +100,4 @@ class Report(_Frozen):
     implementations: tuple[Judged, ...]
     absent: tuple[Absent, ...]
     records: tuple[Record, ...]
+    diagnoses: tuple[Diagnosis, ...] = ()

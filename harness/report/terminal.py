@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.judge.outcome import EXPECTED, SEVERITY, Outcome
-from harness.report.model import Record, Report
+from harness.report.model import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
 _DTYPE = {"float64": "f64", "float32": "f32"}
@@ -40,6 +40,8 @@ def show_report(screen: Console, report: Report, out: Path) -> None:
         screen.print(line, style="dim", soft_wrap=True, highlight=False, markup=False)
     _explain_gaps(screen, report)
     _failures(screen, report, out)
+    for diagnosis in report.diagnoses:
+        screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True, highlight=False, markup=False)
     screen.print(_last_line(report), soft_wrap=True)
     screen.print(f"Report: {out / 'report.json'}", soft_wrap=True, highlight=False)
 
@@ -133,6 +135,26 @@ def _failures(screen: Console, report: Report, out: Path) -> None:
         where = "" if str(out) == "conform-report" else f" --out {out}"
         command = f"conform explain --impl {first.implementation} --case {first.case} --dtype {first.dtype}{where}"
         screen.print(f"In full: {command}", soft_wrap=True, highlight=False, markup=False)
+
+
+def diagnosis_text(diagnosis: Diagnosis) -> str:
+    """The answer in one line: what it is, how surely, where it begins, and what would be next."""
+    who = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
+    stage = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
+    if diagnosis.confidence == "unknown":
+        return f"{who}: no deviation of the catalogue, nor any two, account for it.{stage}"
+    names = " and ".join(diagnosis.deviations)
+    text = (
+        f"{who}: your layer is the spec with {names} ({_short(diagnosis.rms or 0)} σ). {' '.join(diagnosis.sentences)}"
+    )
+    if diagnosis.twins:
+        text += f" Or, not to be told apart here: {', '.join(' and '.join(twin) for twin in diagnosis.twins)}."
+    text += stage
+    if diagnosis.foretold_stage and diagnosis.foretold_stage != diagnosis.first_stage:
+        text += f" (It would itself show first at {diagnosis.foretold_stage}.)"
+    if diagnosis.runner_up:
+        text += f" Next best: {' and '.join(diagnosis.runner_up)} ({_short(diagnosis.runner_up_rms or 0)} σ)."
+    return text
 
 
 def _last_line(report: Report) -> Text:

@@ -8,11 +8,12 @@ from harness.errors import InputError, nearest
 from harness.paths import SPECS, shown
 from harness.spec.case import Case
 from harness.spec.clauses import clauses
+from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
 from harness.spec.situation import Situation
 from harness.spec.yaml_file import read_model
 
-_Model = TypeVar("_Model", Layer, Situation)
+_Model = TypeVar("_Model", Layer, Situation, Deviation)
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,23 @@ def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specificat
     return Specification(layers, _read_folder(specs / "situations", Situation))
 
 
+def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
+    """The catalogue of ways to be wrong, in which no two have the same patch."""
+    folder = specs / "deviations"
+    deviations = _read_folder(folder, Deviation)
+    seen: dict[str, str] = {}
+    for name, deviation in deviations.items():
+        patch = deviation.patch.model_dump_json()
+        if patch in seen:
+            raise InputError(
+                f"has the same patch as {seen[patch]}",
+                where=f"{shown(folder / name)}.yaml: key patch",
+                hint="one way of being wrong has one file: remove one, or add its links to the other",
+            )
+        seen[patch] = name
+    return deviations
+
+
 def _read_folder(folder: Path, model: type[_Model]) -> dict[str, _Model]:
     files = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
     if not files:
@@ -66,14 +84,16 @@ def _read_folder(folder: Path, model: type[_Model]) -> dict[str, _Model]:
 
 def _read_one(path: Path, model: type[_Model]) -> _Model:
     item = read_model(path, model)
-    name = item.layer if isinstance(item, Layer) else item.situation
+    key = model.__name__.lower()
+    name = getattr(item, key)
     if name != path.stem:
         raise InputError(
             f"the id {name!r} is not the file's name; ids are stable for ever",
-            where=f"{shown(path)}: key {model.__name__.lower()}",
+            where=f"{shown(path)}: key {key}",
             hint=f"write {path.stem!r} there, or name the file {name}.yaml",
         )
-    for clause in item.clauses:
+    cited: tuple[str, ...] = () if isinstance(item, Deviation) else item.clauses
+    for clause in cited:
         if clause not in clauses():
             raise InputError(
                 f"cites clause {clause}, which specs/README.md does not have",

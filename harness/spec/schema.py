@@ -14,11 +14,12 @@ from harness.impl.manifest import Implementation
 from harness.paths import SPECS
 from harness.report.model import Report
 from harness.spec.constants import Constants
+from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
 from harness.spec.situation import Situation
 from harness.wire.messages import Answer, Request, Started
 
-MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Constants, Implementation, Manifest, Report)
+MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, Implementation, Manifest, Report)
 
 
 def schema_files() -> dict[Path, str]:

@@ -59,7 +59,7 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_conforms(tasks: Tasks, session: Session) -> None:
     case = tasks[0].case
     expected = read_golden(case, read_manifest(), constants())
-    records = [ask(session, task, expected, constants()) for task in tasks]
+    records = [ask(session, task, expected, constants()).record for task in tasks]
     wrong = [f"{r.check}: {r.outcome.value}: {r.message}" for r in records if r.outcome not in EXPECTED]
     repeat = f"conform run --impl {session.ready.implementation.name} --case {case.id} --dtype {tasks[0].dtype}"
     assert not wrong, "\n".join([*wrong, f"repeat: {repeat}"])

@@ -28,3 +28,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "residual1": residual.WAYS,
     "residual2": residual.WAYS,
 }
+
+NOISY = frozenset({"fast-variance", "dropout", "without-largest", "in-bfloat16", "in-float16", "in-tf32", "in-float32"})
+"""Forms whose values depend on bits that nobody specifies; only their size can be foretold."""

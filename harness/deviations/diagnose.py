@@ -1,0 +1,115 @@
+"""Names the bug: which deviation, or which two, give what an implementation was seen to give."""
+
+from collections.abc import Iterable, Sequence
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.match import Match
+from harness.deviations.sighting import Sighting
+from harness.oracle.deviant import changes
+from harness.report.model import Diagnosis
+from harness.spec.constants import constants
+from harness.spec.deviation import Deviation
+
+_CASES = 10
+"""Sightings that a hypothesis is tried on: the failing ones first, the smallest first, each layer in turn."""
+_FIRST = 2
+_KEPT = 12
+_SEEDS = 16
+
+
+def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> Diagnosis:
+    """One cause for all that failed. `sightings` are of one implementation in one dtype, failed and passed ones."""
+    chosen = _choose(sightings)
+    applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
+    nothing = _tried((), chosen)
+    singles = _narrowed([(d,) for d in applicable], chosen)
+    ranked = [m for m in singles if len(m.cases) == len(chosen)]
+    if not any(match.explains for match in ranked):
+        ranked += _narrowed(_pairs(singles, applicable, chosen), chosen)
+        ranked = [match for match in ranked if len(match.cases) == len(chosen)]
+    ranked.sort(key=lambda match: (not match.explains, match.cost, len(match.deviations)))
+    return _said(implementation, dtype, ranked, nothing, chosen)
+
+
+def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
+    by_layer: dict[str, list[Sighting]] = {}
+    for sighting in sorted(sightings, key=lambda s: (not s.failed, s.size, s.case.id)):
+        by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
+    queues = sorted(by_layer.values(), key=lambda queue: (not queue[0].failed, queue[0].case.layer.d_model))
+    chosen: list[Sighting] = []
+    while len(chosen) < _CASES and any(queues):
+        for queue in queues:
+            if queue and len(chosen) < _CASES and (queue[0].case.layer.d_model <= 64 or len(queues) == 1 or not chosen):
+                chosen.append(queue.pop(0))
+            elif queue and queue[0].case.layer.d_model > 64:
+                queue.clear()
+    return chosen
+
+
+def _tried(deviations: tuple[Deviation, ...], sightings: Iterable[Sighting]) -> Match:
+    match = Match(deviations, constants())
+    for sighting in sightings:
+        match.try_on(sighting)
+    return match
+
+
+def _narrowed(hypotheses: list[tuple[Deviation, ...]], chosen: list[Sighting]) -> list[Match]:
+    """Try all on the first cases, and only those that do well there on the rest. All come back, the best first."""
+    matches = [_tried(deviations, chosen[:_FIRST]) for deviations in hypotheses]
+    matches.sort(key=lambda match: (not match.explains, match.cost))
+    for match in [m for m in matches if m.explains][: 3 * _KEPT] + [m for m in matches if not m.explains][:_KEPT]:
+        for sighting in chosen[_FIRST:]:
+            match.try_on(sighting)
+    return matches
+
+
+def _pairs(singles: list[Match], applicable: list[Deviation], chosen: list[Sighting]) -> list[tuple[Deviation, ...]]:
+    """The deviations that bring most stages into line, and those that explain most, each with every other one."""
+    by_prefix = sorted(singles, key=lambda match: (-match.prefix, match.cost))[:_SEEDS]
+    by_cost = sorted(singles, key=lambda match: match.cost)[: _SEEDS // 2]
+    seeds = {match.deviations[0].deviation: match.deviations[0] for match in by_prefix + by_cost}
+    pairs: dict[frozenset[str], tuple[Deviation, ...]] = {}
+    for seed in seeds.values():
+        for other in applicable:
+            if other is not seed and not _clash(seed, other):
+                pairs.setdefault(frozenset((seed.deviation, other.deviation)), (seed, other))
+    return list(pairs.values())
+
+
+def _clash(one: Deviation, other: Deviation) -> bool:
+    """Two that change the same thing differently are not both so."""
+    same_step = set(one.patch.steps) & set(other.patch.steps)
+    same_parameter = set(one.patch.parameters) & set(other.patch.parameters)
+    return bool(same_step or same_parameter) or (one.patch.mask is not None and other.patch.mask is not None)
+
+
+def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, chosen: list[Sighting]) -> Diagnosis:
+    seen = next((t.stage for tensors in nothing.cases for t in tensors if not t.in_line(constants())), None)
+    cases = tuple(sighting.case.id for sighting in chosen)
+    if not ranked or ranked[0].cost > 0.9 * nothing.cost:
+        return Diagnosis(
+            implementation=implementation, dtype=dtype, confidence="unknown", first_stage=seen, cases=cases
+        )
+    best, *others = ranked
+    twins = [m for m in others if m.explains and best.explains and len(m.deviations) == len(best.deviations)]
+    runner_up = next((match for match in others if match not in twins), None)
+    return Diagnosis(
+        implementation=implementation,
+        dtype=dtype,
+        confidence="explained" if best.explains else "closest",
+        deviations=_ids(best),
+        sentences=tuple(deviation.sentence for deviation in best.deviations),
+        rms=best.rms,
+        amplitude=best.amplitude,
+        significance=best.significance,
+        twins=tuple(_ids(match) for match in twins),
+        runner_up=_ids(runner_up) if runner_up else (),
+        runner_up_rms=runner_up.rms if runner_up else None,
+        first_stage=seen,
+        foretold_stage=best.first_stage,
+        cases=cases,
+    )
+
+
+def _ids(match: Match) -> tuple[str, ...]:
+    return tuple(deviation.deviation for deviation in match.deviations)

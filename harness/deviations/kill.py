@@ -1,0 +1,87 @@
+"""The kill matrix: every deviation played against every case, in σ, to grade the suite."""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.play import played, verdict
+from harness.golden.store import read_golden, read_manifest
+from harness.oracle.deviant import changes
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+from harness.spec.situation import Check
+
+UNCOMPARABLE = 1e300
+"""The σ of an answer whose numbers cannot be compared at all: NaN, or another shape."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One deviation against one case: the rms σ of a check, and the first stage out of line."""
+
+    deviation: str
+    case: str
+    required: bool
+    dtype: str
+    check: Check
+    sigma: float
+    stage: str | None
+
+
+def kills(names: list[str], cases: list[Case], dtypes: tuple[str, ...], jobs: int) -> Iterator[Kill]:
+    """Every (deviation, case) that the patch says anything about, case by case, in several processes."""
+    heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for found in pool.map(_kills_of, *zip(*((case.id, names, dtypes) for case in heavy_first), strict=True)):
+            yield from found
+
+
+def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[Kill]:
+    case = load().cases[case_id]
+    expected = read_golden(case, read_manifest(), constants())
+    found = []
+    for name in names:
+        deviation = catalogue()[name]
+        if not changes(case, deviation):
+            continue
+        wrong = played(case, [deviation])
+        for dtype in dtypes:
+            for check in ("output", "stages"):
+                said = verdict(check, case, wrong, expected, FORMATS[dtype], constants())
+                uncomparable = any(tensor.problem for tensor in said.tensors)
+                sigma = UNCOMPARABLE if uncomparable else said.rms or 0.0
+                found.append(Kill(name, case_id, case.level == "required", dtype, check, sigma, said.stage))
+    return found
+
+
+@dataclass(frozen=True)
+class Best:
+    """How well the suite sees a deviation: the required case that shows it best at the output, and at any stage."""
+
+    deviation: str
+    output: Kill | None
+    stages: Kill | None
+    caught_by: int
+    applicable: int
+
+
+def best(found: list[Kill], limit: float) -> dict[str, Best]:
+    """For each deviation, over required cases; `limit` is the rms from which a case counts as having caught it."""
+    by_name: dict[str, list[Kill]] = {}
+    for kill in found:
+        if kill.required:
+            by_name.setdefault(kill.deviation, []).append(kill)
+    return {
+        name: Best(
+            name,
+            max((k for k in all_ if k.check == "output"), key=lambda k: k.sigma, default=None),
+            max((k for k in all_ if k.check == "stages"), key=lambda k: k.sigma, default=None),
+            len({k.case for k in all_ if k.sigma > limit}),
+            len({k.case for k in all_}),
+        )
+        for name, all_ in by_name.items()
+    }

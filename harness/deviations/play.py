@@ -1,0 +1,31 @@
+"""What the judge would say of an implementation that has a deviation: the oracle plays it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.golden.expected import Expected
+from harness.judge.verdict import Verdict, judge
+from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.deviant import deviant
+from harness.spec.case import Case
+from harness.spec.constants import Constants
+from harness.spec.deviation import Deviation
+from harness.spec.dtypes import Format
+from harness.spec.situation import Check
+from harness.spec.stages import stages
+
+
+def played(case: Case, deviations: Sequence[Deviation]) -> dict[str, Array]:
+    """Every stage of the case as the wrong implementation computes it, in float64."""
+    return deviant(case, deviations).stages(Arithmetic(np.float64))
+
+
+def verdict(
+    check: Check, case: Case, wrong: dict[str, Array], expected: Expected, dtype: Format, constants: Constants
+) -> Verdict:
+    """Judge the played stages as if an adapter had answered with them."""
+    names = ("output",) if check == "output" else stages(case.layer)
+    with np.errstate(over="ignore", invalid="ignore"):
+        answer = {name: wrong[name].astype(dtype.numpy) for name in names}
+    return judge(check, names, answer, expected, dtype, constants)
