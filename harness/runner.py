@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.deviations.declared import declared, judge_declared
 from harness.deviations.diagnose import diagnose
 from harness.deviations.sighting import Seen
 from harness.golden.expected import Expected
@@ -129,6 +130,9 @@ class Asked:
 
 def ask(session: Session, task: Task, expected: Expected, constants: Constants) -> Asked:
     """Put one check to an implementation and judge what it answers."""
+    if task.check == "gradients" and not task.opt_out and (deviations := declared(task)):
+        reason = f"no gradient is specified for {' and '.join(d.deviation for d in deviations)}"
+        return Asked(_record(task, Outcome.UNSUPPORTED, message=reason))
     if task.opt_out:
         return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
     begun = time.monotonic()
@@ -136,7 +140,10 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(observation, Failure):
         return Asked(_record(task, observation.outcome, message=observation.message, seconds=seconds))
-    verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
+    if deviations := declared(task):
+        verdict = judge_declared(task, deviations, observation, expected, constants)
+    else:
+        verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
 
 

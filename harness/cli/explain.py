@@ -14,7 +14,7 @@ from harness.judge.outcome import EXPECTED
 from harness.judge.verdict import TensorVerdict
 from harness.report.ledger import read_report
 from harness.report.model import Record, Report
-from harness.report.terminal import console
+from harness.report.terminal import console, diagnosis_text
 
 
 @click.command(epilog="Example: conform explain --impl pytorch --case pre-gelu/no-mask --dtype float32")
@@ -44,6 +44,9 @@ def explain(impl: str | None, case: str | None, dtype: str | None, out: Path, as
     screen.print(f"[bold]{first.case}[/] in {first.dtype}, {first.implementation}", highlight=False)
     for record in records:
         _show(screen, record)
+    for diagnosis in report.diagnoses:
+        if (diagnosis.implementation, diagnosis.dtype) == (first.implementation, first.dtype):
+            screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", highlight=False, soft_wrap=True, markup=False)
     log = next(i.log for i in report.implementations if i.name == first.implementation)
     screen.print(f"Worker's stderr: {log}", highlight=False, soft_wrap=True)
     screen.print(f"Repeat: {_repeat(report, first)}", highlight=False, soft_wrap=True, markup=False)

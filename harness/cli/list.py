@@ -8,6 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from harness.deviations.catalogue import catalogue
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import known_folders, read_implementation
 from harness.report.terminal import console
@@ -59,12 +60,20 @@ def _clauses() -> list[Row]:
     return [{"clause": name, "cases": cited.count(name), "text": text} for name, text in clauses().items()]
 
 
+def _deviations() -> list[Row]:
+    return [
+        {"deviation": d.deviation, "kind": d.kind, "sentence": d.sentence, "links": " ".join(d.links)}
+        for d in catalogue().values()
+    ]
+
+
 _WHAT: dict[str, Callable[[], list[Row]]] = {
     "impls": _impls,
     "layers": _layers,
     "situations": _situations,
     "cases": _cases,
     "clauses": _clauses,
+    "deviations": _deviations,
 }
 
 
@@ -72,7 +81,7 @@ _WHAT: dict[str, Callable[[], list[Row]]] = {
 @click.argument("what", type=click.Choice(list(_WHAT)))
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on standard output.")
 def list_(what: str, as_json: bool) -> None:
-    """List implementations, layers, situations, cases or clauses."""
+    """List implementations, layers, situations, cases, clauses or deviations."""
     rows = _WHAT[what]()
     if as_json:
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))

@@ -10,6 +10,7 @@ import traceback
 import click
 
 import harness
+from harness.cli.deviations import deviations
 from harness.cli.explain import explain
 from harness.cli.golden import golden
 from harness.cli.list import list_
@@ -35,6 +36,7 @@ cli.add_command(run)
 cli.add_command(explain)
 cli.add_command(list_)
 cli.add_command(golden)
+cli.add_command(deviations)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.deviations.declared import check_declared
 from harness.errors import InputError, nearest
 from harness.golden.build import compute_all
 from harness.golden.expected import Expected
@@ -137,6 +138,7 @@ def _implementations(
             raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, names))
     ready, absent = [], []
     for folder, implementation in implementations.items():
+        check_declared([entry.deviation for entry in implementation.deviations], f"{folder / 'impl.yaml'}")
         found = resolve(implementation, folder, pythons)
         if isinstance(found, Ready) and device not in implementation.capabilities.devices:
             devices = ", ".join(implementation.capabilities.devices)

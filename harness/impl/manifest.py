@@ -11,7 +11,7 @@ from harness.spec.case import Case
 from harness.spec.layer import FeedForward
 from harness.spec.situation import Check, Mode
 from harness.spec.stages import SHAPES
-from harness.spec.strict import Sentence, Strict
+from harness.spec.strict import Identifier, Sentence, Strict
 from harness.spec.yaml_file import read_model
 
 DtypeName = Literal["float64", "float32"]
@@ -69,6 +69,14 @@ class Unsupported(Strict):
     link: Link
 
 
+class Declared(Strict):
+    """A deviation that this implementation has: it is judged against the specification patched by it."""
+
+    deviation: Identifier
+    reason: Sentence
+    link: Link
+
+
 class Timeouts(Strict):
     """Seconds that each operation may take before the worker is ended."""
 
@@ -87,6 +95,7 @@ class Implementation(Strict):
     install: str = Field(description="what to give pip when they are missing")
     capabilities: Capabilities
     unsupported: tuple[Unsupported, ...]
+    deviations: tuple[Declared, ...] = Field(description="how it deviates, as known and verified in each run")
     timeouts: Timeouts
 
     def opt_out(self, case: Case, dtype: str, check: Check) -> str | None:

@@ -1,0 +1,44 @@
+"""`conform deviations`: the kill matrix."""
+
+import json
+import os
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+
+import click
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.kill import best, kills
+from harness.deviations.tables import kill_table
+from harness.errors import InputError, nearest
+from harness.plan import select
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+
+
+@click.command(epilog="Example: conform deviations --deviation 'norm-*' --dtype float32")
+@click.option("--deviation", "globs", multiple=True, metavar="GLOB", help="Deviations to play; default: all.")
+@click.option("--case", "cases", multiple=True, metavar="GLOB", help="Cases to play them against; default: all.")
+@click.option("--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: both.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes side by side; default: one a processor.")
+@click.option("--json", "as_json", is_flag=True, help="Every (deviation, case, dtype, check) as JSON.")
+def deviations(
+    globs: tuple[str, ...], cases: tuple[str, ...], dtypes: tuple[str, ...], jobs: int | None, as_json: bool
+) -> None:
+    """Play every deviation against every case, in σ: does the suite see it, and where best?
+
+    The table is Markdown: for each deviation the required case that shows it best at the output and at any stage.
+    """
+    names = [name for name in catalogue() if any(fnmatchcase(name, glob) for glob in globs or ("*",))]
+    if not names:
+        hint = f"{nearest(globs[0], catalogue())} (conform list deviations)"
+        raise InputError(f"matches no deviation: {globs[0]!r}", where="--deviation", hint=hint)
+    chosen = select(load().cases, cases, None)
+    found = list(kills(names, chosen, dtypes or tuple(FORMATS), jobs or os.cpu_count() or 1))
+    if as_json:
+        click.echo(json.dumps([asdict(kill) for kill in found], indent=1))
+        return
+    for dtype in dtypes or tuple(FORMATS):
+        click.echo(f"\n{dtype}\n")
+        click.echo(kill_table(best([k for k in found if k.dtype == dtype], constants().rms_limit)))
