@@ -40,7 +40,7 @@ def integers(name: str, count: int) -> npt.NDArray[np.int64]:
 def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
     """The portable tensor `name`, filled in row-major order (rule P-4), float64.
 
-    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 254 + (n mod 2). All times 2**exponent.
+    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254. Times 2**exponent.
     """
     n = integers(name, prod(shape))
     match pattern:
@@ -49,7 +49,7 @@ def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -
         case "gain":
             values = 128 + n // 4
         case "offset":
-            values = 254 + n % 2
+            values = 254 + (n % 8 == 0)
     return np.ldexp(values.astype(np.float64), exponent).reshape(shape)
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.deviations.declared import check_declared
+from harness.deviations.update import update_declared as write_declared
 from harness.errors import InputError, nearest
 from harness.golden.build import compute_all
 from harness.golden.expected import Expected
@@ -59,6 +60,7 @@ Examples:
     show_default=True,
     help="Folder for report.json and the workers' logs.",
 )
+@click.option("--update-declared", is_flag=True, help="Bring each impl.yaml's list of deviations up to this run.")
 def run(
     impls: tuple[str, ...],
     globs: tuple[str, ...],
@@ -69,11 +71,18 @@ def run(
     jobs: int | None,
     pythons: tuple[str, ...],
     out: Path,
+    update_declared: bool,
 ) -> int:
     """Judge implementations against the specification and print the matrix.
 
     Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
+    if update_declared and (globs or layer_file or level or dtypes):
+        raise InputError(
+            "a part of the suite cannot say what an implementation's deviations are",
+            where="--update-declared",
+            hint="run it without --case, --layer, --level and --dtype",
+        )
     specification = load(extra_layers=(layer_file,) if layer_file else ())
     cases = specification.cases
     if layer_file:
@@ -100,6 +109,11 @@ def run(
         raise
     report = ledger.close(in_progress.diagnoses())
     show_report(console(), report, out)
+    if update_declared and report.complete:
+        for share in shares:
+            changed = write_declared(report, share.ready.implementation, share.ready.folder)
+            for line in changed:
+                click.echo(f"{share.ready.folder / 'impl.yaml'}: {line}")
     return _status(report)
 
 

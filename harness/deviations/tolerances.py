@@ -1,4 +1,4 @@
-"""What common fixed tolerances see and miss, beside σ: of each deviation, and of the noise of right implementations."""
+"""What common fixed tolerances see and miss, beside σ: of deviations, and of the noise of right implementations."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +39,7 @@ TOLERANCES = (
     Tolerance("atol 1e-4", 0, 1e-4),
     Tolerance("atol 1e-3", 0, 1e-3),
 )
-"""numpy.allclose's and torch.testing.assert_close's float32 defaults, the ONNX backend tests', and what people write."""
+"""The float32 defaults of numpy.allclose and torch.testing.assert_close, the ONNX backend tests', what people write."""
 SIGMA = "σ"
 ORDINARY = ("no-mask", "padding-right")
 

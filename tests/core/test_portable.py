@@ -52,7 +52,7 @@ def integers_of(name: str, wanted: int) -> tuple[int, ...]:
 
 
 def values_of(name: str, wanted: int, pattern: Pattern, exponent: int) -> list[float]:
-    make: Any = {"symmetric": lambda n: n, "gain": lambda n: 128 + n // 4, "offset": lambda n: 254 + n % 2}[pattern]
+    make: Any = {"symmetric": lambda n: n, "gain": lambda n: 128 + n // 4, "offset": lambda n: 255 if n % 8 == 0 else 254}[pattern]
     return [ldexp(make(n), exponent) for n in integers_of(name, wanted)]
 
 

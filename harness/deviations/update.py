@@ -1,0 +1,48 @@
+"""`conform run --update-declared`: brings an implementation's list of deviations up to what a full run showed."""
+
+import io
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from harness.deviations.catalogue import catalogue
+from harness.golden.store import replace_file
+from harness.impl.manifest import Implementation
+from harness.judge.outcome import Outcome
+from harness.report.model import Report
+
+
+def proposed(report: Report, implementation: Implementation) -> list[str]:
+    """What it should declare: what it declares already and was not seen to be stale, and what explains its failures."""
+    records = [record for record in report.records if record.implementation == implementation.name]
+    stale = any(record.outcome == Outcome.STALE for record in records)
+    ids = [] if stale else [entry.deviation for entry in implementation.deviations]
+    for diagnosis in report.diagnoses:
+        if diagnosis.implementation == implementation.name and diagnosis.confidence == "explained":
+            ids += [name for name in diagnosis.deviations if name not in ids]
+    return ids
+
+
+def update_declared(report: Report, implementation: Implementation, folder: Path) -> list[str]:
+    """Write the list into impl.yaml, where it differs; comments and every other key stay. Gives what was changed."""
+    ids = proposed(report, implementation)
+    before = [entry.deviation for entry in implementation.deviations]
+    if ids == before:
+        return []
+    path = folder / "impl.yaml"
+    yaml = YAML()
+    yaml.width = 120
+    manifest = yaml.load(path.read_text(encoding="utf-8"))
+    kept = {entry["deviation"]: entry for entry in manifest["deviations"]}
+    entries = [kept.get(name) or _entry(name, implementation) for name in ids]
+    manifest["deviations"] = entries
+    text = io.StringIO()
+    yaml.dump(manifest, text)
+    replace_file(path, text.getvalue().encode())
+    return [f"+ {name}" for name in ids if name not in before] + [f"- {name}" for name in before if name not in ids]
+
+
+def _entry(name: str, implementation: Implementation) -> dict[str, str]:
+    deviation = catalogue()[name]
+    link = deviation.links[0] if deviation.links else implementation.homepage
+    return {"deviation": name, "reason": deviation.sentence, "link": link}

@@ -1,0 +1,141 @@
+"""Deviations at work: a wrong implementation is named, a declared one verified, a stale one found, a bad one refused."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.deviations.catalogue import catalogue
+from harness.errors import InputError
+from harness.paths import SPECS
+
+CASES = ("--case", "pre-gelu/*", "--case", "post-relu/*", "--dtype", "float32")
+
+EPSILON = """
+def build(self, layer, parameters, dtype):
+    held = super().build(layer, parameters, dtype)
+    self.layer = self.layer.model_copy(update={"norm": self.layer.norm.model_copy(update={"epsilon": 1e-3})})
+    return held
+"""
+INVERTED = """
+def output(self, x, mask):
+    return super().output(x, None if mask is None else ~mask)
+
+def stages(self, x, mask):
+    return super().stages(x, None if mask is None else ~mask)
+"""
+NO_GRADIENTS = '[{when: {check: gradients}, reason: "not asked in this test", link: "https://example.org"}]'
+
+
+def declaring(*ids: str) -> str:
+    entries = (f'{{deviation: {name}, reason: "known and accepted", link: "https://example.org"}}' for name in ids)
+    return f"[{', '.join(entries)}]"
+
+
+def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("epsilon", EPSILON), *CASES)
+    assert ended.status == 1
+    [diagnosis] = ended.report["diagnoses"]
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-eps-1e-3"])
+    assert diagnosis["rms"] < 2
+    assert diagnosis["first_stage"] == diagnosis["foretold_stage"] == "norm1"
+    assert diagnosis["amplitude"] == pytest.approx(1, abs=1e-3)
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("⇒ epsilon float32: explained")]
+    assert "norm-eps-1e-3" in line
+    assert "First stage out of line: norm1." in line
+    assert "norm-eps-1e-3" in conform("explain").stdout
+
+
+def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("both", EPSILON + INVERTED), *CASES)
+    [diagnosis] = ended.report["diagnoses"]
+    assert diagnosis["confidence"] == "explained"
+    assert set(diagnosis["deviations"]) == {"norm-eps-1e-3", "mask-inverted"}
+
+
+def test_a_cause_that_is_not_in_the_catalogue_is_not_invented(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def output(self, x, mask):
+        return super().output(x, mask)[:, :, ::-1]
+
+    def stages(self, x, mask):
+        return {name: value[..., ::-1] for name, value in super().stages(x, mask).items()}
+    """
+    ended = conform("run", "--impl", fake("mirror", lie), *CASES)
+    [diagnosis] = ended.report["diagnoses"]
+    assert diagnosis["confidence"] != "explained"
+
+
+def test_a_conforming_run_has_no_diagnosis(conform: Callable, honest: Path) -> None:
+    assert conform("run", "--impl", honest, "--case", "pre-gelu/no-mask").report["diagnoses"] == []
+
+
+def test_a_declared_deviation_is_verified(conform: Callable, fake: Callable) -> None:
+    folder = fake("known", EPSILON, deviations=declaring("norm-eps-1e-3"), unsupported=NO_GRADIENTS)
+    ended = conform("run", "--impl", folder, *CASES)
+    assert ended.status == 0, ended.stdout
+    assert set(ended.outcomes("output")) == set(ended.outcomes("stages")) == {"deviates"}
+    assert ended.report["diagnoses"] == []
+
+
+def test_a_declared_deviation_that_is_not_there_is_stale(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("mended", deviations=declaring("norm-eps-1e-3")), *CASES)
+    assert ended.status == 1
+    assert set(ended.outcomes("output")) == {"stale"}
+    assert "meets the specification without it" in ended.messages()
+
+
+def test_a_declared_deviation_hides_no_other(conform: Callable, fake: Callable) -> None:
+    folder = fake("half_known", EPSILON + INVERTED, deviations=declaring("norm-eps-1e-3"), unsupported=NO_GRADIENTS)
+    ended = conform("run", "--impl", folder, *CASES)
+    assert ended.status == 1
+    by_case = {record["case"]: record["outcome"] for record in ended.report["records"] if record["check"] == "output"}
+    assert by_case["pre-gelu/no-mask"] == "deviates"
+    assert by_case["pre-gelu/padding-right"] == "fail"
+
+
+def test_an_unknown_deviation_is_refused(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("typo", deviations=declaring("norm-eps-1e3")), *CASES)
+    assert ended.status == 2
+    assert "did you mean norm-eps-1e-3" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        ("{}", "changes nothing"),
+        ("{steps: {norm3: skipped}}", "there is no step 'norm3'"),
+        ("{steps: {norm1: skiped}}", "norm1 has no wrong form 'skiped'"),
+        ("{steps: {norm1: standard}}", "norm1 has no wrong form 'standard'"),
+        ("{parameters: {norm3.gain: zero}}", "norm3.gain"),
+        ("{parameters: {norm1.gain: half}}", "patch.parameters.norm1.gain"),
+        ("{layer: {norm: {epsilon: -1.0}}}", "patch.layer.norm.epsilon"),
+        ("{layer: {norm: {epsilon: 1.0e-5}}}", "changes nothing in any case"),
+        ("{layer: {d_model: 7}}", "d_model"),
+        ("{mask: upside-down}", "patch.mask"),
+        ("{layer: {norm: {epsilon: 1.0e-3}}}", "has the same patch as norm-eps-1e-3"),
+    ],
+)
+def test_a_patch_that_is_wrong_is_named(tmp_path: Path, patch: str, said: str) -> None:
+    for folder in ("layers", "situations", "deviations"):
+        shutil.copytree(SPECS / folder, tmp_path / folder)
+    text = f'deviation: zz-mine\nsentence: "A deviation of the test\'s own"\nkind: numerics\npatch: {patch}\n'
+    (tmp_path / "deviations" / "zz-mine.yaml").write_text(text + "unseen: null\nlinks: []\n")
+    with pytest.raises(InputError) as refused:
+        catalogue(tmp_path)
+    assert said in str(refused.value)
+    assert "zz-mine" in str(refused.value)
+
+
+@pytest.mark.parametrize("missing", ["kind", "sentence", "unseen", "links", "patch"])
+def test_a_deviation_without_a_key_is_refused(tmp_path: Path, missing: str) -> None:
+    for folder in ("layers", "situations"):
+        shutil.copytree(SPECS / folder, tmp_path / folder)
+    (tmp_path / "deviations").mkdir()
+    lines = (SPECS / "deviations" / "mask-inverted.yaml").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"{missing}:"))
+    end = next((i for i in range(start + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    (tmp_path / "deviations" / "mask-inverted.yaml").write_text("\n".join(lines[:start] + lines[end:]))
+    with pytest.raises(InputError, match=f"key {missing} is missing"):
+        catalogue(tmp_path)
