@@ -40,7 +40,8 @@ def integers(name: str, count: int) -> npt.NDArray[np.int64]:
 def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
     """The portable tensor `name`, filled in row-major order (rule P-4), float64.
 
-    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254. Times 2**exponent.
+    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254; all times
+    2**exponent.
     """
     n = integers(name, prod(shape))
     match pattern:

@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.deviations.catalogue import catalogue, is_noisy
+from harness.deviations.play import played_with_noise
 from harness.errors import InputError, nearest
 from harness.golden.expected import Expected, ExpectedTensor
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict, judge
-from harness.oracle.arithmetic import Arithmetic, Rounded
-from harness.oracle.condition import SAMPLE_ROUNDOFF
-from harness.oracle.deviant import changes, deviant
+from harness.oracle.deviant import changes
 from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import Constants
@@ -21,7 +20,6 @@ from harness.spec.deviation import Deviation
 from harness.spec.dtypes import FORMATS, Format
 
 Array = npt.NDArray[Any]
-_RUNS = 24
 
 
 def declared(task: Task) -> tuple[Deviation, ...]:
@@ -64,23 +62,6 @@ def judge_declared(
     return plain.model_copy(update={"message": f"{plain.message}; and with {ids}, as declared: {met.message}"})
 
 
-_played: dict[tuple[str, tuple[str, ...]], tuple[dict[str, Array], dict[str, Array]]] = {}
-
-
-def _stages(case: Case, ids: tuple[str, ...]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Golden and condition of every stage of a wrong layer, made as `harness.oracle.condition` makes a right one's."""
-    if (case.id, ids) in _played:
-        return _played[case.id, ids]
-    wrong = deviant(case, [catalogue()[name] for name in ids])
-    golden = wrong.stages(Arithmetic(np.float64))
-    squares = {name: np.zeros(value.shape) for name, value in golden.items()}
-    for run in range(_RUNS):
-        for name, value in wrong.stages(Rounded(SAMPLE_ROUNDOFF, run)).items():
-            squares[name] += ((value - golden[name]) / SAMPLE_ROUNDOFF) ** 2
-    _played[case.id, ids] = golden, {name: np.sqrt(total / _RUNS) for name, total in squares.items()}
-    return _played[case.id, ids]
-
-
 def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected: Expected, dtype: Format) -> Expected:
     """What the patched specification expects of the stages, at the positions that the golden keeps.
 
@@ -88,7 +69,7 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
     stays, and σ grows to that size.
     """
     noisy = any(map(is_noisy, deviations))
-    golden, condition = _stages(case, tuple(deviation.deviation for deviation in deviations))
+    golden, condition = played_with_noise(case, deviations)
     kept = {}
     for name, value in golden.items():
         tensor = expected.tensors[name]

@@ -7,13 +7,18 @@ from functools import cached_property
 import numpy as np
 
 from harness.deviations.catalogue import is_noisy
-from harness.deviations.play import played
+from harness.deviations.play import played, played_with_noise
 from harness.deviations.sighting import Array, Sighting
+from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
 
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
+_SCATTERED = 4.0
+"""A spread from which a tensor's scatter is the hypothesis' own, and not the format's."""
+_WITHIN = 8.0
+"""The factor within which a scatter's size can be foretold: frameworks round inside a step at different places."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,15 @@ class TensorMatch:
     spread: float = 1.0
 
     def in_line(self, limits: Constants) -> bool:
-        """A foretold scatter must be seen too: far less of it than was foretold is no match."""
-        seen = self.spread < 4 or self.rms > 0.1
-        return seen and self.rms <= limits.rms_limit and self.max <= limits.max_limit
+        """A foretold scatter is known in size only, and must be seen: far less or far more of it is no match."""
+        if self.spread > _SCATTERED:
+            return 1 / _WITHIN < self.rms < _WITHIN
+        return self.rms <= limits.rms_limit and self.max <= limits.max_limit
 
     @property
     def cost(self) -> float:
+        if self.spread > _SCATTERED:
+            return float(abs(np.log(max(self.rms, 1e-12))) + np.log(self.spread))
         return float(np.log(max(self.rms, 1.0)) + np.log(self.spread))
 
 
@@ -43,22 +51,31 @@ class Match:
 
     deviations: tuple[Deviation, ...]
     limits: Constants
+    measured: bool = False
+    """Whether σ is the wrong layer's own: slower, and right where it makes other noise than the right one."""
     cases: list[list[TensorMatch]] = field(default_factory=list)
     along: float = 0.0
     length: float = 0.0
 
     def try_on(self, sighting: Sighting) -> None:
         """Add one case to the evidence."""
-        wrong = played(sighting.case, self.deviations) if self.deviations else None
+        wrong, condition = self._foretold(sighting.case)
         noisy = any(is_noisy(deviation) for deviation in self.deviations)
         tensors = []
-        for stage, (off, moved) in sighting.errors(wrong).items():
+        for stage, (off, moved) in sighting.errors(wrong, condition).items():
             tensors.append(_tensor(stage, off, moved, noisy))
             if off is not None and moved is not None:
                 self.along += float(np.sum((off + moved) * moved))  # off + moved = observed − golden
                 self.length += float(np.sum(moved * moved))
         self.cases.append(tensors)
         self.__dict__.pop("cost", None)
+
+    def _foretold(self, case: Case) -> tuple[dict[str, Array] | None, dict[str, Array] | None]:
+        if not self.deviations:
+            return None, None
+        if self.measured and not any(map(is_noisy, self.deviations)):
+            return played_with_noise(case, self.deviations)
+        return played(case, self.deviations), None
 
     @cached_property
     def cost(self) -> float:
@@ -92,7 +109,12 @@ class Match:
     @property
     def first_stage(self) -> str | None:
         """The first stage that the hypothesis itself moves out of line."""
-        moved = (t.stage for tensors in self.cases for t in tensors if t.moved > self.limits.rms_limit or t.spread > 4)
+        moved = (
+            t.stage
+            for tensors in self.cases
+            for t in tensors
+            if t.moved > self.limits.rms_limit or t.spread > _SCATTERED
+        )
         return next(moved, None)
 
 

@@ -28,16 +28,24 @@ class Sighting:
     values: dict[str, Array | None]
     failed: bool
 
-    @property
-    def size(self) -> int:
-        return self.case.layer.d_model * self.case.situation.batch * self.case.situation.sequence
+    def sigma(self, stage: str, foretold: Array) -> Array:
+        """The golden's σ; where a hypothesis foretells more than the golden has, the noise of that much more.
 
-    def sigma(self, stage: str) -> Array:
+        A masked weight has no noise, but the weight that an inverted mask gives in its place has.
+        """
         tensor = self.expected.tensors[stage]
-        return np.maximum(self.dtype.roundoff * tensor.condition, self.dtype.smallest_normal)
+        golden, condition = np.square(tensor.golden).mean(), np.square(tensor.condition).mean()
+        relative = max(4.0, float(np.sqrt(condition / golden)) if golden else 0.0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            beyond = relative * np.maximum(np.abs(foretold) - np.abs(tensor.golden), 0.0)
+        noise = np.fmax(tensor.condition, beyond)
+        return np.asarray(np.maximum(self.dtype.roundoff * noise, self.dtype.smallest_normal))
 
-    def errors(self, wrong: Mapping[str, Array] | None) -> dict[str, tuple[Array | None, Array | None]]:
+    def errors(
+        self, wrong: Mapping[str, Array] | None, condition: Mapping[str, Array] | None = None
+    ) -> dict[str, tuple[Array | None, Array | None]]:
         """By stage, in σ: (observed − foretold, foretold − golden). `wrong` is a played layer, None for the right one.
+        `condition` is the played layer's own, where it has been measured; else it is guessed from the golden's.
 
         None stands for what cannot be compared: another shape, or values that are not finite on one side.
         """
@@ -45,13 +53,14 @@ class Sighting:
         for name, value in self.values.items():
             tensor = self.expected.tensors[name]
             foretold = tensor.golden if wrong is None else _at(wrong[name], tensor.shape, tensor.positions)
-            found[name] = (
-                self._apart(value, foretold, name),
-                self._apart(foretold, tensor.golden, name),
-            )
+            sigma = self.sigma(name, tensor.golden if foretold is None else foretold)
+            own = None if condition is None else _at(condition[name], tensor.shape, tensor.positions)
+            if own is not None:
+                sigma = np.maximum(self.dtype.roundoff * np.nan_to_num(own), self.dtype.smallest_normal)
+            found[name] = self._apart(value, foretold, sigma), self._apart(foretold, tensor.golden, sigma)
         return found
 
-    def _apart(self, one: Array | None, other: Array | None, stage: str) -> Array | None:
+    def _apart(self, one: Array | None, other: Array | None, sigma: Array) -> Array | None:
         """(one − other) / σ, with 0 where both are the same NaN or infinity."""
         if one is None and other is None:
             return np.zeros(1)
@@ -61,7 +70,7 @@ class Sighting:
         if np.any(~finite & (np.isfinite(one) | np.isfinite(other))):
             return None
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.where(finite, (one - other) / self.sigma(stage), 0.0)
+            return np.where(finite, (one - other) / sigma, 0.0)
 
 
 def _at(value: Array, shape: tuple[int, ...], positions: npt.NDArray[np.int64]) -> Array | None:

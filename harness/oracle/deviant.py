@@ -58,7 +58,12 @@ def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
     merged = layer.model_dump(mode="json")
     for key, value in patch.items():
         merged[key] = {**merged[key], **value}
-    return Layer.model_validate(merged, strict=False)
+    layer = Layer.model_validate(merged, strict=False)
+    epsilon = patch.get("norm", {}).get("epsilon")
+    if epsilon is None:
+        return layer
+    # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
+    return layer.model_copy(update={"norm": layer.norm.model_copy(update={"epsilon": epsilon})})
 
 
 def check_steps(deviation: Deviation, where: str) -> None:

@@ -52,7 +52,11 @@ def integers_of(name: str, wanted: int) -> tuple[int, ...]:
 
 
 def values_of(name: str, wanted: int, pattern: Pattern, exponent: int) -> list[float]:
-    make: Any = {"symmetric": lambda n: n, "gain": lambda n: 128 + n // 4, "offset": lambda n: 255 if n % 8 == 0 else 254}[pattern]
+    make: Any = {
+        "symmetric": lambda n: n,
+        "gain": lambda n: 128 + n // 4,
+        "offset": lambda n: 255 if n % 8 == 0 else 254,
+    }[pattern]
     return [ldexp(make(n), exponent) for n in integers_of(name, wanted)]
 
 
@@ -191,7 +195,7 @@ def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
             expected, sampled = [available[i] for i in drawn], sampled + 1
         assert kept_positions(case, key, shape, compared, constants()).tolist() == expected, key
     assert kept_whole
-    assert sampled
+    assert sampled or "gradients" not in case.situation.checks
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32], ids=lambda dtype: np.dtype(dtype).name)

@@ -1,0 +1,1 @@
+"""The JAX implementation with deviations planted in it."""

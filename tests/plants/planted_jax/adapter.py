@@ -1,0 +1,45 @@
+"""Drives the JAX encoder with deviations planted in it, operation by operation: nothing to compile for each of them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/plants, from where `launch.py` does not start
+
+import jax.numpy as jnp
+from planting import Planting, planted_by_environment
+
+from harness.adapter import Environment, Tensors, serve
+from harness.adapter.base import Array
+from impls.jax_pure.adapter import JaxPure, flat
+from planted_jax.encoder import planted_stages
+
+
+class PlantedJax(JaxPure):
+    def __init__(self) -> None:
+        self.plant(planted_by_environment())
+
+    def plant(self, ids: list[str]) -> None:
+        """Plant these in place of what is planted now. `build` comes after it."""
+        self.planting = Planting(ids)
+
+    def start(self, device: str, threads: int) -> Environment:
+        environment = super().start(device, threads)
+        environment.settings["planted"] = ",".join(self.planting.ids)
+        return environment
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        super().build(self.planting.layer(layer), self.planting.parameters(parameters), dtype)
+        return parameters
+
+    def output(self, x: Array, mask: Array | None) -> Array:
+        return self.stages(x, mask)["output"]
+
+    def stages(self, x: Array, mask: Array | None) -> Tensors:
+        mask = self.planting.mask(mask, x.shape[1])
+        operands = jnp.asarray(x), None if mask is None else jnp.asarray(mask)
+        return flat(planted_stages(self.config, self.planting.ways, self.params, *operands))
+
+
+if __name__ == "__main__":
+    serve(PlantedJax())

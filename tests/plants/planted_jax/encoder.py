@@ -1,0 +1,57 @@
+"""The forward pass of impls/jax_pure/encoder.py on its own parameters, cut into the steps that may be planted."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jax import Array
+from planting import check_ways
+
+from impls.jax_pure.encoder import ACTIVATIONS, Config, Tree
+from planted_jax.steps import WAYS
+
+
+def planted_stages(
+    config: Config, ways: Mapping[str, str], params: Tree, x: Array, mask: Array | None
+) -> dict[str, Array]:
+    """Every stage by name. `ways` names the wrong form of each step that is planted."""
+    check_ways(ways, WAYS)
+    first, stages = x, dict[str, Array]()
+
+    def tap(name: str, stage: Array) -> Array:
+        stages[name] = stage
+        return stage
+
+    def step(name: str, *operands: Any) -> Array:
+        return WAYS[name][ways.get(name, "standard")](*operands)
+
+    def attend(x: Array) -> Array:
+        p = params["attention"]
+        q, k, v = (tap(name, step(name, p[name], x)) for name in ("query", "key", "value"))
+        q = tap("query_heads", step("split_heads", q, config.num_heads))
+        k = tap("key_heads", step("split_heads", k, config.num_heads))
+        v = tap("value_heads", step("split_heads", v, config.num_heads))
+        scores = tap("attention_scores", step("attention_scores", q, k))
+        weights = tap("attention_weights", step("masked_softmax", scores, mask))
+        context = tap("context", step("attend", weights, v))
+        merged = tap("context_merged", step("merge_heads", context))
+        return tap("attention_output", step("attention_output", p["output"], merged))
+
+    def feed(x: Array) -> Array:
+        p = params["feed_forward"]
+        h = tap("ffn_hidden", step("ffn_hidden", p["hidden"], x))
+        h = tap("ffn_activation", step("activation", ACTIVATIONS[config.activation], h))
+        return tap("ffn_output", step("after_ffn", step("ffn_output", p["output"], h)))
+
+    def norm(name: str, x: Array) -> Array:
+        return tap(name, step(name, params[name], x, config.epsilon))
+
+    if config.placement == "pre":
+        normed = norm("norm1", x)
+        x = tap("residual1", step("residual1", x, attend(normed), normed, first))
+        normed = norm("norm2", x)
+        x = tap("residual2", step("residual2", x, feed(normed), normed, first))
+        tap("output", step("final_norm", params["norm2"], x, config.epsilon))
+    else:
+        x = norm("norm1", tap("residual1", step("residual1", x, attend(x), x, first)))
+        tap("output", norm("norm2", tap("residual2", step("residual2", x, feed(x), x, first))))
+    return stages

@@ -1,0 +1,1 @@
+"""The PyTorch implementation with deviations planted in it."""

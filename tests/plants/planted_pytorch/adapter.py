@@ -1,0 +1,42 @@
+"""Drives the PyTorch encoder with deviations planted in it, always by the written-out path."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/plants, from where `launch.py` does not start
+
+from planting import Planting, planted_by_environment
+from torch import Tensor
+
+from harness.adapter import Environment, Tensors, serve
+from harness.adapter.base import Array
+from impls.pytorch.adapter import PyTorch
+from impls.pytorch.encoder import Tap, untapped
+from planted_pytorch.encoder import planted_layer
+
+
+class PlantedPyTorch(PyTorch):
+    def __init__(self) -> None:
+        self.plant(planted_by_environment())
+
+    def plant(self, ids: list[str]) -> None:
+        """Plant these in place of what is planted now. `build` comes after it."""
+        self.planting = Planting(ids)
+
+    def start(self, device: str, threads: int) -> Environment:
+        environment = super().start(device, threads)
+        environment.settings["planted"] = ",".join(self.planting.ids)
+        return environment
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        super().build(self.planting.layer(layer), self.planting.parameters(parameters), dtype)
+        return parameters
+
+    def forward(self, x: Tensor, mask: Array | None, tap: Tap = untapped) -> Tensor:
+        mask = self.planting.mask(mask, x.size(1))
+        return planted_layer(self.encoder, self.planting.ways, x, None if mask is None else self.tensor(mask), tap)
+
+
+if __name__ == "__main__":
+    serve(PlantedPyTorch())

@@ -1,0 +1,49 @@
+"""The forward pass of impls/pytorch/encoder.py on its own modules, cut into the steps that may be planted."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from planting import check_ways
+from torch import Tensor
+
+from impls.pytorch.encoder import EncoderLayer, Tap
+from planted_pytorch.steps import WAYS
+
+
+def planted_layer(layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
+    """`ways` names the wrong form of each step that is planted. Taps as `EncoderLayer` does."""
+    check_ways(ways, WAYS)
+    first, attention, feed_forward = x, layer.attention, layer.feed_forward
+
+    def step(name: str, *operands: Any) -> Tensor:
+        return WAYS[name][ways.get(name, "standard")](*operands)
+
+    def attend(x: Tensor) -> Tensor:
+        q = tap("query", step("query", attention.W_q, x))
+        k = tap("key", step("key", attention.W_k, x))
+        v = tap("value", step("value", attention.W_v, x))
+        q = tap("query_heads", step("split_heads", q, attention.num_heads))
+        k = tap("key_heads", step("split_heads", k, attention.num_heads))
+        v = tap("value_heads", step("split_heads", v, attention.num_heads))
+        scores = tap("attention_scores", step("attention_scores", q, k))
+        weights = tap("attention_weights", step("masked_softmax", scores, mask))
+        context = tap("context", step("attend", weights, v))
+        merged = tap("context_merged", step("merge_heads", context))
+        return tap("attention_output", step("attention_output", attention.W_o, merged))
+
+    def feed(x: Tensor) -> Tensor:
+        h = tap("ffn_hidden", step("ffn_hidden", feed_forward.hidden, x))
+        h = tap("ffn_activation", step("activation", feed_forward.activation, h))
+        return tap("ffn_output", step("after_ffn", step("ffn_output", feed_forward.output, h)))
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        return tap(name, step(name, getattr(layer, name), x))
+
+    if layer.placement == "pre":
+        normed = norm("norm1", x)
+        x = tap("residual1", step("residual1", x, attend(normed), normed, first))
+        normed = norm("norm2", x)
+        x = tap("residual2", step("residual2", x, feed(normed), normed, first))
+        return tap("output", step("final_norm", layer.norm2, x))
+    x = norm("norm1", tap("residual1", step("residual1", x, attend(x), x, first)))
+    return tap("output", norm("norm2", tap("residual2", step("residual2", x, feed(x), x, first))))

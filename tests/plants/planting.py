@@ -1,0 +1,98 @@
+"""What a plant reads and edits before a framework is asked: the patches of specs/deviations, in NumPy.
+
+Written without the oracle, so that a plant and the oracle's forecast of it have nothing in common but the YAML.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import yaml
+
+from harness.paths import SPECS
+
+Array = np.ndarray[Any, Any]
+Tensors = dict[str, Array]
+Json = dict[str, Any]
+
+MASKS: dict[str, Callable[[Array], Array | None]] = {
+    "inverted": lambda mask: ~mask,
+    "ignored": lambda mask: None,
+    "on-queries": lambda mask: mask.swapaxes(-1, -2),
+    "shifted": lambda mask: np.roll(mask, 1, axis=-1),
+    "first-item": lambda mask: np.repeat(mask[:1], len(mask), axis=0),
+    "reversed": lambda mask: np.flip(mask, axis=-1),
+}
+
+
+class Planting:
+    """Several deviations at once: patches are applied in the order in which they are named."""
+
+    def __init__(self, ids: list[str]) -> None:
+        self.ids = ids
+        self.patches = [_patch(name) for name in ids]
+        self.ways: dict[str, str] = {}
+        for patch in self.patches:
+            self.ways |= patch.get("steps") or {}
+
+    def layer(self, layer: Json) -> Json:
+        for patch in self.patches:
+            layer = _merged(layer, patch.get("layer") or {})
+        return layer
+
+    def parameters(self, parameters: Tensors) -> Tensors:
+        for patch in self.patches:
+            edits = patch.get("parameters") or {}
+            parameters = {**parameters, **{name: _edited(name, edit, parameters) for name, edit in edits.items()}}
+        return parameters
+
+    def mask(self, mask: Array | None, positions: int) -> Array | None:
+        for edit in (patch.get("mask") for patch in self.patches):
+            if edit == "causal":
+                triangle = np.tril(np.ones((1, 1, positions, positions), dtype=bool))
+                mask = triangle if mask is None else mask & triangle
+            elif edit and mask is not None:
+                mask = MASKS[edit](mask)
+        return mask if mask is None else np.ascontiguousarray(mask)
+
+
+def planted_by_environment() -> list[str]:
+    """The ids in CONFORM_PLANT, separated by commas; none if it is empty or not set."""
+    return [name for name in os.environ.get("CONFORM_PLANT", "").split(",") if name]
+
+
+def check_ways(ways: Mapping[str, str], known: Mapping[str, Mapping[str, Any]]) -> None:
+    """A step or a form that is not there must not pass for a plant."""
+    for step, form in ways.items():
+        if form not in known[step]:
+            raise KeyError(f"step {step} has no form {form!r}, only {', '.join(known[step])}")
+
+
+def _patch(name: str) -> Json:
+    patch: Json = yaml.safe_load((SPECS / "deviations" / f"{name}.yaml").read_text(encoding="utf-8"))["patch"]
+    return patch
+
+
+def _merged(layer: Json, patch: Json) -> Json:
+    """A merge patch, RFC 7396, without deletions. PyYAML reads 1e-3 as a string: YAML 1.1 wants a point in it."""
+    merged = dict(layer)
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            merged[key] = _merged(layer[key], value)
+        else:
+            merged[key] = float(value) if key == "epsilon" else value
+    return merged
+
+
+def _edited(name: str, edit: str, parameters: Tensors) -> Array:
+    match edit.split():
+        case ["zero"]:
+            return np.zeros_like(parameters[name])
+        case ["one"]:
+            return np.ones_like(parameters[name])
+        case ["transposed"]:
+            return np.ascontiguousarray(parameters[name].T)
+        case ["from", other]:
+            return parameters[other].copy()
+    raise ValueError(f"{name}: no such edit: {edit}")
