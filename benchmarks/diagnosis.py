@@ -1,4 +1,4 @@
-"""How often the diagnosis is right: every deviation planted in the real PyTorch and JAX implementations, and random pairs.
+"""How often the diagnosis is right: every deviation planted in the real PyTorch and JAX encoders, and random pairs.
 
     python benchmarks/diagnosis.py pytorch            every deviation, then 100 pairs
     python benchmarks/diagnosis.py jax --pairs 0

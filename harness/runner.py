@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.deviations.declared import declared, judge_declared
 from harness.deviations.diagnose import diagnose
-from harness.deviations.sighting import Seen
+from harness.deviations.sighting import Seen, Sighting
 from harness.golden.expected import Expected
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
@@ -87,6 +87,10 @@ class Run:
             finally:
                 if unfinished:
                     self.abort()
+
+    def sightings(self, dtype: str) -> list[Sighting]:
+        """What every implementation was seen to give in a dtype."""
+        return [sighting for seen in self._seen.values() for sighting in seen.by_dtype().get(dtype, [])]
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """What explains the failures of each implementation and dtype that has any."""

@@ -58,12 +58,12 @@ def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
     merged = layer.model_dump(mode="json")
     for key, value in patch.items():
         merged[key] = {**merged[key], **value}
-    layer = Layer.model_validate(merged, strict=False)
+    valid = Layer.model_validate(merged, strict=False)
     epsilon = patch.get("norm", {}).get("epsilon")
-    if epsilon is None:
-        return layer
+    if epsilon is None or valid == layer:
+        return valid
     # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
-    return layer.model_copy(update={"norm": layer.norm.model_copy(update={"epsilon": epsilon})})
+    return valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})
 
 
 def check_steps(deviation: Deviation, where: str) -> None:

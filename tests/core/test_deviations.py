@@ -1,4 +1,4 @@
-"""Deviations at work: a wrong implementation is named, a declared one verified, a stale one found, a bad one refused."""
+"""Deviations at work: a wrong layer is named, a declared one verified, a stale one found, a bad one refused."""
 
 import shutil
 from collections.abc import Callable
@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from harness.deviations.catalogue import catalogue
+from harness.deviations.update import update_declared
 from harness.errors import InputError
+from harness.impl.manifest import read_implementation
 from harness.paths import SPECS
+from harness.report.ledger import read_report
 
 CASES = ("--case", "pre-gelu/*", "--case", "post-relu/*", "--dtype", "float32")
 
@@ -26,6 +29,9 @@ def stages(self, x, mask):
     return super().stages(x, None if mask is None else ~mask)
 """
 NO_GRADIENTS = '[{when: {check: gradients}, reason: "not asked in this test", link: "https://example.org"}]'
+
+
+QUICK = {"checks": "[output]"}
 
 
 def declaring(*ids: str) -> str:
@@ -139,3 +145,33 @@ def test_a_deviation_without_a_key_is_refused(tmp_path: Path, missing: str) -> N
     (tmp_path / "deviations" / "mask-inverted.yaml").write_text("\n".join(lines[:start] + lines[end:]))
     with pytest.raises(InputError, match=f"key {missing} is missing"):
         catalogue(tmp_path)
+
+
+def test_what_explains_a_run_is_declared_and_comments_stay(conform: Callable, fake: Callable) -> None:
+    folder = fake("porter", EPSILON, **QUICK)
+    manifest = folder / "impl.yaml"
+    manifest.write_text(manifest.read_text().replace("timeouts:", "# a comment of the maintainer's\ntimeouts:"))
+    ended = conform("run", "--impl", folder, *CASES)
+    changed = update_declared(read_report(ended.out), read_implementation(folder), folder)
+    assert changed == ["+ norm-eps-1e-3"]
+    assert "# a comment of the maintainer's" in manifest.read_text()
+    again = conform("run", "--impl", folder, *CASES)
+    assert again.status == 0, again.stdout
+    assert set(again.outcomes("output")) == {"deviates"}
+    assert update_declared(read_report(again.out), read_implementation(folder), folder) == []
+
+
+def test_what_is_stale_is_declared_no_more(conform: Callable, fake: Callable) -> None:
+    folder = fake("repaired", deviations=declaring("norm-eps-1e-3"), **QUICK)
+    ended = conform("run", "--impl", folder, *CASES)
+    assert update_declared(read_report(ended.out), read_implementation(folder), folder) == ["- norm-eps-1e-3"]
+    assert conform("run", "--impl", folder, *CASES).status == 0
+
+
+@pytest.mark.parametrize("part", [("--case", "pre-gelu/*"), ("--dtype", "float32"), ("--level", "required")])
+def test_update_declared_refuses_a_part_of_the_suite(conform: Callable, honest: Path, part: tuple[str, str]) -> None:
+    before = (honest / "impl.yaml").read_text()
+    ended = conform("run", "--impl", honest, *part, "--update-declared")
+    assert ended.status == 2
+    assert "a part of the suite cannot say" in ended.stderr
+    assert (honest / "impl.yaml").read_text() == before
