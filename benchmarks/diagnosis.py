@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "plants"))
 
 from harness.deviations.catalogue import catalogue  # noqa: E402
 from harness.deviations.diagnose import diagnose  # noqa: E402
+from harness.deviations.play import played  # noqa: E402
 from harness.deviations.sighting import Sighting, sighting  # noqa: E402
 from harness.golden.store import read_golden, read_manifest  # noqa: E402
 from harness.judge.outcome import Outcome  # noqa: E402
@@ -113,19 +114,32 @@ def pairs(plants: Plants, options: argparse.Namespace, invisible: list[str]) -> 
         total += 1
         good += right(diagnosis, [one, other])
         if not right(diagnosis, [one, other]):
-            print(f"  {one} + {other}: {diagnosis.confidence} {' + '.join(diagnosis.deviations)}", flush=True)
+            named = " + ".join(diagnosis.deviations)
+            print(f"  {one} + {other}: {diagnosis.confidence} {named} ({good} of {total} so far)", flush=True)
     if total:
         print(f"{options.framework}: pairs {good} of {total} ({good / total:.0%})")
 
 
 def _independent(one: str, other: str, plants: Plants) -> bool:
-    """They change different things, and both change something in one case at least."""
+    """They change different things, and each of them still shows beside the other."""
     first, second = catalogue()[one].patch, catalogue()[other].patch
     overlap = set(first.steps) & set(second.steps) or set(first.parameters) & set(second.parameters)
     both_masks = first.mask and second.mask
     both_layers = first.layer and second.layer
-    together = any(changes(case, catalogue()[one]) and changes(case, catalogue()[other]) for case, _ in plants.cases)
-    return together and not (overlap or both_masks or both_layers)
+    if overlap or both_masks or both_layers:
+        return False
+    return _adds(one, other, plants) and _adds(other, one, plants)
+
+
+def _adds(one: str, other: str, plants: Plants) -> bool:
+    """Whether the second shows beside the first: dropping the feed-forward network hides what is wrong inside it."""
+    for case, _ in plants.cases:
+        if changes(case, catalogue()[one]) and changes(case, catalogue()[other]):
+            alone = played(case, [catalogue()[one]])["output"]
+            both = played(case, [catalogue()[one], catalogue()[other]])["output"]
+            if both.shape != alone.shape or not np.allclose(both, alone, rtol=1e-4, atol=1e-4):
+                return True
+    return False
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ _FIRST = 2
 _KEPT = 12
 _SEEDS = 16
 _MEASURED = 4
+_EARNED = 0.9
 
 
 def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> Diagnosis:
@@ -28,8 +29,10 @@ def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> 
     singles = _narrowed([(d,) for d in applicable], chosen)
     ranked = _confirmed(singles, chosen)
     if not any(match.explains for match in ranked):
-        pairs = _narrowed(_pairs(singles, applicable, chosen), chosen)
-        ranked = sorted(ranked + _confirmed(pairs, chosen), key=_rank)
+        pairs = _confirmed(_narrowed(_pairs(singles), chosen, first=1), chosen)
+        # A second cause has to earn its place: without that, any noise would find a partner that covers it.
+        if pairs and (not ranked or pairs[0].cost < _EARNED * ranked[0].cost):
+            ranked = sorted(ranked + pairs, key=_rank)
     return _said(implementation, dtype, ranked, nothing, chosen)
 
 
@@ -60,12 +63,12 @@ def _tried(deviations: tuple[Deviation, ...], sightings: Iterable[Sighting], *, 
     return match
 
 
-def _narrowed(hypotheses: list[tuple[Deviation, ...]], chosen: list[Sighting]) -> list[Match]:
+def _narrowed(hypotheses: list[tuple[Deviation, ...]], chosen: list[Sighting], first: int = _FIRST) -> list[Match]:
     """Try all on the first cases, and only those that do well there on the rest. All come back, the best first."""
-    matches = [_tried(deviations, chosen[:_FIRST]) for deviations in hypotheses]
+    matches = [_tried(deviations, chosen[:first]) for deviations in hypotheses]
     matches.sort(key=_rank)
     for match in [m for m in matches if m.explains][: 3 * _KEPT] + [m for m in matches if not m.explains][:_KEPT]:
-        for sighting in chosen[_FIRST:]:
+        for sighting in chosen[first:]:
             match.try_on(sighting)
     return matches
 
@@ -82,14 +85,15 @@ def _confirmed(matches: list[Match], chosen: list[Sighting]) -> list[Match]:
     return sorted(again + ranked[_MEASURED:], key=_rank)
 
 
-def _pairs(singles: list[Match], applicable: list[Deviation], chosen: list[Sighting]) -> list[tuple[Deviation, ...]]:
-    """The deviations that bring most stages into line, and those that explain most, each with every other one."""
+def _pairs(singles: list[Match]) -> list[tuple[Deviation, ...]]:
+    """Those that bring most stages into line, and those that explain most, each with every other that shows."""
     by_prefix = sorted(singles, key=lambda match: (-match.prefix, match.cost))[:_SEEDS]
     by_cost = sorted(singles, key=lambda match: match.cost)[: _SEEDS // 2]
-    seeds = {match.deviations[0].deviation: match.deviations[0] for match in by_prefix + by_cost}
+    seeds = {match.deviations[0].deviation: match.deviations[0] for match in by_prefix + by_cost if match.shows}
+    others = [match.deviations[0] for match in singles if match.shows]
     pairs: dict[frozenset[str], tuple[Deviation, ...]] = {}
     for seed in seeds.values():
-        for other in applicable:
+        for other in others:
             if other is not seed and not _clash(seed, other):
                 pairs.setdefault(frozenset((seed.deviation, other.deviation)), (seed, other))
     return list(pairs.values())

@@ -93,6 +93,11 @@ class Match:
         return float(np.mean([_prefix(tensors, self.limits) for tensors in self.cases]))
 
     @property
+    def shows(self) -> bool:
+        """Whether the hypothesis itself would be seen in these cases at all."""
+        return self.first_stage is not None
+
+    @property
     def rms(self) -> float:
         return max((tensor.rms for tensors in self.cases for tensor in tensors), default=0.0)
 
