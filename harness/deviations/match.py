@@ -18,6 +18,7 @@ UNCOMPARABLE = 1e12
 _SCATTERED = 4.0
 """A spread from which a tensor's scatter is the hypothesis' own, and not the format's."""
 _WITHIN = 8.0
+_DRAWS = 4
 """The factor within which a scatter's size can be foretold: frameworks round inside a step at different places."""
 
 
@@ -61,14 +62,24 @@ class Match:
         """Add one case to the evidence."""
         wrong, condition = self._foretold(sighting.case)
         noisy = any(is_noisy(deviation) for deviation in self.deviations)
+        scatter = self._scatter(sighting) if noisy else {}
         tensors = []
         for stage, (off, moved) in sighting.errors(wrong, condition).items():
-            tensors.append(_tensor(stage, off, moved, noisy))
+            tensors.append(_tensor(stage, off, moved, scatter.get(stage)))
             if off is not None and moved is not None:
                 self.along += float(np.sum((off + moved) * moved))  # off + moved = observed − golden
                 self.length += float(np.sum(moved * moved))
         self.cases.append(tensors)
         self.__dict__.pop("cost", None)
+
+    def _scatter(self, sighting: Sighting) -> dict[str, float]:
+        """By stage, the rms of foretold − golden over several draws of what is left to chance."""
+        squares: dict[str, float] = {}
+        for draw in range(_DRAWS):
+            for stage, (_, moved) in sighting.errors(played(sighting.case, self.deviations, draw)).items():
+                displaced = UNCOMPARABLE if moved is None else _rms(moved)
+                squares[stage] = squares.get(stage, 0.0) + displaced**2 / _DRAWS
+        return {stage: float(np.sqrt(square)) for stage, square in squares.items()}
 
     def _foretold(self, case: Case) -> tuple[dict[str, Array] | None, dict[str, Array] | None]:
         if not self.deviations:
@@ -123,13 +134,13 @@ class Match:
         return next(moved, None)
 
 
-def _tensor(stage: str, off: Array | None, moved: Array | None, noisy: bool) -> TensorMatch:
+def _tensor(stage: str, off: Array | None, moved: Array | None, scatter: float | None) -> TensorMatch:
     displaced = UNCOMPARABLE if moved is None else _rms(moved)
-    if noisy and off is not None and moved is not None:
+    if scatter is not None and off is not None and moved is not None:
         # Foretold is the size of the scatter, not its values: compare observed with golden, in that size.
-        spread = float(np.sqrt(1 + displaced**2))
+        spread = float(np.sqrt(1 + scatter**2))
         seen = (off + moved) / spread
-        return TensorMatch(stage, _rms(seen), 0.0, displaced, spread)
+        return TensorMatch(stage, _rms(seen), 0.0, scatter, spread)
     if off is None:
         return TensorMatch(stage, UNCOMPARABLE, UNCOMPARABLE, displaced)
     return TensorMatch(stage, _rms(off), float(np.abs(off).max(initial=0.0)), displaced)

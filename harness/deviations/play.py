@@ -17,9 +17,9 @@ from harness.spec.situation import Check
 from harness.spec.stages import stages
 
 
-def played(case: Case, deviations: Sequence[Deviation]) -> dict[str, Array]:
-    """Every stage of the case as the wrong implementation computes it, in float64."""
-    return deviant(case, deviations).stages(Arithmetic(np.float64))
+def played(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
+    """Every stage of the case as the wrong implementation computes it, in float64; `draw` settles what is random."""
+    return deviant(case, deviations).stages(Arithmetic(np.float64, draw))
 
 
 _NOISE_RUNS = 24

@@ -24,8 +24,9 @@ is 4 u (the CUDA Programming Guide's table, SLEEF's _u10 and _u20; rule C-1)."""
 class Arithmetic:
     """Exact: each operation as the dtype of its operands gives it."""
 
-    def __init__(self, dtype: npt.DTypeLike = np.float64) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self, dtype: npt.DTypeLike = np.float64, draw: int = 0) -> None:
+        """`draw` numbers what a wrong form leaves to chance, as dropout does; right ones leave nothing."""
+        self.dtype, self.draw = np.dtype(dtype), draw
 
     def exact(self, values: npt.ArrayLike) -> Array:
         """A portable tensor, which every format holds as it is."""

@@ -68,7 +68,7 @@ def pass_on(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
 
 def dropout(a: Arithmetic, x: Array) -> Array:
     """Dropout of 0.1 left on, after the feed-forward network."""
-    kept = portable.integers("dropout ffn_output", x.size).reshape(x.shape) >= -204
+    kept = portable.integers(f"dropout {a.draw} ffn_output", x.size).reshape(x.shape) >= -204
     return np.where(kept, x / 0.9, 0.0)
 
 

@@ -148,7 +148,7 @@ def _in(dtype: str) -> Callable[..., Softmax]:
 def _dropped(a: Arithmetic, scores: Array, mask: Any) -> Array:
     """Dropout of 0.1 left on: each weight is zeroed where the portable generator says so, the others scaled."""
     weights = masked_softmax(a, scores, mask).weights
-    kept = portable.integers("dropout attention_weights", weights.size).reshape(weights.shape) >= -204
+    kept = portable.integers(f"dropout {a.draw} attention_weights", weights.size).reshape(weights.shape) >= -204
     return np.where(kept, weights / 0.9, 0.0)
 
 
