@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness import portable
 from harness.oracle.arithmetic import Arithmetic, Rounded
 from harness.oracle.condition import expectation
 from harness.oracle.encoder import encoder_layer, evaluate
@@ -21,6 +22,14 @@ NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 STEP = np.longdouble(2) ** -14
 KINKED: dict[str, Any] = {"d_ff": 8, "batch": 3, "sequence": 5, "pattern": "offset", "exponent": 9}
 """In a pre-norm layer with ReLU, an input of mean 130 000: one row of the hidden layer stands on a kink."""
+
+
+class OnAKink(Case):
+    """x is 254 or 255 with even odds, times a power of two: a mean so far off that hidden units come near zero."""
+
+    def x(self) -> Array:
+        n = portable.integers("x", int(np.prod(self.x_shape)))
+        return np.ldexp((254 + n % 2).astype(np.float64), self.situation.input.exponent).reshape(self.x_shape)
 
 
 def tiny(
@@ -65,7 +74,7 @@ def tiny(
         "mode": "eval",
         "checks": checks,
     }
-    return Case(Layer.model_validate(layer), Situation.model_validate(situation))
+    return (OnAKink if pattern == "offset" else Case)(Layer.model_validate(layer), Situation.model_validate(situation))
 
 
 def loss_of(case: Case, cotangent: Array) -> Callable[[dict[str, Array]], Any]:

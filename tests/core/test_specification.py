@@ -72,9 +72,9 @@ def test_every_clause_has_a_case_and_every_cited_clause_exists() -> None:
     assert all(text.rstrip().endswith((".", ":", ".)")) for text in clauses().values())
 
 
-def test_there_are_forty_two_cases_with_ids_of_their_own() -> None:
+def test_every_case_has_an_id_of_its_own() -> None:
     pairs = [(case.layer.layer, case.situation.situation) for case in CASES.values()]
-    assert len(CASES) == len(set(pairs)) == 42
+    assert len(CASES) == len(set(pairs)) >= 45
     assert list(CASES) == ["/".join(pair) for pair in pairs]
     for case in CASES.values():
         assert case.layer.family in case.situation.families
