@@ -4,7 +4,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +69,7 @@ class Run:
     def jobs(self) -> int:
         return self._jobs
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
         with ThreadPoolExecutor(self._jobs) as pool:
             for name in self.sessions:
@@ -101,6 +101,12 @@ class Run:
             if any(sighting.failed for sighting in sightings)
         )
 
+    def left(self) -> Iterator[Record]:
+        """What was judged but not yet taken when the run was ended."""
+        while not self._records.empty():
+            if isinstance(item := self._records.get_nowait(), Record):
+                yield item
+
     def abort(self) -> None:
         self._aborted.set()
         for session in self.sessions.values():
@@ -116,7 +122,8 @@ class Run:
                 asked = ask(session, task, expected, self._constants)
                 if asked.observation is not None:
                     self._seen[name].see(task, expected, asked.record, asked.observation)
-                self._records.put(asked.record)
+                if not self._aborted.is_set():  # an abort is the end of the run, not this worker's crash
+                    self._records.put(asked.record)
             session.close()
         except BaseException as error:  # a fault of the harness: the whole run ends, and says so
             self._records.put(error)

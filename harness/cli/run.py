@@ -1,5 +1,6 @@
 """`conform run`: the matrix."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -105,6 +106,8 @@ def run(
     try:
         _collect(in_progress, ledger, total=sum(len(share.tasks) for share in shares))
     except BaseException:
+        for record in in_progress.left():
+            ledger.add(record)
         ledger.close()
         raise
     report = ledger.close(in_progress.diagnoses())
@@ -130,9 +133,10 @@ def _collect(in_progress: Run, ledger: Ledger, total: int) -> None:
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         bar = progress.add_task("starting workers", total=total)
-        for record in in_progress:
-            ledger.add(record)
-            progress.update(bar, advance=1, description=f"{record.implementation} {record.case} {record.dtype}")
+        with contextlib.closing(iter(in_progress)) as records:
+            for record in records:
+                ledger.add(record)
+                progress.update(bar, advance=1, description=f"{record.implementation} {record.case} {record.dtype}")
 
 
 def _implementations(

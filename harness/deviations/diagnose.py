@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from harness.deviations.catalogue import catalogue
+from harness.deviations.catalogue import catalogue, is_noisy
 from harness.deviations.match import Match
 from harness.deviations.sighting import Sighting
 from harness.oracle.deviant import changes
@@ -30,8 +30,7 @@ def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> 
     ranked = _confirmed(singles, chosen)
     if not any(match.explains for match in ranked):
         pairs = _confirmed(_narrowed(_pairs(singles), chosen, first=1), chosen)
-        # A second cause has to earn its place: without that, any noise would find a partner that covers it.
-        if pairs and (not ranked or pairs[0].cost < _EARNED * ranked[0].cost):
+        if not ranked or any(_earned(pair, ranked[0]) for pair in pairs[:1]):
             ranked = sorted(ranked + pairs, key=_rank)
     return _said(implementation, dtype, ranked, nothing, chosen)
 
@@ -97,6 +96,12 @@ def _pairs(singles: list[Match]) -> list[tuple[Deviation, ...]]:
             if other is not seed and not _clash(seed, other):
                 pairs.setdefault(frozenset((seed.deviation, other.deviation)), (seed, other))
     return list(pairs.values())
+
+
+def _earned(pair: Match, single: Match) -> bool:
+    """A second cause has to earn its place: what a first one's own scatter hides has not been seen."""
+    hidden = any(is_noisy(deviation) for deviation in single.deviations)
+    return pair.cost < _EARNED * single.cost or (pair.explains and not hidden)
 
 
 def _clash(one: Deviation, other: Deviation) -> bool:
