@@ -6,7 +6,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from harness.deviations.catalogue import catalogue
-from harness.golden.store import replace_file
+from harness.files import replace_file
 from harness.impl.manifest import Implementation
 from harness.judge.outcome import Outcome
 from harness.report.model import Report

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import safetensors.numpy
 from pydantic import ValidationError
 
 from harness.errors import InputError, nearest
+from harness.files import replace_file
 from harness.golden.expected import Array, Expected, ExpectedTensor, compared_tensors, kept_positions
 from harness.paths import SPECS, shown
 from harness.spec.case import Case
@@ -120,17 +120,6 @@ def _expected(case: Case, tensors: Mapping[str, Array], constants: Constants, pa
             raise InputError(f"holds no tensor {name}", where=shown(path), hint=_RESTORE) from None
         kept[name] = ExpectedTensor(shape, at, golden, condition)
     return Expected(kept, tensors["kinked_rows"])
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write beside `path`, then rename: a reader sees the old file or the new one, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(data)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 _RESTORE = "restore the file from version control (git checkout -- specs/golden); goldens are never edited"

@@ -11,12 +11,11 @@ from harness.spec.case import Case
 from harness.spec.layer import FeedForward
 from harness.spec.situation import Check, Mode
 from harness.spec.stages import SHAPES
-from harness.spec.strict import Identifier, Sentence, Strict
+from harness.spec.strict import Identifier, Link, Sentence, Strict
 from harness.spec.yaml_file import read_model
 
 DtypeName = Literal["float64", "float32"]
 Device = Literal["cpu", "cuda"]
-Link = Annotated[str, StringConstraints(pattern=r"^https://\S+$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Seconds = Annotated[float, Field(gt=0)]
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 import harness
 from harness.errors import InputError
-from harness.golden.store import replace_file
+from harness.files import replace_file
 from harness.impl.interpreter import Missing
 from harness.judge.outcome import Outcome
 from harness.report.model import Absent, Diagnosis, Environment, Judged, Record, Report

@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from harness.spec.parameters import PARAMETER_NAMES
-from harness.spec.strict import Identifier, Sentence, Strict
+from harness.spec.strict import Identifier, Link, Sentence, Strict
 
 Kind = Literal["numerics", "mask", "wiring", "parameters", "layout", "training", "precision"]
 MaskEdit = Literal["inverted", "ignored", "on-queries", "shifted", "first-item", "causal", "reversed"]
 ParameterEdit = Literal["zero", "one", "transposed"] | Annotated[str, StringConstraints(pattern=r"^from [a-z0-9_.]+$")]
-Link = Annotated[str, StringConstraints(pattern=r"^https://\S+$")]
 
 
 class NormPatch(Strict):

@@ -14,3 +14,4 @@ class Strict(BaseModel):
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 ClauseId = Annotated[str, StringConstraints(pattern=r"^[A-Z]+-[0-9]+$")]
 Sentence = Annotated[str, StringConstraints(min_length=8)]
+Link = Annotated[str, StringConstraints(pattern=r"^https://\S+$")]
