@@ -72,12 +72,21 @@ class Arithmetic:
     def matmul(self, x: Array, y: Array) -> Array:
         return self._rounded_sum(x @ y, x.shape[-1], 1.0, lambda: (x * x) @ (y * y))
 
+    def affine(self, x: Array, weight: Array, bias: Array) -> Array:
+        """x @ weight + bias as one sum that begins with the bias, as a matrix product that accumulates onto it does."""
+        return self._rounded_sum(x @ weight, x.shape[-1], 1.0, lambda: (x * x) @ (weight * weight), begin=bias)
+
     def _rounded(self, result: Array, times: float = 1.0) -> Array:
         return result
 
-    def _rounded_sum(self, total: Array, terms: int, products: float, squares: Callable[[], Array]) -> Array:
-        """A sum of `terms` terms whose squares sum to `squares()`; products is 1 when each term was rounded too."""
-        return total
+    def _rounded_sum(
+        self, total: Array, terms: int, products: float, squares: Callable[[], Array], begin: Array | None = None
+    ) -> Array:
+        """`begin` and `terms` terms that sum to `total`, their squares to `squares()`.
+
+        `products` is 1 when each term was rounded too, and else 0.
+        """
+        return total if begin is None else total + begin
 
 
 class Rounded(Arithmetic):
@@ -100,13 +109,19 @@ class Rounded(Arithmetic):
     def _rounded(self, result: Array, times: float = 1.0) -> Array:
         return np.asarray(result * (1.0 + times * self._disturbance(result.shape)))
 
-    def _rounded_sum(self, total: Array, terms: int, products: float, squares: Callable[[], Array]) -> Array:
-        """Recursive summation rounds each of the terms − 1 partial sums once (Higham, Accuracy and Stability, §4.2).
+    def _rounded_sum(
+        self, total: Array, terms: int, products: float, squares: Callable[[], Array], begin: Array | None = None
+    ) -> Array:
+        """Recursive summation rounds each partial sum once (Higham, Accuracy and Stability, §4.2).
 
         Seen from its end, a partial sum after k of K terms is k/K of the total plus a bridge of variance
         k(1 − k/K) times the mean square of the terms; summed over k the squares come to K/3 total² + K/6 Σ terms².
+        From a beginning b each is b more: K(b² + b total + total²/3) + K/6 Σ terms², and there are K, not K − 1.
         """
         sum_of_squares = squares()
         partial = total * total / 3.0 + sum_of_squares / 6.0
-        deviation = np.sqrt(products * sum_of_squares + max(terms - 1, 0) * partial)
+        if begin is not None:
+            partial, total = partial + begin * (begin + total), total + begin
+        roundings = max(terms - 1, 0) if begin is None else terms
+        deviation = np.sqrt(products * sum_of_squares + roundings * partial)
         return np.asarray(total + self._disturbance(total.shape) * deviation)

@@ -164,7 +164,24 @@ def recursive_matmul(x: Array, y: Array) -> Array:
     return np.asarray(total)
 
 
-def forward(case: Case, dtype: Any, matmul: Callable[[Array, Array], Array] = recursive_matmul) -> dict[str, Array]:
+def bias_last(x: Array, weight: Array, bias: Array) -> Array:
+    return np.asarray(recursive_matmul(x, weight) + bias)
+
+
+def bias_first(x: Array, weight: Array, bias: Array) -> Array:
+    """The products are added onto the bias, as a BLAS does that is given it as the matrix to accumulate onto."""
+    total = np.broadcast_to(bias, (*x.shape[:-1], len(bias))).copy()
+    for k in range(x.shape[-1]):
+        total += x[..., k, None] * weight[k]
+    return total
+
+
+def forward(
+    case: Case,
+    dtype: Any,
+    matmul: Callable[[Array, Array], Array] = recursive_matmul,
+    affine: Callable[[Array, Array, Array], Array] = bias_last,
+) -> dict[str, Array]:
     """An implementation of specs/README.md that a person might write: plain NumPy, in `dtype` throughout."""
     B, S, D = case.x_shape
     H = case.layer.attention.num_heads
@@ -179,7 +196,7 @@ def forward(case: Case, dtype: Any, matmul: Callable[[Array, Array], Array] = re
         out[name] = normal * p[f"{name}.gain"] + p[f"{name}.shift"]
 
     def linear(name: str, x: Array) -> Array:
-        return matmul(x, p[f"{name}.weight"]) + p[f"{name}.bias"]
+        return affine(x, p[f"{name}.weight"], p[f"{name}.bias"])
 
     def attention(x: Array) -> Array:
         for name in ("query", "key", "value"):
@@ -228,8 +245,9 @@ def judged(case: Case, observed: dict[str, Array], dtype: str) -> Verdict:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
-def test_an_honest_recursive_forward_pass_conforms(case: Case, dtype: Any) -> None:
-    verdict = judged(case, forward(case, dtype), np.dtype(dtype).name)
+@pytest.mark.parametrize("affine", [bias_last, bias_first])
+def test_an_honest_recursive_forward_pass_conforms(case: Case, dtype: Any, affine: Any) -> None:
+    verdict = judged(case, forward(case, dtype, affine=affine), np.dtype(dtype).name)
     assert verdict.outcome is Outcome.PASS, verdict.message
     assert verdict.rms is not None
     assert 0.01 < verdict.rms <= 2
@@ -237,7 +255,7 @@ def test_an_honest_recursive_forward_pass_conforms(case: Case, dtype: Any) -> No
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
 def test_blas_is_quieter_than_a_recursive_sum(case: Case) -> None:
-    verdict = judged(case, forward(case, np.float32, np.matmul), "float32")
+    verdict = judged(case, forward(case, np.float32, np.matmul, lambda x, w, b: x @ w + b), "float32")
     assert verdict.outcome is Outcome.PASS, verdict.message
 
 

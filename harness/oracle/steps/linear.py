@@ -9,7 +9,7 @@ from harness.oracle.tape import Pullback, Step
 
 def linear(a: Arithmetic, x: Array, weight: Array, bias: Array) -> tuple[Array, Pullback]:
     """x [B, S, in] @ weight [in, out] + bias [out] (E-2)."""
-    y = a.add(a.matmul(x, weight), bias)
+    y = a.affine(x, weight, bias)
 
     def pullback(g: Array) -> tuple[Array, ...]:
         rows, g_rows = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
