@@ -21,6 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "plants"))
 
+from harness.adapter import Masks  # noqa: E402
 from harness.deviations.catalogue import catalogue  # noqa: E402
 from harness.deviations.diagnose import diagnose  # noqa: E402
 from harness.deviations.play import played  # noqa: E402
@@ -58,7 +59,9 @@ class Plants:
             drawn = {name: value.astype(np.float32) for name, value in case.parameters().items()}
             self.adapter.build(case.layer.model_dump(mode="json"), drawn, "float32")
             try:
-                answers = self.adapter.stages(case.x().astype(np.float32), case.mask())
+                answers = self.adapter.stages(
+                    case.x().astype(np.float32), Masks(case.padding_mask(), case.attention_mask())
+                )
             except Exception as error:
                 print(f"  {' + '.join(ids)} in {case.id}: {type(error).__name__}: {error}")
                 continue

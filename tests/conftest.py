@@ -90,7 +90,7 @@ def fake(tmp_path: Path) -> Callable[..., Path]:
 _LIAR = """
 import os, runpy, signal, time
 import numpy as np
-from harness.adapter import Environment, serve
+from harness.adapter import Environment, Masks, serve
 
 Honest = runpy.run_path("{honest}/adapter.py")["Honest"]
 

@@ -1,7 +1,8 @@
 """What a Python adapter is written with; imports numpy and safetensors only."""
 
 from harness.adapter.base import Adapter, Environment, Tensors
+from harness.adapter.masks import Masks
 from harness.adapter.parameters import ParameterMap, Take
 from harness.adapter.serve import serve
 
-__all__ = ["Adapter", "Environment", "ParameterMap", "Take", "Tensors", "serve"]
+__all__ = ["Adapter", "Environment", "Masks", "ParameterMap", "Take", "Tensors", "serve"]

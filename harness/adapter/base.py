@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.adapter.masks import Masks
+
 Tensors = dict[str, np.ndarray[Any, Any]]
 Array = np.ndarray[Any, Any]
 
@@ -21,8 +23,8 @@ class Environment:
 class Adapter(ABC):
     """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
 
-    `x` is [B, S, d_model]; `mask` is None or bool [B, 1, 1, S], true where a key may be attended to; every tensor
-    comes and goes in the dtype that `build` was given. Raise anything: it becomes this one answer's error.
+    `x` is [B, S, d_model]; every tensor comes and goes in the dtype that `build` was given. Raise anything: it becomes
+    this one answer's error.
     """
 
     @abstractmethod
@@ -38,22 +40,22 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def output(self, x: Array, mask: Array | None) -> Array:
+    def output(self, x: Array, masks: Masks) -> Array:
         """The layer's output [B, S, d_model], by the road that a user would take (fused attention and all)."""
 
-    def stages(self, x: Array, mask: Array | None) -> Tensors:
+    def stages(self, x: Array, masks: Masks) -> Tensors:
         """Every stage of the layer by name, or those that the manifest lists."""
         raise NotImplementedError(f"{type(self).__name__} shows no stages")
 
-    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
+    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         """The gradient of sum(output * cotangent) by `x` (key "x") and by every parameter, in the spec's names."""
         raise NotImplementedError(f"{type(self).__name__} computes no gradients")
 
-    def run(self, check: str, x: Array, mask: Array | None, cotangent: Array | None) -> Tensors:
+    def run(self, check: str, x: Array, masks: Masks, cotangent: Array | None) -> Tensors:
         if check == "output":
-            return {"output": self.output(x, mask)}
+            return {"output": self.output(x, masks)}
         if check == "stages":
-            return self.stages(x, mask)
+            return self.stages(x, masks)
         if check == "gradients" and cotangent is not None:
-            return self.gradients(x, mask, cotangent)
+            return self.gradients(x, masks, cotangent)
         raise ValueError(f"no such check: {check}")

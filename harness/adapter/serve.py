@@ -6,6 +6,7 @@ import traceback
 from typing import IO, Any
 
 from harness.adapter.base import Adapter, Tensors
+from harness.adapter.masks import Masks
 from harness.wire.frames import PROTOCOL, EndOfStream, Frame, encode, read_frame
 
 
@@ -42,8 +43,8 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "build":
             return {"ok": True}, adapter.build(message["layer"], tensors, message["dtype"])
         case "run":
-            answer = adapter.run(message["check"], tensors["x"], tensors.get("mask"), tensors.get("cotangent"))
-            return {"ok": True}, answer
+            masks = Masks(tensors.get("padding_mask"), tensors.get("attention_mask"))
+            return {"ok": True}, adapter.run(message["check"], tensors["x"], masks, tensors.get("cotangent"))
         case "stop":
             return {"ok": True}, {}
         case op:

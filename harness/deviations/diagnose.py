@@ -41,7 +41,7 @@ def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
     Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding has
     unspecified rows, which a deviation that mixes items carries into others: what it gives there cannot be foretold.
     """
-    foretold = [sighting for sighting in sightings if min(sighting.case.situation.lengths) > 0] or list(sightings)
+    foretold = [sighting for sighting in sightings if sighting.case.valid().any(axis=1).all()] or list(sightings)
     small = [sighting for sighting in foretold if sighting.case.layer.d_model <= _SMALL] or foretold
     by_layer: dict[str, list[Sighting]] = {}
     for sighting in sorted(small, key=_telling):

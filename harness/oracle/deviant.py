@@ -1,6 +1,6 @@
 """Plays a deviation: what a case gives when an implementation is wrong in these ways (rules V-1 to V-4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +9,10 @@ from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given
 from harness.oracle.steps import WAYS
-from harness.spec.case import Case
+from harness.spec.case import Bools, Case, causal_mask, joined
 from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
+from harness.spec.situation import Causal
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
         patch = deviation.patch
         layer = patched_layer(layer, deviation)
         parameters = {name: _edited(name, patch.parameters.get(name), parameters) for name in parameters}
-        mask = _edited_mask(mask, patch.mask, case.situation.sequence)
+        mask = _edited_mask(case, mask, patch.mask)
         ways |= patch.steps
     return Deviant(layer, Given(start.x, parameters, mask, ways))
 
@@ -46,7 +47,7 @@ def changes(case: Case, deviation: Deviation) -> bool:
     steps_change = any(
         form != case.layer.feed_forward.activation or step != "activation" for step, form in patch.steps.items()
     )
-    mask_changes = patch.mask is not None and (case.mask() is not None or patch.mask == "causal")
+    mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
     return layer_changes or steps_change or bool(patch.parameters) or mask_changes
 
 
@@ -92,23 +93,45 @@ def _edited(name: str, edit: str | None, parameters: dict[str, Array]) -> Array:
     return parameters[edit.removeprefix("from ")]
 
 
-def _edited_mask(mask: Array | None, edit: str | None, sequence: int) -> Array | None:
-    """`mask` is None or bool [B, 1, 1, S] (or already edited to [B, 1, S, S])."""
-    if edit == "causal":
-        below = np.tri(sequence, dtype=np.bool_)
-        return below[None, None] if mask is None else mask & below
-    if edit is None or mask is None:
+def _edited_mask(case: Case, mask: Bools | None, edit: str | None) -> Bools | None:
+    """`mask` and what comes back are None or bool, broadcastable to [B, H, S, S] (rule V-2)."""
+    if edit is None:
         return mask
+    padding, attention = case.padding_mask(), case.attention_mask()
+    if edit in _WHOLE:
+        return mask if mask is None else _WHOLE[edit](mask)
+    if edit in _OF_CAUSAL:
+        causal = isinstance(case.situation.mask.attention, Causal)
+        return joined(padding, _OF_CAUSAL[edit](case.situation.sequence)) if causal else mask
     match edit:
-        case "inverted":
-            return ~mask
         case "ignored":
             return None
+        case "causal":
+            return joined(mask, causal_mask(case.situation.sequence))
+        case "padding-only":
+            return padding
+        case "attention-only":
+            return attention
         case "on-queries":
-            return np.swapaxes(mask, -1, -2)
-        case "shifted":
-            return np.roll(mask, 1, axis=-1)
-        case "first-item":
-            return np.broadcast_to(mask[:1], mask.shape)
-        case _:  # reversed
-            return mask[..., ::-1]
+            return joined(None if padding is None else padding.swapaxes(-1, -2), attention)
+        case _:  # transposed
+            return joined(padding, None if attention is None else attention.swapaxes(-1, -2))
+
+
+_WHOLE: dict[str, Callable[[Bools], Bools]] = {
+    "inverted": lambda mask: ~mask,
+    "shifted": lambda mask: np.roll(mask, 1, axis=-1),
+    "first-item": lambda mask: np.broadcast_to(mask[:1], mask.shape),
+    "reversed": lambda mask: mask[..., ::-1],
+}
+_OF_CAUSAL: dict[str, Callable[[int], Bools]] = {
+    "without-diagonal": lambda sequence: causal_mask(sequence, -1),
+    "one-ahead": lambda sequence: causal_mask(sequence, 1),
+}
+
+
+def _same(mask: Bools | None, case: Case) -> bool:
+    everywhere = np.ones((1, 1, 1, 1), dtype=np.bool_)
+    one = everywhere if mask is None else mask
+    right = case.mask()
+    return bool(np.all(one == (everywhere if right is None else right)))

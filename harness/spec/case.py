@@ -9,8 +9,10 @@ from harness import portable
 from harness.portable import Floats
 from harness.spec.layer import Layer
 from harness.spec.parameters import PARAMETERS
-from harness.spec.situation import Check, Level, NoMask, Situation
+from harness.spec.situation import Causal, Check, Drawn, Level, Situation
 from harness.spec.stages import stage_shape, stages
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -42,23 +44,47 @@ class Case:
         """The input, [B, S, d_model]."""
         return portable.tensor("x", self.x_shape, self.situation.input.pattern, self.situation.input.exponent)
 
-    def mask(self) -> npt.NDArray[np.bool_] | None:
-        """[B, 1, 1, S], true where a key may be attended to (clause M-1); None when the situation has no mask."""
-        if isinstance(self.situation.mask, NoMask):
-            return None
-        return self.valid()[:, None, None, :]
+    def padding_mask(self) -> Bools | None:
+        """[B, 1, 1, S], true where a key is not padding (clause M-1); None when the situation has no padding."""
+        return None if self.situation.mask.padding is None else self.valid()[:, None, None, :]
 
-    def valid(self) -> npt.NDArray[np.bool_]:
+    def attention_mask(self) -> Bools | None:
+        """[B or 1, H or 1, S, S], true where query may attend to key, padding aside (clause M-5); None for all."""
+        S = self.situation.sequence
+        match self.situation.mask.attention:
+            case None:
+                return None
+            case Causal():
+                return causal_mask(S)
+            case Drawn(axes=axes):
+                B = self.situation.batch if "B" in axes else 1
+                H = self.layer.attention.num_heads if "H" in axes else 1
+                drawn = portable.integers("mask", B * H * S * S).reshape(B, H, S, S) >= 0
+                return drawn | np.eye(S, dtype=np.bool_)
+
+    def mask(self) -> Bools | None:
+        """Both masks together, broadcastable to [B, H, S, S], true where a key may be attended to; None for no mask."""
+        return joined(self.padding_mask(), self.attention_mask())
+
+    def valid(self) -> Bools:
         """[B, S], true at the positions that hold data and not padding (clause M-2)."""
-        return np.arange(self.situation.sequence) < np.array(self.situation.lengths)[:, None]
+        return np.array(self.situation.valid)
+
+    def specified(self) -> Bools:
+        """[B, S], true at the positions whose output the layer specifies: valid, with a key to attend to (M-3, M-4)."""
+        mask = self.mask()
+        if mask is None:
+            return self.valid()
+        has_key: Bools = np.any(mask, axis=-1)  # [B or 1, H or 1, S or 1]
+        return np.asarray(self.valid() & np.all(has_key, axis=1))
 
     def cotangent(self, kinked_rows: npt.NDArray[np.int64]) -> Floats:
         """[B, S, d_model]: the gradient of the loss by the output (clauses B-1, B-2).
 
-        Zero on padded rows, which are not compared, and on `kinked_rows`, [n, 2] pairs of item and position.
+        Zero on rows that are not specified, and on `kinked_rows`, [n, 2] pairs of item and position.
         """
         drawn = portable.tensor("cotangent", self.x_shape, "symmetric", -7)
-        rows = self.valid()
+        rows = self.specified()
         rows[tuple(kinked_rows.T)] = False
         return np.where(rows[:, :, None], drawn, 0.0)
 
@@ -70,16 +96,28 @@ class Case:
             return {stage: stage_shape(stage, self.layer, self.situation) for stage in stages(self.layer)}
         return {"x": self.x_shape, **{p.name: p.shape(self.layer) for p in PARAMETERS}}
 
-    def compared(self, check: Check, tensor: str) -> npt.NDArray[np.bool_]:
+    def compared(self, check: Check, tensor: str) -> Bools:
         """Where a tensor is compared, in its own shape: gradients everywhere, stages at valid rows (clause M-3)."""
         shape = self.expected_shapes(check)[tensor]
         if check == "gradients":
             return np.ones(shape, dtype=np.bool_)
-        valid = self.valid()
-        rows = valid[:, :, None] if len(shape) == 3 else valid[:, None, :, None]
+        rows = self.specified()
+        rows = rows[:, :, None] if len(shape) == 3 else rows[:, None, :, None]
         if tensor == "attention_scores":  # what a key at a padded position holds is as unspecified as its row
-            rows = rows & valid[:, None, None, :]
+            rows = rows & self.valid()[:, None, None, :]
         return np.broadcast_to(rows, shape)
+
+
+def causal_mask(sequence: int, ahead: int = 0) -> Bools:
+    """[1, 1, S, S], true where a query comes no more than `ahead` positions before the key (clause M-5: 0)."""
+    return np.tri(sequence, k=ahead, dtype=np.bool_)[None, None]
+
+
+def joined(padding: Bools | None, attention: Bools | None) -> Bools | None:
+    """A key may be attended to where every mask that there is allows it."""
+    if padding is None or attention is None:
+        return attention if padding is None else padding
+    return padding & attention
 
 
 def layer_parameters(layer: Layer, exponents: dict[str, int]) -> dict[str, Floats]:

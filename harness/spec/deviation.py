@@ -8,7 +8,20 @@ from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.strict import Identifier, Link, Sentence, Strict
 
 Kind = Literal["numerics", "mask", "wiring", "parameters", "layout", "training", "precision"]
-MaskEdit = Literal["inverted", "ignored", "on-queries", "shifted", "first-item", "causal", "reversed"]
+MaskEdit = Literal[
+    "inverted",
+    "ignored",
+    "shifted",
+    "first-item",
+    "reversed",
+    "causal",
+    "on-queries",
+    "padding-only",
+    "attention-only",
+    "transposed",
+    "without-diagonal",
+    "one-ahead",
+]
 ParameterEdit = Literal["zero", "one", "transposed"] | Annotated[str, StringConstraints(pattern=r"^from [a-z0-9_.]+$")]
 
 

@@ -19,13 +19,30 @@ class Input(Strict):
     exponent: Exponent = Field(description="x is the pattern's integers times two to this power")
 
 
-class NoMask(Strict):
-    kind: Literal["none"]
+class EndPadding(Strict):
+    kind: Literal["right", "left"] = Field(description="the end of the sequence that the padding is at")
+    lengths: tuple[NonNegativeInt, ...] = Field(description="the number of valid positions of each item")
 
 
-class KeyPadding(Strict):
-    kind: Literal["key_padding"]
-    lengths: tuple[NonNegativeInt, ...] = Field(description="valid positions of each item, from the left")
+class Holes(Strict):
+    kind: Literal["holes"]
+    positions: tuple[tuple[NonNegativeInt, ...], ...] = Field(description="the positions of each item that are padding")
+
+
+class Causal(Strict):
+    kind: Literal["causal"] = Field(description="a query attends to its own position and to those before it")
+
+
+class Drawn(Strict):
+    kind: Literal["drawn"] = Field(description="which key a query attends to is drawn (M-5); always its own position")
+    axes: Literal["S,S", "B,S,S", "H,S,S", "B,H,S,S"] = Field(description="the axes along which the mask differs")
+
+
+class Mask(Strict):
+    """Which keys a query may attend to: those that are not padding and that the attention mask allows."""
+
+    padding: Annotated[EndPadding | Holes, Field(discriminator="kind")] | None
+    attention: Annotated[Causal | Drawn, Field(discriminator="kind")] | None
 
 
 class Situation(Strict):
@@ -40,7 +57,7 @@ class Situation(Strict):
     parameter_exponents: dict[str, Exponent] = Field(
         description="parameters multiplied by two to this power, to reach a numeric regime; {} for none"
     )
-    mask: Annotated[NoMask | KeyPadding, Field(discriminator="kind")]
+    mask: Mask
     mode: Mode
     checks: tuple[Check, ...] = Field(min_length=1)
 
@@ -51,16 +68,35 @@ class Situation(Strict):
         unknown = sorted(set(self.parameter_exponents) - set(PARAMETER_NAMES))
         if unknown:
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
-        if isinstance(self.mask, KeyPadding):
-            if len(self.mask.lengths) != self.batch:
-                raise ValueError(f"mask.lengths has {len(self.mask.lengths)} entries, batch is {self.batch}")
-            if not any(self.mask.lengths):
-                raise ValueError("mask.lengths leaves no position valid: there is nothing to compare")
-            if max(self.mask.lengths) > self.sequence:
-                raise ValueError(f"mask.lengths has {max(self.mask.lengths)}, sequence is {self.sequence}")
+        if self.mask.padding is not None:
+            self._check_padding(self.mask.padding)
         return self
 
+    def _check_padding(self, padding: EndPadding | Holes) -> None:
+        if isinstance(padding, EndPadding):
+            key, entries, largest = "mask.padding.lengths", len(padding.lengths), max(padding.lengths, default=0)
+            too_large = largest > self.sequence
+        else:
+            key, entries = "mask.padding.positions", len(padding.positions)
+            largest = max((position for holes in padding.positions for position in holes), default=0)
+            too_large = largest >= self.sequence
+        if entries != self.batch:
+            raise ValueError(f"{key} has {entries} entries, batch is {self.batch}")
+        if too_large:
+            raise ValueError(f"{key} has {largest}, sequence is {self.sequence}")
+        if not any(map(any, self.valid)):
+            raise ValueError(f"{key} leaves no position valid: there is nothing to compare")
+
     @property
-    def lengths(self) -> tuple[int, ...]:
-        """The number of valid positions of each item."""
-        return self.mask.lengths if isinstance(self.mask, KeyPadding) else (self.sequence,) * self.batch
+    def valid(self) -> tuple[tuple[bool, ...], ...]:
+        """[B][S], true at the positions that hold data and not padding (clause M-2)."""
+        match self.mask.padding:
+            case EndPadding(kind="right", lengths=lengths):
+                padded = [set(range(length, self.sequence)) for length in lengths]
+            case EndPadding(lengths=lengths):
+                padded = [set(range(self.sequence - length)) for length in lengths]
+            case Holes(positions=positions):
+                padded = [set(holes) for holes in positions]
+            case None:
+                padded = [set()] * self.batch
+        return tuple(tuple(s not in item for s in range(self.sequence)) for item in padded)

@@ -29,7 +29,9 @@ def example_frames() -> dict[Path, bytes]:
         "1-start-answer": encode(started.model_dump()),
         "2-build-request": encode({"id": 2, **Build(layer=layer, dtype="float32").model_dump(mode="json")}, parameters),
         "2-build-answer": encode(Answer(id=2, ok=True).model_dump(), parameters),
-        "3-run-request": encode({"id": 3, **Run(check="output", mode="eval").model_dump()}, {"x": x, "mask": mask}),
+        "3-run-request": encode(
+            {"id": 3, **Run(check="output", mode="eval").model_dump()}, {"x": x, "padding_mask": mask}
+        ),
         "3-run-answer": encode(Answer(id=3, ok=True).model_dump(), {"output": np.zeros_like(x)}),
         "4-run-refused": encode(Answer(id=4, ok=False, error="ValueError: no such check").model_dump()),
         "5-stop-request": encode({"id": 5, **Stop().model_dump()}),

@@ -15,7 +15,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-PROTOCOL = 1
+PROTOCOL = 2
 LARGEST_FRAME = 2**31
 """A longer frame is refused before it is read: garbage on the wire looks like an enormous length."""
 _OPENING = 8 + 8 + 1

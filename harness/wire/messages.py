@@ -1,7 +1,7 @@
 """The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
 
-Tensors travel beside the message, in the frame: parameters with `build` and its answer; `x`, `mask` and `cotangent`
-with `run`; what was asked for with its answer.
+Tensors travel beside the message, in the frame: parameters with `build` and its answer; `x`, `padding_mask`,
+`attention_mask` and `cotangent` with `run`; what was asked for with its answer.
 """
 
 from typing import Any, Literal

@@ -113,8 +113,9 @@ class Session:
     def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
         dtype, case = FORMATS[task.dtype].numpy, task.case
         tensors: Tensors = {"x": case.x().astype(dtype)}
-        if (mask := case.mask()) is not None:
-            tensors["mask"] = mask
+        for name, mask in (("padding_mask", case.padding_mask()), ("attention_mask", case.attention_mask())):
+            if mask is not None:
+                tensors[name] = mask
         if task.check == "gradients":
             tensors["cotangent"] = case.cotangent(kinked_rows).astype(dtype)
         request = Run(check=task.check, mode=case.situation.mode)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 from impls.jax_pure.encoder import Config, Tree, encoder_layer, encoder_stages
 
@@ -68,14 +68,14 @@ class JaxPure(Adapter):
         self.params = jax.device_put(nested(PARAMETERS.to_own(parameters, layer)))
         return PARAMETERS.to_spec(flat(self.params))
 
-    def output(self, x: Array, mask: Array | None) -> Array:
-        return np.asarray(forward(self.config, self.params, x, mask))
+    def output(self, x: Array, masks: Masks) -> Array:
+        return np.asarray(forward(self.config, self.params, x, masks.joined()))
 
-    def stages(self, x: Array, mask: Array | None) -> Tensors:
-        return flat(forward_stages(self.config, self.params, x, mask))
+    def stages(self, x: Array, masks: Masks) -> Tensors:
+        return flat(forward_stages(self.config, self.params, x, masks.joined()))
 
-    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
-        by_params, by_x = backward(self.config, self.params, x, mask, cotangent)
+    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
+        by_params, by_x = backward(self.config, self.params, x, masks.joined(), cotangent)
         return {"x": np.asarray(by_x), **PARAMETERS.to_spec(flat(by_params))}
 
 

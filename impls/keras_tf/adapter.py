@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 from impls.keras_tf.encoder import EncoderLayer, Tensor
 
@@ -63,23 +63,23 @@ class KerasTensorFlow(Adapter):
             self.weights[name].assign(value)
         return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.weights.items()})
 
-    def output(self, x: Array, mask: Array | None) -> Array:
-        return self.encoder(x, mask).numpy()
+    def output(self, x: Array, masks: Masks) -> Array:
+        return self.encoder(x, masks.joined()).numpy()
 
-    def stages(self, x: Array, mask: Array | None) -> Tensors:
+    def stages(self, x: Array, masks: Masks) -> Tensors:
         seen: Tensors = {}
 
         def tap(name: str, stage: Tensor) -> Tensor:
             seen[name] = stage.numpy()
             return stage
 
-        self.encoder(x, mask, tap=tap)
+        self.encoder(x, masks.joined(), tap=tap)
         return seen
 
-    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
+    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         wanted = {"x": tf.Variable(x), **{name: weight.value for name, weight in self.weights.items()}}
         with tf.GradientTape() as tape:
-            output = self.encoder(wanted["x"], mask)
+            output = self.encoder(wanted["x"], masks.joined())
         by_x, *by_weights = tape.gradient(output, list(wanted.values()), output_gradients=tf.constant(cotangent))
         found = {name: by.numpy() for name, by in zip(self.weights, by_weights, strict=True)}
         return {"x": by_x.numpy(), **PARAMETERS.to_spec(found)}

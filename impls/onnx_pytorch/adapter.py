@@ -12,7 +12,7 @@ import onnxscript
 import torch
 from onnx import numpy_helper
 
-from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 from impls.onnx_pytorch.encoder import OPSET, StagedEncoderLayer, deployed, export
 
@@ -59,6 +59,7 @@ class OnnxPyTorch(Adapter):
         )
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        self.num_heads = layer["attention"]["num_heads"]
         key = json.dumps(layer, sort_keys=True), dtype
         if key not in self.exported:
             encoder = StagedEncoderLayer(
@@ -78,20 +79,21 @@ class OnnxPyTorch(Adapter):
         self.staged, self.deployed = self.session(model), self.session(deployed(model))
         return PARAMETERS.to_spec({name: numpy_helper.to_array(tensor) for name, tensor in held.items()})
 
-    def output(self, x: Array, mask: Array | None) -> Array:
-        return ask(self.deployed, x, mask)["output"]
+    def output(self, x: Array, masks: Masks) -> Array:
+        return self.ask(self.deployed, x, masks)["output"]
 
-    def stages(self, x: Array, mask: Array | None) -> Tensors:
-        return ask(self.staged, x, mask)
+    def stages(self, x: Array, masks: Masks) -> Tensors:
+        return self.ask(self.staged, x, masks)
+
+    def ask(self, session: ort.InferenceSession, x: Array, masks: Masks) -> Tensors:
+        B, S, _ = x.shape
+        mask = masks.joined()
+        whole = np.broadcast_to(True if mask is None else mask, (B, self.num_heads, S, S))
+        answers = session.run(None, {"x": x, "mask": np.ascontiguousarray(whole)})
+        return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
 
     def session(self, model: onnx.ModelProto) -> ort.InferenceSession:
         return ort.InferenceSession(model.SerializeToString(), self.options, [PROVIDER], disabled_optimizers=[DISABLED])
-
-
-def ask(session: ort.InferenceSession, x: Array, mask: Array | None) -> Tensors:
-    no_padding = np.ones((len(x), 1, 1, x.shape[1]), dtype=np.bool_)
-    answers = session.run(None, {"x": x, "mask": no_padding if mask is None else mask})
-    return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The PyTorch encoder layer as an ONNX model: exported once with every stage an output, then cut down to deploy.
 
-Both models take x [batch, sequence, d_model] and mask [batch, 1, 1, sequence], bool, true where a key may be
-attended to. Batch and sequence are free.
+Both models take x [batch, sequence, d_model] and mask [batch, num_heads, sequence, sequence], bool, true where a query
+(third axis) may attend to a key (fourth). Batch and sequence are free.
 """
 
 import onnx
@@ -38,12 +38,12 @@ def export(encoder: StagedEncoderLayer) -> onnx.ModelProto:
     gain = encoder.norm1.weight
     # A size of 1 in the example would be exported as a constant (pytorch/pytorch#170264).
     x = torch.zeros(2, 3, gain.numel(), dtype=gain.dtype)
-    mask = torch.ones(2, 1, 1, 3, dtype=torch.bool)
+    mask = torch.ones(2, encoder.attention.num_heads, 3, 3, dtype=torch.bool)
     batch, sequence = torch.export.Dim("batch"), torch.export.Dim("sequence")
     program = torch.onnx.export(
         encoder.eval(),
         (x, mask),
-        dynamic_shapes={"x": {0: batch, 1: sequence}, "mask": {0: batch, 3: sequence}},
+        dynamic_shapes={"x": {0: batch, 1: sequence}, "mask": {0: batch, 2: sequence, 3: sequence}},
         output_names=list(encoder(x, mask)),
         opset_version=OPSET,
         dynamo=True,

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.adapter import Adapter, Environment, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 from impls.pytorch.encoder import EncoderLayer, Tap, untapped
 
@@ -63,28 +63,29 @@ class PyTorch(Adapter):
         return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
 
     @torch.no_grad()
-    def output(self, x: Array, mask: Array | None) -> Array:
-        return to_numpy(self.forward(self.tensor(x), mask))
+    def output(self, x: Array, masks: Masks) -> Array:
+        return to_numpy(self.forward(self.tensor(x), masks))
 
     @torch.no_grad()
-    def stages(self, x: Array, mask: Array | None) -> Tensors:
+    def stages(self, x: Array, masks: Masks) -> Tensors:
         seen: Tensors = {}
 
         def tap(name: str, stage: Tensor) -> Tensor:
             seen[name] = to_numpy(stage)
             return stage
 
-        self.forward(self.tensor(x), mask, tap)
+        self.forward(self.tensor(x), masks, tap)
         return seen
 
-    def gradients(self, x: Array, mask: Array | None, cotangent: Array) -> Tensors:
+    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         wanted = {"x": self.tensor(x).requires_grad_(), **dict(self.encoder.named_parameters())}
-        output = self.forward(wanted["x"], mask)
+        output = self.forward(wanted["x"], masks)
         found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=self.tensor(cotangent))
         by_x, *by_parameters = map(to_numpy, found)
         return {"x": by_x, **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
 
-    def forward(self, x: Tensor, mask: Array | None, tap: Tap = untapped) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        mask = masks.joined()
         return self.encoder(x, None if mask is None else self.tensor(mask), tap)
 
     def tensor(self, array: Array) -> Tensor:

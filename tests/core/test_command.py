@@ -39,8 +39,8 @@ def test_the_matrix_and_the_report_agree(conform: Callable, honest: Path) -> Non
 
 def test_explain_shows_the_stage_and_a_command_that_repeats_it(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, mask):
-        shown = super().stages(x, mask)
+    def stages(self, x, masks):
+        shown = super().stages(x, masks)
         return {name: value + (name in ("norm2", "output")) for name, value in shown.items()}
     """
     folder = fake("shifted", lie)
@@ -183,7 +183,7 @@ def test_a_users_layer_that_is_wrong(conform: Callable, honest: Path, tmp_path: 
 
 def test_ctrl_c_leaves_an_incomplete_report(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, mask):
+    def stages(self, x, masks):
         os.kill(os.getppid(), signal.SIGINT)
         while True:
             signal.pause()
@@ -198,9 +198,9 @@ def test_ctrl_c_leaves_an_incomplete_report(conform: Callable, fake: Callable) -
 
 def test_a_run_that_is_killed_leaves_an_incomplete_report(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, mask):
+    def output(self, x, masks):
         os.kill(os.getppid(), signal.SIGKILL)
-        return super().output(x, mask)
+        return super().output(x, masks)
     """
     ended = conform("run", "--impl", fake("murderer", lie), *CASES)
     assert ended.status == -signal.SIGKILL

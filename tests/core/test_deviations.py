@@ -22,11 +22,9 @@ def build(self, layer, parameters, dtype):
     return held
 """
 INVERTED = """
-def output(self, x, mask):
-    return super().output(x, None if mask is None else ~mask)
-
-def stages(self, x, mask):
-    return super().stages(x, None if mask is None else ~mask)
+def _forward(self, x, masks):
+    joined = masks.joined()
+    return super()._forward(x, Masks(None, None if joined is None else ~joined))
 """
 NO_GRADIENTS = '[{when: {check: gradients}, reason: "not asked in this test", link: "https://example.org"}]'
 
@@ -62,11 +60,11 @@ def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
 
 def test_a_cause_that_is_not_in_the_catalogue_is_not_invented(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, mask):
-        return super().output(x, mask)[:, :, ::-1]
+    def output(self, x, masks):
+        return super().output(x, masks)[:, :, ::-1]
 
-    def stages(self, x, mask):
-        return {name: value[..., ::-1] for name, value in super().stages(x, mask).items()}
+    def stages(self, x, masks):
+        return {name: value[..., ::-1] for name, value in super().stages(x, masks).items()}
     """
     ended = conform("run", "--impl", fake("mirror", lie), *CASES)
     [diagnosis] = ended.report["diagnoses"]

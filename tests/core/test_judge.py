@@ -270,7 +270,7 @@ def test_padded_positions_are_ignored_whatever_they_hold(held: float) -> None:
 
 def test_the_last_valid_position_counts_and_the_first_padded_one_does_not() -> None:
     """Lengths 8 and 6: a comparison that leaves out the last token would miss the first of these."""
-    for item, length in enumerate(CASE.situation.lengths):
+    for item, length in enumerate(CASE.valid().sum(axis=1)):
         for position, outcome in ((length - 1, Outcome.FAIL), (length, Outcome.PASS)):
             observed = answer("output")
             observed["output"][item, position] += 1

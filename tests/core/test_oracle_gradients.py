@@ -70,7 +70,7 @@ def tiny(
         "sequence": sequence,
         "input": {"pattern": pattern, "exponent": exponent},
         "parameter_exponents": {},
-        "mask": {"kind": "key_padding", "lengths": lengths} if lengths else {"kind": "none"},
+        "mask": {"padding": {"kind": "right", "lengths": lengths} if lengths else None, "attention": None},
         "mode": "eval",
         "checks": checks,
     }

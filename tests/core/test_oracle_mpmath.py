@@ -14,7 +14,7 @@ from harness.oracle.condition import Expectation, expectation
 from harness.oracle.encoder import evaluate
 from harness.spec.case import Case
 from harness.spec.layer import Layer
-from harness.spec.situation import Situation
+from harness.spec.situation import EndPadding, Situation
 
 Array = np.ndarray[Any, Any]
 U64 = 2.0**-53
@@ -39,6 +39,7 @@ def tiny(
     placement: str,
     activation: str,
     lengths: tuple[int, ...] | None,
+    causal: bool = False,
     pattern: str = "symmetric",
     exponent: int = -7,
     query_exponent: int = 0,
@@ -69,7 +70,10 @@ def tiny(
         "sequence": 4,
         "input": {"pattern": pattern, "exponent": exponent},
         "parameter_exponents": {"attention.query.weight": query_exponent} if query_exponent else {},
-        "mask": {"kind": "key_padding", "lengths": lengths} if lengths else {"kind": "none"},
+        "mask": {
+            "padding": {"kind": "right", "lengths": lengths} if lengths else None,
+            "attention": {"kind": "causal"} if causal else None,
+        },
         "mode": "eval",
         "checks": ("output", "stages", "gradients"),
     }
@@ -100,7 +104,8 @@ def by_hand(case: Case) -> dict[str, Array]:
     d = D // H
     parameter = {name: mp_array(value) for name, value in case.parameters().items()}
     epsilon = mpf(9.999999747378752e-06)  # L-2: the float32 nearest to 1e-5
-    lengths = case.situation.lengths
+    padding, causal = case.situation.mask.padding, case.situation.mask.attention is not None
+    lengths = padding.lengths if isinstance(padding, EndPadding) else (S,) * B
     stage: dict[str, Array] = {}
 
     def norm(name: str, x: Array) -> Array:
@@ -124,7 +129,8 @@ def by_hand(case: Case) -> dict[str, Array]:
         scores, weights, context = (np.empty(shape, dtype=object) for shape in ((B, H, S, S),) * 2 + ((B, H, S, d),))
         for b, h, i in np.ndindex(B, H, S):
             scores[b, h, i] = [mpmath.fdot(q[b, h, i], k[b, h, j]) / mpmath.sqrt(d) for j in range(S)]
-            raised = [mpmath.exp(scores[b, h, i, j]) if j < lengths[b] else mpf(0) for j in range(S)]
+            keys = [j < lengths[b] and (j <= i or not causal) for j in range(S)]
+            raised = [mpmath.exp(scores[b, h, i, j]) if keys[j] else mpf(0) for j in range(S)]
             total = mpmath.fsum(raised)
             weights[b, h, i] = [e / total if total else mpf(0) for e in raised]
             context[b, h, i] = [mpmath.fdot(weights[b, h, i], v[b, h, :, f]) for f in range(d)]
@@ -178,9 +184,17 @@ def regime(request: Any) -> Any:
     return REGIMES[request.param]
 
 
-@pytest.fixture(scope="module", params=[None, (3, 1, 4), (4, 0, 2)], ids=["no-mask", "padded", "padded-item"])
-def lengths(request: Any) -> Any:
-    return request.param
+MASKS = {
+    "no-mask": (None, False),
+    "padded": ((3, 1, 4), False),
+    "padded-item": ((4, 0, 2), False),
+    "causal-padded": ((3, 1, 4), True),
+}
+
+
+@pytest.fixture(scope="module", params=MASKS)
+def mask(request: Any) -> Any:
+    return MASKS[request.param]
 
 
 @pytest.fixture(scope="module", params=["relu", "gelu"])
@@ -189,8 +203,8 @@ def activation(request: Any) -> Any:
 
 
 @pytest.fixture(scope="module", params=["pre", "post"])
-def evaluated(request: Any, activation: str, lengths: Any, regime: dict[str, Any]) -> Evaluated:
-    case = tiny(request.param, activation, lengths, **regime)
+def evaluated(request: Any, activation: str, mask: Any, regime: dict[str, Any]) -> Evaluated:
+    case = tiny(request.param, activation, *mask, **regime)
     with mp.workdps(50):
         exact = by_hand(case)
     float64, long = (evaluate(case, Arithmetic(dtype), None).stages for dtype in (np.float64, np.longdouble))
@@ -225,11 +239,11 @@ def test_golden_is_the_exact_value_rounded_once(evaluated: Evaluated) -> None:
 
 def test_masked_weights_are_exactly_zero_and_the_others_sum_to_one(evaluated: Evaluated) -> None:
     weights = evaluated.expectation.golden["attention_weights"]
-    for item, length in enumerate(evaluated.case.situation.lengths):
-        assert np.all(weights[item, :, :, length:] == 0)
-        assert np.all((weights[item] >= 0) & (weights[item] <= 1))
-        if length:
-            assert np.allclose(weights[item].sum(axis=-1), 1, rtol=1e-15)
+    mask = evaluated.case.mask()
+    kept = np.broadcast_to(True if mask is None else mask, weights.shape)
+    assert np.all(weights[~kept] == 0)
+    assert np.all((weights >= 0) & (weights <= 1))
+    assert np.allclose(weights.sum(axis=-1), kept.any(axis=-1), rtol=1e-15)
 
 
 def sigma(roundoff: float, condition: Array) -> Array:

@@ -19,10 +19,10 @@ def test_the_honest_one_passes_everything(conform: Callable, fake: Callable) -> 
 
 def test_a_killed_worker_costs_one_check_and_is_started_again(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, mask):
-        if mask is None:
+    def stages(self, x, masks):
+        if masks.joined() is None:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().stages(x, mask)
+        return super().stages(x, masks)
     """
     ended = conform("run", "--impl", fake("killed", lie), *CASES)
     assert ended.status == 1
@@ -32,7 +32,7 @@ def test_a_killed_worker_costs_one_check_and_is_started_again(conform: Callable,
 
 def test_an_exit_is_a_crash_that_says_its_last_words(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, mask):
+    def output(self, x, masks):
         print("out of luck")
         os._exit(7)
     """
@@ -44,10 +44,10 @@ def test_an_exit_is_a_crash_that_says_its_last_words(conform: Callable, fake: Ca
 
 def test_a_worker_that_sleeps_for_ever_times_out(conform: Callable, fake: Callable) -> None:
     lie = """
-    def gradients(self, x, mask, cotangent):
-        while mask is None:
+    def gradients(self, x, masks, cotangent):
+        while masks.joined() is None:
             signal.pause()
-        return super().gradients(x, mask, cotangent)
+        return super().gradients(x, masks, cotangent)
     """
     ended = conform("run", "--impl", fake("sleeper", lie, timeouts="{start: 60, build: 60, run: 2}"), *CASES)
     assert ended.outcomes() == ["pass", "pass", "timeout", "pass", "pass", "pass"]
@@ -107,10 +107,10 @@ def test_a_broken_frame_costs_one_check(conform: Callable, fake: Callable, lie: 
 
 def test_prints_through_the_base_class_are_harmless(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, mask):
+    def output(self, x, masks):
         print("hello from Python")
         os.write(1, b"hello from C")
-        return super().output(x, mask)
+        return super().output(x, masks)
     """
     ended = conform("run", "--impl", fake("printer", lie), *CASES)
     assert ended.status == 0, ended.messages()
@@ -121,7 +121,7 @@ def test_prints_through_the_base_class_are_harmless(conform: Callable, fake: Cal
 
 def test_an_exception_is_this_check_s_error(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, mask):
+    def output(self, x, masks):
         raise ValueError("x is not to my taste")
     """
     ended = conform("run", "--impl", fake("picky", lie), *CASES)
@@ -164,7 +164,7 @@ def test_another_protocol_is_said(conform: Callable, fake: Callable) -> None:
     """
     ended = conform("run", "--impl", fake("modern", script=script), *CASES)
     assert set(ended.outcomes()) == {"error"}
-    assert "speaks protocol 99, this harness 1" in ended.messages()
+    assert "speaks protocol 99, this harness 2" in ended.messages()
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_another_protocol_is_said(conform: Callable, fake: Callable) -> None:
 )
 def test_lies_about_the_output(conform: Callable, fake: Callable, lie: str, outcome: str, said: str) -> None:
     body = f"""
-    def output(self, x, mask):
-        out = np.array(super().output(x, mask))
+    def output(self, x, masks):
+        out = np.array(super().output(x, masks))
         {lie}
     """
     ended = conform("run", "--impl", fake("liar", body), *CASES[:2], "--dtype", "float32")
@@ -200,8 +200,8 @@ def test_lies_about_the_output(conform: Callable, fake: Callable, lie: str, outc
 )
 def test_wrong_stage_names_are_an_error(conform: Callable, fake: Callable, lie: str, said: str) -> None:
     body = f"""
-    def stages(self, x, mask):
-        shown = super().stages(x, mask)
+    def stages(self, x, masks):
+        shown = super().stages(x, masks)
         {lie}
     """
     ended = conform("run", "--impl", fake("namer", body), *CASES[:2], "--dtype", "float32")
@@ -211,8 +211,8 @@ def test_wrong_stage_names_are_an_error(conform: Callable, fake: Callable, lie: 
 
 def test_float32_inside_float64_is_seen(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, mask):
-        return super().output(x, mask).astype("float32").astype("float64")
+    def output(self, x, masks):
+        return super().output(x, masks).astype("float32").astype("float64")
     """
     ended = conform("run", "--impl", fake("narrow", lie), *CASES[:2], "--dtype", "float64")
     assert ended.outcomes() == ["fail", "pass", "pass"]
@@ -233,7 +233,7 @@ def test_the_first_stage_out_of_line_is_named(conform: Callable, fake: Callable)
 
 def test_workers_of_two_implementations_run_and_only_the_liar_fails(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, mask):
+    def output(self, x, masks):
         os.kill(os.getpid(), signal.SIGKILL)
     """
     ended = conform("run", "--impl", fake("one"), "--impl", fake("two", lie), *CASES, "--jobs", "2")

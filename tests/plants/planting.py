@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import yaml
 
+from harness.adapter import Masks
 from harness.paths import SPECS
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]
 Json = dict[str, Any]
 
-MASKS: dict[str, Callable[[Array], Array | None]] = {
+OF_BOTH: dict[str, Callable[[Array], Array | None]] = {
     "inverted": lambda mask: ~mask,
     "ignored": lambda mask: None,
-    "on-queries": lambda mask: mask.swapaxes(-1, -2),
     "shifted": lambda mask: np.roll(mask, 1, axis=-1),
     "first-item": lambda mask: np.repeat(mask[:1], len(mask), axis=0),
     "reversed": lambda mask: np.flip(mask, axis=-1),
@@ -47,19 +47,42 @@ class Planting:
             parameters = {**parameters, **{name: _edited(name, edit, parameters) for name, edit in edits.items()}}
         return parameters
 
-    def mask(self, mask: Array | None, positions: int) -> Array | None:
+    def mask(self, masks: Masks, positions: int) -> Array | None:
         for edit in (patch.get("mask") for patch in self.patches):
-            if edit == "causal":
-                triangle = np.tril(np.ones((1, 1, positions, positions), dtype=bool))
-                mask = triangle if mask is None else mask & triangle
-            elif edit and mask is not None:
-                mask = MASKS[edit](mask)
+            if edit in OF_BOTH:
+                joined = masks.joined()
+                masks = Masks(None if joined is None else OF_BOTH[edit](joined), None)
+            elif edit:
+                masks = _with_edited_part(masks, edit, positions)
+        mask = masks.joined()
         return mask if mask is None else np.ascontiguousarray(mask)
 
 
 def planted_by_environment() -> list[str]:
     """The ids in CONFORM_PLANT, separated by commas; none if it is empty or not set."""
     return [name for name in os.environ.get("CONFORM_PLANT", "").split(",") if name]
+
+
+def _with_edited_part(masks: Masks, edit: str, positions: int) -> Masks:
+    padding, attention = masks.padding, masks.attention
+    everything = np.ones((1, 1, positions, positions), dtype=bool)
+    triangle = np.tril(everything)
+    causal = attention is not None and attention.shape == triangle.shape and np.array_equal(attention, triangle)
+    match edit:
+        case "causal":
+            return Masks(padding, triangle if attention is None else attention & triangle)
+        case "padding-only":
+            return Masks(padding, None)
+        case "attention-only":
+            return Masks(None, attention)
+        case "on-queries":
+            return Masks(None if padding is None else padding.swapaxes(-1, -2), attention)
+        case "transposed":
+            return Masks(padding, None if attention is None else attention.swapaxes(-1, -2))
+        case "without-diagonal" | "one-ahead":
+            offset = 1 if edit == "one-ahead" else -1
+            return Masks(padding, np.tril(everything, offset)) if causal else masks
+    raise ValueError(f"no such edit of a mask: {edit}")
 
 
 def check_ways(ways: Mapping[str, str], known: Mapping[str, Mapping[str, Any]]) -> None:

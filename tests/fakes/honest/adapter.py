@@ -19,21 +19,21 @@ class Honest(Adapter):
         self.layer, self.parameters, self.dtype = Layer.model_validate(layer, strict=False), parameters, dtype
         return parameters
 
-    def output(self, x: Any, mask: Any) -> Any:
-        return self._forward(x, mask)[3]["output"].value
+    def output(self, x: Any, masks: Any) -> Any:
+        return self._forward(x, masks)[3]["output"].value
 
-    def stages(self, x: Any, mask: Any) -> Tensors:
-        return {name: node.value for name, node in self._forward(x, mask)[3].items()}
+    def stages(self, x: Any, masks: Any) -> Tensors:
+        return {name: node.value for name, node in self._forward(x, masks)[3].items()}
 
-    def gradients(self, x: Any, mask: Any, cotangent: Any) -> Tensors:
-        tape, by_x, parameters, stages = self._forward(x, mask)
+    def gradients(self, x: Any, masks: Any, cotangent: Any) -> Tensors:
+        tape, by_x, parameters, stages = self._forward(x, masks)
         return tape.gradients(stages["output"], cotangent, {"x": by_x, **parameters})
 
-    def _forward(self, x: Any, mask: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
+    def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
         tape = Tape(Arithmetic(self.dtype))
         by_x = tape.leaf(x)
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
-        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, mask)
+        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, masks.joined())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/plants, fr
 import jax.numpy as jnp
 from planting import Planting, planted_by_environment
 
-from harness.adapter import Environment, Tensors, serve
+from harness.adapter import Environment, Masks, Tensors, serve
 from harness.adapter.base import Array
 from impls.jax_pure.adapter import JaxPure, flat
 from planted_jax.encoder import planted_stages
@@ -32,11 +32,11 @@ class PlantedJax(JaxPure):
         super().build(self.planting.layer(layer), self.planting.parameters(parameters), dtype)
         return parameters
 
-    def output(self, x: Array, mask: Array | None) -> Array:
-        return self.stages(x, mask)["output"]
+    def output(self, x: Array, masks: Masks) -> Array:
+        return self.stages(x, masks)["output"]
 
-    def stages(self, x: Array, mask: Array | None) -> Tensors:
-        mask = self.planting.mask(mask, x.shape[1])
+    def stages(self, x: Array, masks: Masks) -> Tensors:
+        mask = self.planting.mask(masks, x.shape[1])
         operands = jnp.asarray(x), None if mask is None else jnp.asarray(mask)
         return flat(planted_stages(self.config, self.planting.ways, self.params, *operands))
 

@@ -9,8 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/plants, fr
 from planting import Planting, planted_by_environment
 from torch import Tensor
 
-from harness.adapter import Environment, Tensors, serve
-from harness.adapter.base import Array
+from harness.adapter import Environment, Masks, Tensors, serve
 from impls.pytorch.adapter import PyTorch
 from impls.pytorch.encoder import Tap, untapped
 from planted_pytorch.encoder import planted_layer
@@ -33,8 +32,8 @@ class PlantedPyTorch(PyTorch):
         super().build(self.planting.layer(layer), self.planting.parameters(parameters), dtype)
         return parameters
 
-    def forward(self, x: Tensor, mask: Array | None, tap: Tap = untapped) -> Tensor:
-        mask = self.planting.mask(mask, x.size(1))
+    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        mask = self.planting.mask(masks, x.size(1))
         return planted_layer(self.encoder, self.planting.ways, x, None if mask is None else self.tensor(mask), tap)
 
 
