@@ -79,7 +79,7 @@ def encoder_layer(
     def attention(x: Node) -> Node:
         for name in ("query", "key", "value"):
             linear(name, f"attention.{name}", x)
-            stage[f"{name}_heads"] = step("split_heads", stage[name], num_heads=layer.attention.num_heads)
+            stage[f"{name}_heads"] = step(f"{name}_heads", stage[name], num_heads=layer.attention.num_heads)
         scores = stage["attention_scores"] = step("attention_scores", stage["query_heads"], stage["key_heads"])
         softmax = WAYS["masked_softmax"][ways.get("masked_softmax", "standard")](tape.arithmetic, scores.value, mask)
         stage["attention_weights"] = Node(softmax.weights)  # shown; its gradient goes through `attend` as a whole

@@ -246,7 +246,7 @@ WAYS: dict[str, dict[str, Form]] = {
     **dict.fromkeys(("norm1", "norm2"), NORM),
     "final_norm": FINAL_NORM,
     **dict.fromkeys(("query", "key", "value", "attention_output", "ffn_hidden", "ffn_output"), LINEAR),
-    "split_heads": SPLIT,
+    **dict.fromkeys(("query_heads", "key_heads", "value_heads"), SPLIT),
     "merge_heads": MERGE,
     "attention_scores": SCORES,
     "masked_softmax": SOFTMAX,
