@@ -26,7 +26,7 @@ def planted_stages(
 
     def attend(x: Array) -> Array:
         p = params["attention"]
-        q, k, v = (tap(name, step(name, p[name], x)) for name in ("query", "key", "value"))
+        q, k, v = (tap(name, step(name, p[name], x, config.num_heads)) for name in ("query", "key", "value"))
         q = tap("query_heads", step("query_heads", q, config.num_heads))
         k = tap("key_heads", step("key_heads", k, config.num_heads))
         v = tap("value_heads", step("value_heads", v, config.num_heads))
