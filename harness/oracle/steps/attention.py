@@ -43,7 +43,7 @@ def masked_softmax(a: Arithmetic, scores: Array, mask: Any) -> Softmax:
     """
     kept = scores if mask is None else np.where(mask, scores, -np.inf)
     largest = kept.max(axis=-1, keepdims=True)
-    largest = np.where(np.isfinite(largest), largest, 0.0)
+    largest = np.where(np.isneginf(largest), 0.0, largest)
     exponentials = a.exp(a.subtract(kept, largest))
     total = a.sum(exponentials, -1)
     total = np.where(total == 0.0, 1.0, total)
@@ -135,11 +135,16 @@ def _over(axis: int) -> Callable[..., Softmax]:
     return _wrong(over)
 
 
+def _flushed(x: Array) -> Array:
+    return np.where(x < np.finfo(x.dtype).tiny, x.dtype.type(0), x)
+
+
 def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
     """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first.
 
-    `flushed`: what is below float32's smallest normal number becomes 0, as XLA has it on a CPU. In a row whose scores
-    are all below −87 that is NaN, or a weight that is lost, where gradual underflow gives the right weights.
+    `flushed`: exp(s) · (1 / Σ), and what is below float32's smallest normal number becomes 0, as XLA has it on a CPU. A
+    row whose scores are all below −87 is NaN then, and one with a score above 87 is 0, where gradual underflow and
+    a division give the right weights.
     """
 
     def softmax(a: Arithmetic, scores: Array, mask: Any) -> Array:
@@ -147,8 +152,11 @@ def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
         with np.errstate(over="ignore"):
             exponentials = np.exp(kept)
         if flushed:
-            exponentials = np.where(exponentials < np.finfo(np.float32).tiny, np.float32(0), exponentials)
-        return np.asarray((exponentials / exponentials.sum(-1, keepdims=True)).astype(scores.dtype))
+            exponentials = _flushed(exponentials)
+            weights = exponentials * _flushed(1 / exponentials.sum(-1, keepdims=True))
+        else:
+            weights = exponentials / exponentials.sum(-1, keepdims=True)
+        return np.asarray(weights.astype(scores.dtype))
 
     return _wrong(softmax)
 

@@ -62,7 +62,7 @@ def masked_after_renormalised(scores: Array, mask: Array | None) -> Array:
 
 
 def without_largest_flushed(scores: Array, mask: Array | None) -> Array:
-    """XLA flushes on a CPU."""
+    """On a CPU, XLA flushes what underflows, and divides by a sum by multiplying with its reciprocal."""
     exponentials = jnp.exp(filled(scores, mask).astype(jnp.float32))
     return (exponentials / exponentials.sum(-1, keepdims=True)).astype(scores.dtype)
 

@@ -60,11 +60,18 @@ def masked_after_renormalised(scores: Tensor, mask: Tensor | None) -> Tensor:
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def without_largest(scores: Tensor, mask: Tensor | None, flushed: bool = False) -> Tensor:
+def without_largest(scores: Tensor, mask: Tensor | None) -> Tensor:
     exponentials = filled(scores, mask).float().exp()
-    if flushed:
-        exponentials = exponentials.where(exponentials >= torch.finfo(torch.float32).tiny, 0)
     return (exponentials / exponentials.sum(dim=-1, keepdim=True)).to(scores.dtype)
+
+
+def without_largest_flushed(scores: Tensor, mask: Tensor | None) -> Tensor:
+    exponentials = flush(filled(scores, mask).float().exp())
+    return (exponentials * flush(exponentials.sum(dim=-1, keepdim=True).reciprocal())).to(scores.dtype)
+
+
+def flush(x: Tensor) -> Tensor:
+    return x.where(x.isnan() | (x >= torch.finfo(x.dtype).tiny), 0)
 
 
 def dropped_broadcast(weights: Tensor) -> Tensor:
@@ -97,7 +104,7 @@ SOFTMAX: dict[str, Form] = {
     "over-queries": partial(over_axis, axis=-2),
     "over-heads": partial(over_axis, axis=1),
     "without-largest": without_largest,
-    "without-largest-flushed": partial(without_largest, flushed=True),
+    "without-largest-flushed": without_largest_flushed,
     "plus-one": plus_one,
     "dropout": lambda scores, mask: dropped(softmax(scores, mask), seed=1),
     "dropout-broadcast": lambda scores, mask: dropped_broadcast(softmax(scores, mask)),
