@@ -62,7 +62,7 @@ def encoder_layer(
 ) -> dict[str, Node]:
     """Every stage of one layer, in order. `x` is [B, S, D]; `mask` None or bool, broadcastable to [B, H, S, S]."""
     stage: dict[str, Node] = {}
-    first = x
+    first, num_heads = x, layer.attention.num_heads
 
     def step(name: str, *operands: Node, **choices: object) -> Node:
         return tape.apply(WAYS[name][ways.get(name, "standard")], *operands, **choices)
@@ -72,14 +72,14 @@ def encoder_layer(
         stage[name] = step(name, x, gain, shift, epsilon=layer.norm.epsilon)
         return stage[name]
 
-    def linear(name: str, parameter: str, x: Node) -> Node:
-        stage[name] = step(name, x, parameters[f"{parameter}.weight"], parameters[f"{parameter}.bias"])
+    def linear(name: str, parameter: str, x: Node, **choices: object) -> Node:
+        stage[name] = step(name, x, parameters[f"{parameter}.weight"], parameters[f"{parameter}.bias"], **choices)
         return stage[name]
 
     def attention(x: Node) -> Node:
         for name in ("query", "key", "value"):
-            linear(name, f"attention.{name}", x)
-            stage[f"{name}_heads"] = step("split_heads", stage[name], num_heads=layer.attention.num_heads)
+            linear(name, f"attention.{name}", x, num_heads=num_heads)
+            stage[f"{name}_heads"] = step(f"{name}_heads", stage[name], num_heads=num_heads)
         scores = stage["attention_scores"] = step("attention_scores", stage["query_heads"], stage["key_heads"])
         softmax = WAYS["masked_softmax"][ways.get("masked_softmax", "standard")](tape.arithmetic, scores.value, mask)
         stage["attention_weights"] = Node(softmax.weights)  # shown; its gradient goes through `attend` as a whole

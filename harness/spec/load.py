@@ -1,5 +1,6 @@
 """Loads the specification: every layer, every situation, and the cases that they make."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -54,7 +55,7 @@ def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
     deviations = _read_folder(folder, Deviation)
     seen: dict[str, str] = {}
     for name, deviation in deviations.items():
-        patch = deviation.patch.model_dump_json()
+        patch = json.dumps(deviation.patch.model_dump(mode="json"), sort_keys=True)  # in whatever order it is written
         if patch in seen:
             raise InputError(
                 f"has the same patch as {seen[patch]}",

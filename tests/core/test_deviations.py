@@ -119,6 +119,7 @@ def test_an_unknown_deviation_is_refused(conform: Callable, fake: Callable) -> N
         ("{layer: {d_model: 7}}", "d_model"),
         ("{mask: upside-down}", "patch.mask"),
         ("{layer: {norm: {epsilon: 1.0e-3}}}", "has the same patch as norm-eps-1e-3"),
+        ("{steps: {norm2: skipped, norm1: skipped}}", "has the same patch as norms-skipped"),
     ],
 )
 def test_a_patch_that_is_wrong_is_named(tmp_path: Path, patch: str, said: str) -> None:

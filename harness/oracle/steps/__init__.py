@@ -12,13 +12,15 @@ WAYS: dict[str, dict[str, Any]] = {
     "norm1": norm.WAYS,
     "norm2": norm.WAYS,
     "final_norm": norm.FINAL,
-    "query": linear.WAYS,
-    "key": linear.WAYS,
-    "value": linear.WAYS,
+    "query": linear.PROJECTION,
+    "key": linear.PROJECTION,
+    "value": linear.PROJECTION,
     "attention_output": linear.WAYS,
     "ffn_hidden": linear.WAYS,
     "ffn_output": linear.WAYS,
-    "split_heads": heads.SPLIT,
+    "query_heads": heads.SPLIT,
+    "key_heads": heads.SPLIT,
+    "value_heads": heads.SPLIT,
     "merge_heads": heads.MERGE,
     "attention_scores": attention.SCORES,
     "masked_softmax": attention.SOFTMAX,
@@ -29,5 +31,17 @@ WAYS: dict[str, dict[str, Any]] = {
     "residual2": residual.WAYS,
 }
 
-NOISY = frozenset({"fast-variance", "dropout", "without-largest", "in-bfloat16", "in-float16", "in-tf32", "in-float32"})
+NOISY = frozenset(
+    {
+        "fast-variance",
+        "dropout",
+        "dropout-broadcast",
+        "without-largest",
+        "without-largest-flushed",
+        "in-bfloat16",
+        "in-float16",
+        "in-tf32",
+        "in-float32",
+    }
+)
 """Forms whose values depend on bits that nobody specifies; only their size can be foretold."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness import portable
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, narrowed
+from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed
 from harness.oracle.tape import Pullback, Step
 
 
@@ -43,7 +43,7 @@ def masked_softmax(a: Arithmetic, scores: Array, mask: Any) -> Softmax:
     """
     kept = scores if mask is None else np.where(mask, scores, -np.inf)
     largest = kept.max(axis=-1, keepdims=True)
-    largest = np.where(np.isfinite(largest), largest, 0.0)
+    largest = np.where(np.isneginf(largest), 0.0, largest)
     exponentials = a.exp(a.subtract(kept, largest))
     total = a.sum(exponentials, -1)
     total = np.where(total == 0.0, 1.0, total)
@@ -73,6 +73,20 @@ def _scores(size: Callable[[Array], float]) -> Step:
         return a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(size(query)))
 
     return forward_only(scores)
+
+
+def _scores_in(dtype: str) -> Step:
+    def narrow(a: Arithmetic, query: Array, key: Array) -> Array:
+        return attention_scores(a, narrowed(query, dtype), narrowed(key, dtype))[0]
+
+    return forward_only(narrow)
+
+
+def _key_by_reshape(a: Arithmetic, query: Array, key: Array) -> Array:
+    """The key read as [B, H, d, S] with no transpose."""
+    batch, heads, sequence, head_dim = key.shape
+    turned = key.reshape(batch, heads, head_dim, sequence)
+    return a.divide(a.matmul(query, turned), a.sqrt(a.exact(float(head_dim))))
 
 
 def _plain(a: Arithmetic, kept: Array, axis: int = -1) -> Array:
@@ -121,12 +135,30 @@ def _over(axis: int) -> Callable[..., Softmax]:
     return _wrong(over)
 
 
-def _without_largest(a: Arithmetic, scores: Array, mask: Any) -> Array:
-    """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first."""
-    kept = (scores if mask is None else np.where(mask, scores, -np.inf)).astype(np.float32)
-    with np.errstate(over="ignore"):
-        exponentials = np.exp(kept)
-    return np.asarray((exponentials / exponentials.sum(-1, keepdims=True)).astype(scores.dtype))
+def _flushed(x: Array) -> Array:
+    return np.where(x < np.finfo(x.dtype).tiny, x.dtype.type(0), x)
+
+
+def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
+    """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first.
+
+    `flushed`: exp(s) · (1 / Σ), and what is below float32's smallest normal number becomes 0, as XLA has it on a CPU. A
+    row whose scores are all below −87 is NaN then, and one with a score above 87 is 0, where gradual underflow and
+    a division give the right weights.
+    """
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        kept = (scores if mask is None else np.where(mask, scores, -np.inf)).astype(np.float32)
+        with np.errstate(over="ignore"):
+            exponentials = np.exp(kept)
+        if flushed:
+            exponentials = _flushed(exponentials)
+            weights = exponentials * _flushed(1 / exponentials.sum(-1, keepdims=True))
+        else:
+            weights = exponentials / exponentials.sum(-1, keepdims=True)
+        return np.asarray(weights.astype(scores.dtype))
+
+    return _wrong(softmax)
 
 
 def _plus_one(a: Arithmetic, scores: Array, mask: Any) -> Array:
@@ -145,11 +177,23 @@ def _in(dtype: str) -> Callable[..., Softmax]:
     return _wrong(narrow)
 
 
-def _dropped(a: Arithmetic, scores: Array, mask: Any) -> Array:
-    """Dropout of 0.1 left on: each weight is zeroed where the portable generator says so, the others scaled."""
-    weights = masked_softmax(a, scores, mask).weights
-    kept = portable.integers(f"dropout {a.draw} attention_weights", weights.size).reshape(weights.shape) >= -204
-    return np.where(kept, weights / 0.9, 0.0)
+def _in_float32(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    return masked_softmax(Arithmetic(np.float32), scores.astype(np.float32), mask).weights.astype(scores.dtype)
+
+
+def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
+    """Dropout of 0.1 left on: each weight is zeroed where the portable generator says so, the others scaled.
+
+    `broadcast`: the same weights in every item and head.
+    """
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        weights = masked_softmax(a, scores, mask).weights
+        shape = (1, 1, *weights.shape[2:]) if broadcast else weights.shape
+        drawn = portable.integers(f"dropout {a.draw} attention_weights", int(np.prod(shape))).reshape(shape)
+        return np.where(drawn >= -204, weights / 0.9, 0.0)
+
+    return _wrong(softmax)
 
 
 def _identity(a: Arithmetic, weights: Array, value: Array, softmax: Softmax) -> Array:
@@ -164,37 +208,52 @@ def _context_in(dtype: str) -> Step:
     return forward_only(narrow)
 
 
+def _context_in_float32(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> Array:
+    return np.asarray((softmax.weights.astype(np.float32) @ value.astype(np.float32)).astype(value.dtype))
+
+
 SCORES: dict[str, Step] = {
     "standard": attention_scores,
     "by-d-model": _scores(lambda query: float(np.sqrt(query.shape[1] * query.shape[-1]))),
     "not-scaled": _scores(lambda query: 1.0),
     "scaled-twice": _scores(lambda query: float(query.shape[-1])),
     "multiplied": _scores(lambda query: float(1 / np.sqrt(query.shape[-1]))),
+    "key-by-reshape": forward_only(_key_by_reshape),
+    "in-bfloat16": _scores_in("bfloat16"),
+    "in-float16": _scores_in("float16"),
+    "in-tf32": _scores_in("tf32"),
+    "in-float32": in_float32(attention_scores),
 }
 SOFTMAX: dict[str, Callable[..., Softmax]] = {
     "standard": masked_softmax,
     "filled-minus-10": _filled(-10.0),
     "filled-minus-1e4": _filled(-1e4),
     "filled-minus-1e9": _filled(-1e9),
+    "filled-minus-1e20": _filled(-1e20),
     "filled-lowest": _filled(float(np.finfo(np.float32).min)),
     "added-minus-10": _added(-10.0),
     "added-minus-1e4": _added(-1e4),
     "added-minus-1e9": _added(-1e9),
+    "added-minus-1e12": _added(-1e12),
     "multiplied": _wrong(_multiplied),
     "masked-after": _wrong(_after),
     "masked-after-renormalised": _wrong(_after_renormalised),
     "over-queries": _over(-2),
     "over-heads": _over(1),
-    "without-largest": _wrong(_without_largest),
+    "without-largest": _without_largest(flushed=False),
+    "without-largest-flushed": _without_largest(flushed=True),
     "plus-one": _wrong(_plus_one),
-    "dropout": _wrong(_dropped),
+    "dropout": _dropped(broadcast=False),
+    "dropout-broadcast": _dropped(broadcast=True),
     "in-bfloat16": _in("bfloat16"),
     "in-float16": _in("float16"),
-    "in-float32": _in("float32"),
+    "in-float32": _wrong(_in_float32),
 }
 ATTEND: dict[str, Step] = {
     "standard": attend,
     "identity": forward_only(_identity),
     "in-bfloat16": _context_in("bfloat16"),
+    "in-float16": _context_in("float16"),
     "in-tf32": _context_in("tf32"),
+    "in-float32": forward_only(_context_in_float32),
 }

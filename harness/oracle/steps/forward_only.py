@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from harness.oracle.arithmetic import Array
+import numpy as np
+
+from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.tape import Pullback, Step
 
 
@@ -20,10 +22,22 @@ def forward_only(compute: Callable[..., Array]) -> Step:
     return step
 
 
+def in_float32(right: Step) -> Step:
+    """The right form with every operation of it in float32, between a cast and a cast back.
+
+    Rounding the operands alone would be too quiet: most of the scatter is made inside, one operation after another.
+    """
+
+    def narrow(a: Arithmetic, x: Array, *rest: Array, **choices: object) -> Array:
+        inside = [operand.astype(np.float32) for operand in (x, *rest)]
+        return right(Arithmetic(np.float32), *inside, **choices)[0].astype(x.dtype)
+
+    return forward_only(narrow)
+
+
 def narrowed(x: Array, dtype: str) -> Array:
     """Rounded to a narrower format and back, as a cast inside a layer does."""
     import ml_dtypes
-    import numpy as np
 
     if dtype == "tf32":  # float32's exponent, 10 bits of fraction, round to nearest even
         mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))

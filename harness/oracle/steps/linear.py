@@ -1,9 +1,12 @@
-"""Linear maps (E-2): x [B, S, in] @ weight [in, out] + bias [out], and the ways to get them wrong."""
+"""Linear maps (E-2): x [B, S, in] @ weight [in, out] + bias [out], and the ways to get them wrong.
+
+Query, key and value are linear maps too; their wrong forms may know how many heads the result is split into.
+"""
 
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, narrowed
+from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed
 from harness.oracle.tape import Pullback, Step
 
 
@@ -42,5 +45,45 @@ WAYS: dict[str, Step] = {
     "in-bfloat16": _in("bfloat16"),
     "in-float16": _in("float16"),
     "in-tf32": _in("tf32"),
-    "in-float32": _in("float32"),
+    "in-float32": in_float32(linear),
 }
+
+
+def _told(form: Step) -> Step:
+    """A form that need not know the number of heads."""
+
+    def projection(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> tuple[Array, Pullback]:
+        return form(a, x, weight, bias)
+
+    projection.__doc__ = form.__doc__
+    return projection
+
+
+def shared_by_heads(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
+    """One map [d, d], that of head 0's own features, for every head's slice of x [B, S, H, d]."""
+    head_dim = x.shape[-1] // num_heads
+    slices = x.reshape(*x.shape[:-1], num_heads, head_dim)
+    return linear(a, slices, weight[:head_dim, :head_dim], bias[:head_dim])[0].reshape(x.shape)
+
+
+def _root(a: Arithmetic, x: Array, num_heads: int) -> Array:
+    return a.sqrt(a.exact(float(x.shape[-1] // num_heads)))
+
+
+def scaled(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
+    """(x @ weight + bias) / √d."""
+    return a.divide(linear(a, x, weight, bias)[0], _root(a, x, num_heads))
+
+
+def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
+    """x @ weight / √d + bias."""
+    return a.add(a.divide(a.matmul(x, weight), _root(a, x, num_heads)), bias)
+
+
+PROJECTION: dict[str, Step] = {
+    **{name: _told(form) for name, form in WAYS.items()},
+    "shared-by-heads": forward_only(shared_by_heads),
+    "scaled": forward_only(scaled),
+    "scaled-before-bias": forward_only(scaled_before_bias),
+}
+"""The forms of query, key and value, which are told `num_heads`."""

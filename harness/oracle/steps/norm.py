@@ -3,7 +3,7 @@
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, narrowed
+from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed
 from harness.oracle.tape import Pullback, Step
 
 
@@ -48,10 +48,22 @@ def _normed(a: Arithmetic, x: Array, axes: tuple[int, ...], epsilon: float) -> A
     return a.divide(centred, a.sqrt(a.add(variance, a.constant(epsilon))))
 
 
+def _unbiased(a: Arithmetic, centred: Array) -> Array:
+    degrees = a.exact(float(centred.shape[-1] - 1))
+    return a.divide(a.sum(a.multiply(centred, centred), -1), degrees)
+
+
 def epsilon_outside_root(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
     """(x − mean) / (√variance + ε)."""
     centred = a.subtract(x, a.mean(x))
     deviation = a.sqrt(a.mean(a.multiply(centred, centred)))
+    return _scaled(a, a.divide(centred, a.add(deviation, a.constant(epsilon))), gain, shift)
+
+
+def unbiased_epsilon_outside_root(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+    """(x − mean) / (√variance + ε), the variance divided by D − 1: what torch.std and an epsilon make."""
+    centred = a.subtract(x, a.mean(x))
+    deviation = a.sqrt(_unbiased(a, centred))
     return _scaled(a, a.divide(centred, a.add(deviation, a.constant(epsilon))), gain, shift)
 
 
@@ -63,9 +75,7 @@ def no_epsilon(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: floa
 def unbiased_variance(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
     """The variance divided by D − 1."""
     centred = a.subtract(x, a.mean(x))
-    degrees = a.exact(float(x.shape[-1] - 1))
-    variance = a.divide(a.sum(a.multiply(centred, centred), -1), degrees)
-    return _scaled(a, a.divide(centred, a.sqrt(a.add(variance, a.constant(epsilon)))), gain, shift)
+    return _scaled(a, a.divide(centred, a.sqrt(a.add(_unbiased(a, centred), a.constant(epsilon)))), gain, shift)
 
 
 def fast_variance(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
@@ -131,6 +141,7 @@ def _in(dtype: str) -> Step:
 WAYS: dict[str, Step] = {
     "standard": layer_norm,
     "epsilon-outside-root": forward_only(epsilon_outside_root),
+    "unbiased-epsilon-outside-root": forward_only(unbiased_epsilon_outside_root),
     "no-epsilon": forward_only(no_epsilon),
     "unbiased-variance": forward_only(unbiased_variance),
     "fast-variance": forward_only(fast_variance),
@@ -144,7 +155,7 @@ WAYS: dict[str, Step] = {
     "skipped": forward_only(skipped),
     "in-bfloat16": _in("bfloat16"),
     "in-float16": _in("float16"),
-    "in-float32": _in("float32"),
+    "in-float32": in_float32(layer_norm),
 }
 
 FINAL: dict[str, Step] = {"standard": pass_on, "extra": forward_only(extra)}

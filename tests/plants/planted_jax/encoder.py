@@ -26,10 +26,10 @@ def planted_stages(
 
     def attend(x: Array) -> Array:
         p = params["attention"]
-        q, k, v = (tap(name, step(name, p[name], x)) for name in ("query", "key", "value"))
-        q = tap("query_heads", step("split_heads", q, config.num_heads))
-        k = tap("key_heads", step("split_heads", k, config.num_heads))
-        v = tap("value_heads", step("split_heads", v, config.num_heads))
+        q, k, v = (tap(name, step(name, p[name], x, config.num_heads)) for name in ("query", "key", "value"))
+        q = tap("query_heads", step("query_heads", q, config.num_heads))
+        k = tap("key_heads", step("key_heads", k, config.num_heads))
+        v = tap("value_heads", step("value_heads", v, config.num_heads))
         scores = tap("attention_scores", step("attention_scores", q, k))
         weights = tap("attention_weights", step("masked_softmax", scores, mask))
         context = tap("context", step("attend", weights, v))

@@ -1,28 +1,15 @@
 """The steps of the JAX encoder: each as impls/jax_pure takes it and, beside it, its wrong forms."""
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from impls.jax_pure.encoder import Tree, layer_norm
-
-Form = Callable[..., Array]
-
-
-def narrowed(x: Array, to: str) -> Array:
-    """To a narrower format and back. A CPU has no tf32: 8 bits of exponent and 10 of fraction."""
-    return jax.lax.reduce_precision(x, 8, 10) if to == "tf32" else x.astype(to).astype(x.dtype)
-
-
-def dropped(x: Array, seed: int) -> Array:
-    """Dropout of 0.1 left on, the same each time."""
-    return jnp.where(jax.random.bernoulli(jax.random.key(seed), 0.9, x.shape), x / 0.9, 0)
-
+from planted_jax.attention import ATTEND, SCORES, SOFTMAX
+from planted_jax.made_of import Form, dropped, in_float32, narrowed
 
 # LayerNorm: (p, x, epsilon), p with gain and shift [D], x [B, S, D].
 
@@ -60,9 +47,17 @@ def norm_in(to: str) -> Form:
     return narrow
 
 
+def norm_in_float32(p: Tree, x: Array, epsilon: float) -> Array:
+    def norm(x: Array, gain: Array, shift: Array) -> Array:
+        return layer_norm({"gain": gain, "shift": shift}, x, epsilon=epsilon)
+
+    return in_float32(norm)(x, p["gain"], p["shift"])
+
+
 NORM: dict[str, Form] = {
     "standard": lambda p, x, e: layer_norm(p, x, epsilon=e),
     "epsilon-outside-root": lambda p, x, e: scaled(p, (x - mean(x)) / (x.std(-1, keepdims=True) + e)),
+    "unbiased-epsilon-outside-root": lambda p, x, e: scaled(p, (x - mean(x)) / (x.std(-1, ddof=1, keepdims=True) + e)),
     "no-epsilon": lambda p, x, e: layer_norm(p, x, epsilon=0.0),
     "unbiased-variance": lambda p, x, e: scaled(p, (x - mean(x)) / jnp.sqrt(var(x, ddof=1) + e)),
     "fast-variance": fast_variance,
@@ -76,7 +71,7 @@ NORM: dict[str, Form] = {
     "skipped": lambda p, x, e: x,
     "in-bfloat16": norm_in("bfloat16"),
     "in-float16": norm_in("float16"),
-    "in-float32": norm_in("float32"),
+    "in-float32": norm_in_float32,
 }
 FINAL_NORM: dict[str, Form] = {
     "standard": lambda norm2, x, e: x,
@@ -94,7 +89,11 @@ def matrix(p: Tree, x: Array) -> Array:
 
 
 def linear(p: Tree, x: Array) -> Array:
-    return x @ matrix(p, x) + p["bias"].reshape(-1)
+    return affine(x, matrix(p, x), p["bias"].reshape(-1))
+
+
+def affine(x: Array, kernel: Array, bias: Array) -> Array:
+    return x @ kernel + bias
 
 
 def linear_in(to: str) -> Form:
@@ -108,7 +107,29 @@ LINEAR: dict[str, Form] = {
     "in-bfloat16": linear_in("bfloat16"),
     "in-float16": linear_in("float16"),
     "in-tf32": linear_in("tf32"),
-    "in-float32": linear_in("float32"),
+    "in-float32": lambda p, x: in_float32(affine)(x, matrix(p, x), p["bias"].reshape(-1)),
+}
+
+# Query, key and value: (p, x, H), forms of a linear map that may know how many heads are made of it.
+
+
+def shared_by_heads(p: Tree, x: Array, num_heads: int) -> Array:
+    """A kernel [d, d], head 0's, over x split into heads."""
+    d = x.shape[-1] // num_heads
+    return affine(x.reshape(*x.shape[:2], num_heads, d), matrix(p, x)[:d, :d], p["bias"].reshape(-1)[:d]).reshape(
+        x.shape
+    )
+
+
+def root(x: Array, num_heads: int) -> float:
+    return math.sqrt(x.shape[-1] / num_heads)
+
+
+PROJECTION: dict[str, Form] = {
+    **{name: (lambda p, x, H, form=form: form(p, x)) for name, form in LINEAR.items()},
+    "shared-by-heads": shared_by_heads,
+    "scaled": lambda p, x, H: linear(p, x) / root(x, H),
+    "scaled-before-bias": lambda p, x, H: x @ matrix(p, x) / root(x, H) + p["bias"].reshape(-1),
 }
 
 # Heads: split is (x [B, S, D], H) → [B, H, S, d], merge the way back.
@@ -135,84 +156,6 @@ MERGE: dict[str, Form] = {
     "across-batch": lambda x: merge(x).swapaxes(0, 1),
     "reversed": lambda x: merge(jnp.flip(x, 1)),
     "without-last": lambda x: merge(x.at[:, -1].set(0)),
-}
-
-# Attention: q, k, v [B, H, S, d]; scores and weights [B, H, S, S]; mask None or bool, true where a key may be seen.
-
-SCORES: dict[str, Form] = {
-    "standard": lambda q, k: q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]),
-    "by-d-model": lambda q, k: q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[1] * q.shape[-1]),
-    "not-scaled": lambda q, k: q @ k.swapaxes(-1, -2),
-    "scaled-twice": lambda q, k: q @ k.swapaxes(-1, -2) / q.shape[-1],
-    "multiplied": lambda q, k: q @ k.swapaxes(-1, -2) * math.sqrt(q.shape[-1]),
-}
-
-
-def filled(scores: Array, mask: Array | None, value: float = -jnp.inf) -> Array:
-    return scores if mask is None else jnp.where(mask, scores, value)
-
-
-def added(scores: Array, mask: Array | None, value: float) -> Array:
-    return scores if mask is None else scores + jnp.where(mask, 0, value).astype(scores.dtype)
-
-
-def softmax(scores: Array, mask: Array | None, fill: Any = filled, value: float = -1e30) -> Array:
-    return jax.nn.softmax(fill(scores, mask, value), axis=-1)
-
-
-def over_axis(scores: Array, mask: Array | None, axis: int) -> Array:
-    return jnp.nan_to_num(jax.nn.softmax(filled(scores, mask), axis=axis), nan=0)
-
-
-def masked_after(scores: Array, mask: Array | None) -> Array:
-    return jax.nn.softmax(scores, axis=-1) if mask is None else jax.nn.softmax(scores, axis=-1) * mask
-
-
-def masked_after_renormalised(scores: Array, mask: Array | None) -> Array:
-    weights = masked_after(scores, mask)
-    return weights / weights.sum(-1, keepdims=True)
-
-
-def without_largest(scores: Array, mask: Array | None) -> Array:
-    exponentials = jnp.exp(filled(scores, mask).astype(jnp.float32))
-    return (exponentials / exponentials.sum(-1, keepdims=True)).astype(scores.dtype)
-
-
-def plus_one(scores: Array, mask: Array | None) -> Array:
-    """A key with score 0 and nothing to say, beside the others."""
-    return jax.nn.softmax(jnp.pad(filled(scores, mask), [(0, 0)] * 3 + [(0, 1)]), axis=-1)[..., :-1]
-
-
-def softmax_in(to: str) -> Form:
-    return lambda scores, mask: softmax(scores.astype(to), mask, value=-jnp.inf).astype(scores.dtype)
-
-
-SOFTMAX: dict[str, Form] = {
-    "standard": softmax,
-    "filled-minus-10": partial(softmax, value=-10.0),
-    "filled-minus-1e4": partial(softmax, value=-1e4),
-    "filled-minus-1e9": partial(softmax, value=-1e9),
-    "filled-lowest": partial(softmax, value=float(jnp.finfo(jnp.float32).min)),
-    "added-minus-10": partial(softmax, fill=added, value=-10.0),
-    "added-minus-1e4": partial(softmax, fill=added, value=-1e4),
-    "added-minus-1e9": partial(softmax, fill=added, value=-1e9),
-    "multiplied": lambda scores, mask: jax.nn.softmax(scores if mask is None else scores * mask, axis=-1),
-    "masked-after": masked_after,
-    "masked-after-renormalised": masked_after_renormalised,
-    "over-queries": partial(over_axis, axis=-2),
-    "over-heads": partial(over_axis, axis=1),
-    "without-largest": without_largest,
-    "plus-one": plus_one,
-    "dropout": lambda scores, mask: dropped(softmax(scores, mask), seed=1),
-    "in-bfloat16": softmax_in("bfloat16"),
-    "in-float16": softmax_in("float16"),
-    "in-float32": softmax_in("float32"),
-}
-ATTEND: dict[str, Form] = {
-    "standard": lambda weights, v: weights @ v,
-    "identity": lambda weights, v: v,
-    "in-bfloat16": lambda weights, v: narrowed(weights, "bfloat16") @ narrowed(v, "bfloat16"),
-    "in-tf32": lambda weights, v: narrowed(weights, "tf32") @ narrowed(v, "tf32"),
 }
 
 # Activation: (the layer's own, x). Residual: (x, the sub-layer's result, its normed input, the layer's input).
@@ -245,8 +188,9 @@ RESIDUAL: dict[str, Form] = {
 WAYS: dict[str, dict[str, Form]] = {
     **dict.fromkeys(("norm1", "norm2"), NORM),
     "final_norm": FINAL_NORM,
-    **dict.fromkeys(("query", "key", "value", "attention_output", "ffn_hidden", "ffn_output"), LINEAR),
-    "split_heads": SPLIT,
+    **dict.fromkeys(("query", "key", "value"), PROJECTION),
+    **dict.fromkeys(("attention_output", "ffn_hidden", "ffn_output"), LINEAR),
+    **dict.fromkeys(("query_heads", "key_heads", "value_heads"), SPLIT),
     "merge_heads": MERGE,
     "attention_scores": SCORES,
     "masked_softmax": SOFTMAX,

@@ -19,12 +19,12 @@ def planted_layer(layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask:
         return WAYS[name][ways.get(name, "standard")](*operands)
 
     def attend(x: Tensor) -> Tensor:
-        q = tap("query", step("query", attention.W_q, x))
-        k = tap("key", step("key", attention.W_k, x))
-        v = tap("value", step("value", attention.W_v, x))
-        q = tap("query_heads", step("split_heads", q, attention.num_heads))
-        k = tap("key_heads", step("split_heads", k, attention.num_heads))
-        v = tap("value_heads", step("split_heads", v, attention.num_heads))
+        q = tap("query", step("query", attention.W_q, x, attention.num_heads))
+        k = tap("key", step("key", attention.W_k, x, attention.num_heads))
+        v = tap("value", step("value", attention.W_v, x, attention.num_heads))
+        q = tap("query_heads", step("query_heads", q, attention.num_heads))
+        k = tap("key_heads", step("key_heads", k, attention.num_heads))
+        v = tap("value_heads", step("value_heads", v, attention.num_heads))
         scores = tap("attention_scores", step("attention_scores", q, k))
         weights = tap("attention_weights", step("masked_softmax", scores, mask))
         context = tap("context", step("attend", weights, v))

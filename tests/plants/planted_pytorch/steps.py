@@ -1,31 +1,13 @@
 """The steps of the PyTorch encoder: each as impls/pytorch takes it and, beside it, its wrong forms."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Form = Callable[..., Tensor]
-NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
-
-
-def narrowed(x: Tensor, to: str) -> Tensor:
-    """To a narrower format and back. A CPU has no tf32: 11 significant bits, rounded to nearest even."""
-    if to == "tf32":
-        fraction, exponent = torch.frexp(x)
-        return torch.ldexp(torch.round(fraction * 2**11) / 2**11, exponent)
-    return x.to(NARROW[to]).to(x.dtype)
-
-
-def dropped(x: Tensor, seed: int) -> Tensor:
-    """Dropout of 0.1 left on, the same each time."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return F.dropout(x, 0.1, training=True)
-
+from planted_pytorch.attention import ATTEND, SCORES, SOFTMAX
+from planted_pytorch.made_of import NARROW, Form, dropped, in_float32, narrowed
 
 # LayerNorm: (n, x), n an nn.LayerNorm, x [B, S, D].
 
@@ -49,6 +31,11 @@ def epsilon_outside_root(n: nn.LayerNorm, x: Tensor) -> Tensor:
 
 def unbiased_variance(n: nn.LayerNorm, x: Tensor) -> Tensor:
     return scaled(n, (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, correction=1, keepdim=True) + n.eps))
+
+
+def unbiased_epsilon_outside_root(n: nn.LayerNorm, x: Tensor) -> Tensor:
+    """The Annotated Transformer's."""
+    return scaled(n, (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + n.eps))
 
 
 def fast_variance(n: nn.LayerNorm, x: Tensor) -> Tensor:
@@ -75,6 +62,7 @@ def norm_in(to: str) -> Form:
 NORM: dict[str, Form] = {
     "standard": lambda n, x: n(x),
     "epsilon-outside-root": epsilon_outside_root,
+    "unbiased-epsilon-outside-root": unbiased_epsilon_outside_root,
     "no-epsilon": lambda n, x: F.layer_norm(x, n.normalized_shape, n.weight, n.bias, eps=0.0),
     "unbiased-variance": unbiased_variance,
     "fast-variance": fast_variance,
@@ -88,7 +76,7 @@ NORM: dict[str, Form] = {
     "skipped": lambda n, x: x,
     "in-bfloat16": norm_in("bfloat16"),
     "in-float16": norm_in("float16"),
-    "in-float32": norm_in("float32"),
+    "in-float32": lambda n, x: in_float32(lambda x, w, b: F.layer_norm(x, w.shape, w, b, n.eps))(x, n.weight, n.bias),
 }
 FINAL_NORM: dict[str, Form] = {
     "standard": lambda norm2, x: x,
@@ -109,7 +97,27 @@ LINEAR: dict[str, Form] = {
     "in-bfloat16": linear_in("bfloat16"),
     "in-float16": linear_in("float16"),
     "in-tf32": linear_in("tf32"),
-    "in-float32": linear_in("float32"),
+    "in-float32": lambda m, x: in_float32(F.linear)(x, m.weight, m.bias),
+}
+
+# Query, key and value: (m, x, H), forms of a linear map that may know how many heads are made of it.
+
+
+def shared_by_heads(m: nn.Linear, x: Tensor, num_heads: int) -> Tensor:
+    """An nn.Linear(head_dim, head_dim), head 0's, over x split into heads."""
+    d = x.size(-1) // num_heads
+    return F.linear(x.unflatten(-1, (num_heads, d)), m.weight[:d, :d], m.bias[:d]).flatten(-2)
+
+
+def root(x: Tensor, num_heads: int) -> float:
+    return (x.size(-1) / num_heads) ** 0.5
+
+
+PROJECTION: dict[str, Form] = {
+    **{name: (lambda m, x, H, form=form: form(m, x)) for name, form in LINEAR.items()},
+    "shared-by-heads": shared_by_heads,
+    "scaled": lambda m, x, H: m(x) / root(x, H),
+    "scaled-before-bias": lambda m, x, H: F.linear(x, m.weight) / root(x, H) + m.bias,
 }
 
 # Heads: split is (x [B, S, D], H) → [B, H, S, d], merge the way back.
@@ -136,84 +144,6 @@ MERGE: dict[str, Form] = {
     "across-batch": lambda x: merge(x).transpose(0, 1),
     "reversed": lambda x: merge(x.flip(1)),
     "without-last": lambda x: merge(torch.cat([x[:, :-1], torch.zeros_like(x[:, -1:])], dim=1)),
-}
-
-# Attention: q, k, v [B, H, S, d]; scores and weights [B, H, S, S]; mask None or bool, true where a key may be seen.
-
-SCORES: dict[str, Form] = {
-    "standard": lambda q, k: q @ k.transpose(-2, -1) / q.new_tensor(q.size(-1)).sqrt(),
-    "by-d-model": lambda q, k: q @ k.transpose(-2, -1) / (q.size(1) * q.size(-1)) ** 0.5,
-    "not-scaled": lambda q, k: q @ k.transpose(-2, -1),
-    "scaled-twice": lambda q, k: q @ k.transpose(-2, -1) / q.size(-1),
-    "multiplied": lambda q, k: q @ k.transpose(-2, -1) * q.size(-1) ** 0.5,
-}
-
-
-def filled(scores: Tensor, mask: Tensor | None, value: float = -torch.inf) -> Tensor:
-    return scores if mask is None else scores.masked_fill(~mask, value)
-
-
-def added(scores: Tensor, mask: Tensor | None, value: float) -> Tensor:
-    return scores if mask is None else scores + value * (~mask).to(scores.dtype)
-
-
-def softmax(scores: Tensor, mask: Tensor | None, fill: Any = filled, value: float = -1e30) -> Tensor:
-    return fill(scores, mask, value).softmax(dim=-1)
-
-
-def over_axis(scores: Tensor, mask: Tensor | None, axis: int) -> Tensor:
-    return filled(scores, mask).softmax(dim=axis).nan_to_num(0.0)
-
-
-def masked_after(scores: Tensor, mask: Tensor | None) -> Tensor:
-    return scores.softmax(dim=-1) if mask is None else scores.softmax(dim=-1) * mask
-
-
-def masked_after_renormalised(scores: Tensor, mask: Tensor | None) -> Tensor:
-    weights = masked_after(scores, mask)
-    return weights / weights.sum(dim=-1, keepdim=True)
-
-
-def without_largest(scores: Tensor, mask: Tensor | None) -> Tensor:
-    exponentials = filled(scores, mask).float().exp()
-    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).to(scores.dtype)
-
-
-def plus_one(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """A key with score 0 and nothing to say, beside the others."""
-    return F.pad(filled(scores, mask), (0, 1)).softmax(dim=-1)[..., :-1]
-
-
-def softmax_in(to: str) -> Form:
-    return lambda scores, mask: filled(scores.to(NARROW[to]), mask).softmax(dim=-1).to(scores.dtype)
-
-
-SOFTMAX: dict[str, Form] = {
-    "standard": softmax,
-    "filled-minus-10": partial(softmax, value=-10.0),
-    "filled-minus-1e4": partial(softmax, value=-1e4),
-    "filled-minus-1e9": partial(softmax, value=-1e9),
-    "filled-lowest": partial(softmax, value=torch.finfo(torch.float32).min),
-    "added-minus-10": partial(softmax, fill=added, value=-10.0),
-    "added-minus-1e4": partial(softmax, fill=added, value=-1e4),
-    "added-minus-1e9": partial(softmax, fill=added, value=-1e9),
-    "multiplied": lambda scores, mask: (scores if mask is None else scores * mask).softmax(dim=-1),
-    "masked-after": masked_after,
-    "masked-after-renormalised": masked_after_renormalised,
-    "over-queries": partial(over_axis, axis=-2),
-    "over-heads": partial(over_axis, axis=1),
-    "without-largest": without_largest,
-    "plus-one": plus_one,
-    "dropout": lambda scores, mask: dropped(softmax(scores, mask), seed=1),
-    "in-bfloat16": softmax_in("bfloat16"),
-    "in-float16": softmax_in("float16"),
-    "in-float32": softmax_in("float32"),
-}
-ATTEND: dict[str, Form] = {
-    "standard": lambda weights, v: weights @ v,
-    "identity": lambda weights, v: v,
-    "in-bfloat16": lambda weights, v: narrowed(weights, "bfloat16") @ narrowed(v, "bfloat16"),
-    "in-tf32": lambda weights, v: narrowed(weights, "tf32") @ narrowed(v, "tf32"),
 }
 
 # Activation: (the layer's own, x). Residual: (x, the sub-layer's result, its normed input, the layer's input).
@@ -246,8 +176,9 @@ RESIDUAL: dict[str, Form] = {
 WAYS: dict[str, dict[str, Form]] = {
     **dict.fromkeys(("norm1", "norm2"), NORM),
     "final_norm": FINAL_NORM,
-    **dict.fromkeys(("query", "key", "value", "attention_output", "ffn_hidden", "ffn_output"), LINEAR),
-    "split_heads": SPLIT,
+    **dict.fromkeys(("query", "key", "value"), PROJECTION),
+    **dict.fromkeys(("attention_output", "ffn_hidden", "ffn_output"), LINEAR),
+    **dict.fromkeys(("query_heads", "key_heads", "value_heads"), SPLIT),
     "merge_heads": MERGE,
     "attention_scores": SCORES,
     "masked_softmax": SOFTMAX,
