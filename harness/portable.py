@@ -1,4 +1,4 @@
-"""Portable tensors: small integers times a power of two, from a counter-based generator (rule P-1 to P-5).
+"""Portable tensors: small integers times a power of two, from a counter-based generator (rule P-1 to P-6).
 
 Every value is exact in bfloat16, float16, float32 and float64, and 20 lines of any language make it again.
 """
@@ -20,6 +20,11 @@ def seed(name: str) -> int:
     for byte in name.encode():
         state = (state ^ byte) * 0x100000001B3 % 2**64
     return state
+
+
+def drawn_for(name: str, seed: int) -> str:
+    """The name that tensor `name` is drawn by for input seed `seed`; seed 0 is the plain name (rule P-6)."""
+    return f"{name} seed {seed}" if seed else name
 
 
 def splitmix64(start: int, count: int) -> npt.NDArray[np.uint64]:

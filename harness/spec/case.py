@@ -15,8 +15,11 @@ from harness.spec.stages import stage_shape, stages
 
 @dataclass(frozen=True)
 class Case:
+    """`seed` is the draw of x, parameters and cotangent (rule P-6): 0 is the one that the goldens were frozen for."""
+
     layer: Layer
     situation: Situation
+    seed: int = 0
 
     @property
     def id(self) -> str:
@@ -36,11 +39,12 @@ class Case:
 
     def parameters(self) -> dict[str, Floats]:
         """Every parameter, drawn from its own name and moved into the situation's numeric regime (rule P-5)."""
-        return layer_parameters(self.layer, self.situation.parameter_exponents)
+        return layer_parameters(self.layer, self.situation.parameter_exponents, self.seed)
 
     def x(self) -> Floats:
         """The input, [B, S, d_model]."""
-        return portable.tensor("x", self.x_shape, self.situation.input.pattern, self.situation.input.exponent)
+        name, drawn = portable.drawn_for("x", self.seed), self.situation.input
+        return portable.tensor(name, self.x_shape, drawn.pattern, drawn.exponent)
 
     def mask(self) -> npt.NDArray[np.bool_] | None:
         """[B, 1, 1, S], true where a key may be attended to (clause M-1); None when the situation has no mask."""
@@ -57,7 +61,7 @@ class Case:
 
         Zero on padded rows, which are not compared, and on `kinked_rows`, [n, 2] pairs of item and position.
         """
-        drawn = portable.tensor("cotangent", self.x_shape, "symmetric", -7)
+        drawn = portable.tensor(portable.drawn_for("cotangent", self.seed), self.x_shape, "symmetric", -7)
         rows = self.valid()
         rows[tuple(kinked_rows.T)] = False
         return np.where(rows[:, :, None], drawn, 0.0)
@@ -82,15 +86,15 @@ class Case:
         return np.broadcast_to(rows, shape)
 
 
-def layer_parameters(layer: Layer, exponents: dict[str, int]) -> dict[str, Floats]:
-    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rule P-5)."""
+def layer_parameters(layer: Layer, exponents: dict[str, int], seed: int = 0) -> dict[str, Floats]:
+    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rules P-5 and P-6)."""
     drawn = {}
     for parameter in PARAMETERS:
-        shape = parameter.shape(layer)
+        shape, name = parameter.shape(layer), portable.drawn_for(parameter.name, seed)
         if parameter.drawn == "gain":
-            values = portable.tensor(parameter.name, shape, "gain", -7)
+            values = portable.tensor(name, shape, "gain", -7)
         else:
             exponent = portable.weight_exponent(shape[0]) if parameter.drawn == "weight" else -10
-            values = portable.tensor(parameter.name, shape, "symmetric", exponent)
+            values = portable.tensor(name, shape, "symmetric", exponent)
         drawn[parameter.name] = np.ldexp(values, exponents.get(parameter.name, 0))
     return drawn
