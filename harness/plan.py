@@ -25,7 +25,7 @@ class Task:
     def build_key(self) -> tuple[object, ...]:
         """Tasks with the same key are answered by the same built layer."""
         exponents = tuple(sorted(self.case.situation.parameter_exponents.items()))
-        return self.dtype, self.case.layer.layer, exponents
+        return self.dtype, self.case.layer.layer, exponents, self.case.seed
 
     @property
     def tensors(self) -> tuple[str, ...]:

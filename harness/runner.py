@@ -33,10 +33,6 @@ class Share:
     tasks: list[Task]
 
 
-def threads_per_worker(jobs: int) -> int:
-    return max(1, (os.cpu_count() or 1) // jobs)
-
-
 class Run:
     """A run in progress. Iterate over it to get its records; `abort` it from anywhere."""
 
@@ -49,9 +45,12 @@ class Run:
         jobs: int,
         device: Device,
         logs: Path,
+        threads: int | None = None,
     ) -> None:
+        """`threads` is what each worker's framework is given; by default the workers share the processors."""
         self._expected, self._constants = expected, constants
-        self._jobs = max(1, min(jobs, len(shares)))
+        self.jobs = max(1, min(jobs, len(shares)))
+        self.threads = threads or max(1, (os.cpu_count() or 1) // self.jobs)
         logs.mkdir(parents=True, exist_ok=True)
         self.sessions: dict[str, Session] = {}
         self._tasks: dict[str, list[Task]] = {}
@@ -59,19 +58,15 @@ class Run:
             name = share.ready.implementation.name
             log = logs / f"{name}.log"
             log.unlink(missing_ok=True)
-            self.sessions[name] = Session(share.ready, device, threads_per_worker(self._jobs), log)
+            self.sessions[name] = Session(share.ready, device, self.threads, log)
             self._tasks[name] = share.tasks
         self._seen = {name: Seen() for name in self.sessions}
         self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
         self._aborted = threading.Event()
 
-    @property
-    def jobs(self) -> int:
-        return self._jobs
-
     def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
-        with ThreadPoolExecutor(self._jobs) as pool:
+        with ThreadPoolExecutor(self.jobs) as pool:
             for name in self.sessions:
                 pool.submit(self._take_through, name)
             unfinished = len(self.sessions)

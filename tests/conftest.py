@@ -103,6 +103,63 @@ serve(Liar())
 """
 
 
+_WATCHED = """
+import os
+from pathlib import Path
+
+import numpy as np
+
+from harness.adapter import serve
+from impls.{name}.adapter import {adapter}
+
+
+def seconds():
+    # Processor time of each thread, in ticks: fields 14 and 15 of /proc/PID/task/TID/stat, proc(5).
+    used = {{}}
+    for thread in Path("/proc/self/task").iterdir():
+        fields = (thread / "stat").read_text().rpartition(")")[2].split()
+        used[thread.name] = int(fields[11]) + int(fields[12])
+    return used
+
+
+class Watched({adapter}):
+    def output(self, x, mask):
+        large = np.tile(x, (8, 32, 1))
+        for _ in range(2):
+            super().output(large, None)  # compiles, and starts every thread
+        before = seconds()
+        for _ in range(8):
+            super().output(large, None)
+        spent = [after - before.get(thread, 0) for thread, after in seconds().items()]
+        Path("share").write_text(str(max(spent) / sum(spent)))
+        return super().output(x, mask)
+
+
+serve(Watched())
+"""
+
+
+@pytest.fixture
+def busiest_thread(conform: Callable[..., Ended], fake: Callable[..., Path]) -> Callable[[str, str, int], float]:
+    """The share of the computing that an implementation's busiest thread does under `conform run --threads N`.
+
+    In processor time, not wall time: how busy the machine is does not matter.
+    """
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("reads /proc")
+
+    def share(name: str, adapter: str, threads: int) -> float:
+        script = _WATCHED.format(name=name, adapter=adapter)
+        folder = fake(f"watched_{threads}", script=script, checks="[output]")
+        case = ("--case", "post-relu-512/no-mask", "--dtype", "float32")
+        ended = conform("run", "--impl", folder, *case, "--threads", str(threads))
+        assert ended.status == 0, ended.stdout + ended.stderr
+        assert ended.report["implementations"][0]["settings"]["threads"] == threads
+        return float((folder / "share").read_text())
+
+    return share
+
+
 @pytest.fixture
 def honest() -> Path:
     return HONEST

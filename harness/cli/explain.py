@@ -41,7 +41,8 @@ def explain(impl: str | None, case: str | None, dtype: str | None, out: Path, as
         return
     screen = console()
     first = records[0]
-    screen.print(f"[bold]{first.case}[/] in {first.dtype}, {first.implementation}", highlight=False)
+    seed = f", seed {report.environment.seed}" if report.environment.seed else ""
+    screen.print(f"[bold]{first.case}[/] in {first.dtype}, {first.implementation}{seed}", highlight=False)
     for record in records:
         _show(screen, record)
     for diagnosis in report.diagnoses:
@@ -109,12 +110,17 @@ def _row(tensor: TensorVerdict) -> tuple[str, ...]:
 
 
 def _repeat(report: Report, record: Record) -> str:
-    """The same check again: what the run was given, narrowed to this implementation, case and dtype."""
+    """The same check again: what the run was given, narrowed to this implementation, case and dtype.
+
+    Threads are named even where the run chose them: alone, an implementation would be given more.
+    """
     command = ["conform", "run", "--impl", _as_given(report, record), "--case", record.case, "--dtype", record.dtype]
     arguments = report.arguments
     for option in ("--layer", "--device", "--python"):
         command += [word for i, word in enumerate(arguments) if word == option or (i and arguments[i - 1] == option)]
-    return shlex.join(command)
+    if report.environment.seed:
+        command += ["--seed", str(report.environment.seed)]
+    return shlex.join([*command, "--threads", str(report.environment.threads_per_worker)])
 
 
 def _as_given(report: Report, record: Record) -> str:

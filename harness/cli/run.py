@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -35,6 +36,7 @@ Examples:
   conform run --case 'pre-gelu/*' --case '*/padding-right'
   conform run --layer my-layer.yaml --impl jax_pure
   conform run --python keras_tf=/opt/tf/bin/python
+  conform run --seed 1 --threads 2
 """
 
 
@@ -53,6 +55,14 @@ Examples:
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--jobs", type=click.IntRange(1), help="Workers side by side; default: one a processor.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of each worker's framework; default: a fair share.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Draw inputs and parameters anew; 0 has frozen goldens, the oracle computes any other's first.",
+)
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for an implementation.")
 @click.option(
     "--out",
@@ -70,6 +80,8 @@ def run(
     dtypes: tuple[DtypeName, ...],
     device: Device,
     jobs: int | None,
+    threads: int | None,
+    seed: int,
     pythons: tuple[str, ...],
     out: Path,
     update_declared: bool,
@@ -88,12 +100,13 @@ def run(
     cases = specification.cases
     if layer_file:
         cases = {name: case for name, case in cases.items() if case.layer.layer == layer_file.stem}
-    chosen = select(cases, globs, next((known for known in LEVELS if known == level), None))
+    selected = select(cases, globs, next((known for known in LEVELS if known == level), None))
+    chosen = [replace(case, seed=seed) for case in selected]
     ready, absent = _implementations(impls, _interpreters(pythons), device)
     jobs = jobs or os.cpu_count() or 1
+    _refuse_unwritable(out)
     expected = _expected(chosen, specification, layer_file, jobs)
     shares = [Share(r, plan(r.implementation, chosen, dtypes or ("float32", "float64"))) for r in ready]
-    _refuse_unwritable(out)
     in_progress = Run(
         shares,
         lambda case: expected[case.id],
@@ -101,8 +114,9 @@ def run(
         jobs=jobs,
         device=device,
         logs=out / "logs",
+        threads=threads,
     )
-    ledger = Ledger(out, shares, absent, in_progress, environment(shares, in_progress.jobs, device))
+    ledger = Ledger(out, shares, absent, in_progress, environment(shares, in_progress, device, seed))
     try:
         _collect(in_progress, ledger, total=sum(len(share.tasks) for share in shares))
     except BaseException:
@@ -128,15 +142,20 @@ def _status(report: Report) -> int:
 
 
 def _collect(in_progress: Run, ledger: Ledger, total: int) -> None:
-    """Gather the records, with a progress bar on stderr when someone is looking."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    screen = Console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+    """Gather the records."""
+    with _progress() as progress:
         bar = progress.add_task("starting workers", total=total)
         with contextlib.closing(iter(in_progress)) as records:
             for record in records:
                 ledger.add(record)
                 progress.update(bar, advance=1, description=f"{record.implementation} {record.case} {record.dtype}")
+
+
+def _progress() -> Progress:
+    """A bar on stderr, when someone is looking."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    screen = Console(stderr=True)
+    return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
 
 
 def _implementations(
@@ -190,9 +209,16 @@ def _interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
 def _expected(
     cases: list[Case], specification: Specification, layer_file: Path | None, jobs: int
 ) -> dict[str, Expected]:
-    """The frozen goldens, every one checked before a worker starts; computed now for a layer of the user's own."""
-    if layer_file:
-        return {case.id: expected for case, expected in compute_all(cases, constants(), jobs)}
+    """The frozen goldens, every one checked before a worker starts; computed now for a layer of the user's own, or
+    another seed."""
+    if layer_file or any(case.seed for case in cases):
+        found = {}
+        with _progress() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
+            bar = progress.add_task("computing goldens", total=len(cases))
+            for case, expected in computed:
+                found[case.id] = expected
+                progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
+        return found
     manifest = read_manifest()
     check_ids(specification.cases, manifest)
     return {case.id: read_golden(case, manifest, constants()) for case in cases}

@@ -23,12 +23,12 @@ def played(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict[s
 
 
 _NOISE_RUNS = 24
-_with_noise: dict[tuple[str, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
+_with_noise: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
 
 
 def played_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage of the wrong layer and its condition, made as `harness.oracle.condition` makes a right one's."""
-    key = (case.id, *(deviation.deviation for deviation in deviations))
+    key = (case.id, case.seed, *(deviation.deviation for deviation in deviations))
     if key not in _with_noise:
         wrong = deviant(case, deviations)
         golden = wrong.stages(Arithmetic(np.float64))

@@ -2,15 +2,14 @@
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from harness.golden.expected import Expected, thin
 from harness.oracle.condition import expectation
 from harness.spec.case import Case
 from harness.spec.constants import Constants
-
-_BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+from harness.threads import blas_threads
 
 
 def compute(case: Case, constants: Constants) -> Expected:
@@ -18,10 +17,10 @@ def compute(case: Case, constants: Constants) -> Expected:
     return thin(case, expectation(case, constants.condition_runs), constants)
 
 
-def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Iterator[tuple[Case, Expected]]:
+def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator[tuple[Case, Expected], None, None]:
     """Each case with its expectation, as they are done; the largest are begun first."""
     # A fresh interpreter a process: the BLAS reads its thread count when it is loaded. One thread, one order of sums.
-    os.environ.update(dict.fromkeys(_BLAS_THREADS, "1"))
+    os.environ.update(blas_threads(1))
     heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:

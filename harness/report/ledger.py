@@ -15,7 +15,7 @@ from harness.files import replace_file
 from harness.impl.interpreter import Missing
 from harness.judge.outcome import Outcome
 from harness.report.model import Absent, Diagnosis, Environment, Judged, Record, Report
-from harness.runner import Run, Share, not_run, threads_per_worker
+from harness.runner import Run, Share, not_run
 
 _SECONDS_BETWEEN_WRITES = 2.0
 
@@ -76,7 +76,7 @@ class Ledger:
         return report
 
 
-def environment(shares: list[Share], jobs: int, device: str) -> Environment:
+def environment(shares: list[Share], run: Run, device: str, seed: int) -> Environment:
     cases = {task.case.id: task.case for share in shares for task in share.tasks}
     return Environment(
         conform=harness.__version__,
@@ -84,9 +84,10 @@ def environment(shares: list[Share], jobs: int, device: str) -> Environment:
         platform=platform.platform(),
         processor=_processor(),
         cpus=os.cpu_count() or 1,
-        jobs=jobs,
-        threads_per_worker=threads_per_worker(jobs),
+        jobs=run.jobs,
+        threads_per_worker=run.threads,
         device=device,
+        seed=seed,
         specification={
             "cases": len(cases),
             "layers": len({case.layer.layer for case in cases.values()}),

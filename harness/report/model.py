@@ -51,6 +51,8 @@ class Absent(_Frozen):
 
 
 class Environment(_Frozen):
+    """`seed` is the draw of inputs and parameters (rule P-6); 0 was judged against the frozen goldens."""
+
     conform: str
     python: str
     platform: str
@@ -59,6 +61,7 @@ class Environment(_Frozen):
     jobs: int
     threads_per_worker: int
     device: str
+    seed: int
     specification: dict[str, int]
 
 

@@ -162,6 +162,8 @@ def _last_line(report: Report) -> Text:
     count = Counter(record.outcome for record in report.records)
     others = [f"{n} {outcome.value}" for outcome, n in count.items() if outcome != Outcome.PASS]
     text = f"{passed} of {applicable} applicable checks passed" + (f" ({', '.join(others)})" if others else "")
+    if report.environment.seed:
+        text += f", seed {report.environment.seed}"
     if not applicable:
         return Text("INCOMPLETE: nothing was judged; every check is unsupported", style="bold red")
     if not report.complete:

@@ -17,8 +17,11 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Case:
+    """`seed` is the draw of x, parameters and cotangent (rule P-6): 0 is the one that the goldens were frozen for."""
+
     layer: Layer
     situation: Situation
+    seed: int = 0
 
     @property
     def id(self) -> str:
@@ -38,11 +41,12 @@ class Case:
 
     def parameters(self) -> dict[str, Floats]:
         """Every parameter, drawn from its own name and moved into the situation's numeric regime (rule P-5)."""
-        return layer_parameters(self.layer, self.situation.parameter_exponents)
+        return layer_parameters(self.layer, self.situation.parameter_exponents, self.seed)
 
     def x(self) -> Floats:
         """The input, [B, S, d_model]."""
-        return portable.tensor("x", self.x_shape, self.situation.input.pattern, self.situation.input.exponent)
+        name, drawn = portable.drawn_for("x", self.seed), self.situation.input
+        return portable.tensor(name, self.x_shape, drawn.pattern, drawn.exponent)
 
     def padding_mask(self) -> Bools | None:
         """[B, 1, 1, S], true where a key is not padding (clause M-1); None when the situation has no padding."""
@@ -59,7 +63,7 @@ class Case:
             case Drawn(axes=axes):
                 B = self.situation.batch if "B" in axes else 1
                 H = self.layer.attention.num_heads if "H" in axes else 1
-                drawn = portable.integers("mask", B * H * S * S).reshape(B, H, S, S) >= 0
+                drawn = portable.integers(portable.drawn_for("mask", self.seed), B * H * S * S).reshape(B, H, S, S) >= 0
                 return drawn | np.eye(S, dtype=np.bool_)
 
     def mask(self) -> Bools | None:
@@ -83,7 +87,7 @@ class Case:
 
         Zero on rows that are not specified, and on `kinked_rows`, [n, 2] pairs of item and position.
         """
-        drawn = portable.tensor("cotangent", self.x_shape, "symmetric", -7)
+        drawn = portable.tensor(portable.drawn_for("cotangent", self.seed), self.x_shape, "symmetric", -7)
         rows = self.specified()
         rows[tuple(kinked_rows.T)] = False
         return np.where(rows[:, :, None], drawn, 0.0)
@@ -120,15 +124,15 @@ def joined(padding: Bools | None, attention: Bools | None) -> Bools | None:
     return padding & attention
 
 
-def layer_parameters(layer: Layer, exponents: dict[str, int]) -> dict[str, Floats]:
-    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rule P-5)."""
+def layer_parameters(layer: Layer, exponents: dict[str, int], seed: int = 0) -> dict[str, Floats]:
+    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rules P-5 and P-6)."""
     drawn = {}
     for parameter in PARAMETERS:
-        shape = parameter.shape(layer)
+        shape, name = parameter.shape(layer), portable.drawn_for(parameter.name, seed)
         if parameter.drawn == "gain":
-            values = portable.tensor(parameter.name, shape, "gain", -7)
+            values = portable.tensor(name, shape, "gain", -7)
         else:
             exponent = portable.weight_exponent(shape[0]) if parameter.drawn == "weight" else -10
-            values = portable.tensor(parameter.name, shape, "symmetric", exponent)
+            values = portable.tensor(name, shape, "symmetric", exponent)
         drawn[parameter.name] = np.ldexp(values, exponents.get(parameter.name, 0))
     return drawn

@@ -12,10 +12,9 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from harness.judge.outcome import Outcome
+from harness.threads import blas_threads
 from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
 from harness.wire.messages import Answer, Request, Stop
-
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def one_line(error: ValidationError) -> str:
@@ -35,7 +34,7 @@ class WorkerProcess:
     """An adapter's process, in a process group of its own, its stderr appended to `log`."""
 
     def __init__(self, command: tuple[str, ...], folder: Path, threads: int, log: Path) -> None:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **blas_threads(threads)}
         self._log_path = log
         self._log: IO[bytes] = log.open("ab")
         self._log_from = self._log.tell()

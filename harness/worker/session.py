@@ -12,7 +12,6 @@ from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
-from harness.spec.case import layer_parameters
 from harness.spec.dtypes import FORMATS
 from harness.wire.frames import PROTOCOL, Tensors
 from harness.wire.messages import Build, Run, Start, Started
@@ -97,10 +96,9 @@ class Session:
         if self._built == task.build_key:
             return
         self._built = None
-        layer, dtype = task.case.layer, FORMATS[task.dtype]
-        exponents = task.case.situation.parameter_exponents
-        sent = {name: value.astype(dtype.numpy) for name, value in layer_parameters(layer, exponents).items()}
-        request = Build(layer=layer, dtype=task.dtype)
+        dtype = FORMATS[task.dtype]
+        sent = {name: value.astype(dtype.numpy) for name, value in task.case.parameters().items()}
+        request = Build(layer=task.case.layer, dtype=task.dtype)
         try:
             held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
             if wrong := _not_held(sent, held):

@@ -1,4 +1,4 @@
-"""Portable tensors (rules P-1 to P-5, G-3): a second implementation, in plain Python from specs/README.md alone."""
+"""Portable tensors (rules P-1 to P-6, G-3): a second implementation, in plain Python from specs/README.md alone."""
 
 import json
 from array import array

@@ -1,5 +1,7 @@
 """The JAX implementation: what the suite does not ask."""
 
+from collections.abc import Callable
+
 import pytest
 
 
@@ -14,3 +16,8 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         Config(**{**right, "activation": "swish"})
     with pytest.raises(ValueError, match="middle"):
         Config(**{**right, "placement": "middle"})
+
+
+def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
+    assert busiest_thread("jax_pure", "JaxPure", 1) > 0.8
+    assert busiest_thread("jax_pure", "JaxPure", 2) < 0.7

@@ -1,5 +1,6 @@
 """The ONNX implementation: exported once a layer, with free batch and sequence, and no file left behind."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,8 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     assert d_model == layer.d_model
     assert inputs["mask"] == [batch, 1, 1, sequence]
     assert (output.name, output.shape) == ("output", [batch, sequence, d_model])
+
+
+def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
+    assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 1) > 0.8
+    assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 2) < 0.7
