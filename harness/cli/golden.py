@@ -11,6 +11,7 @@ from harness.golden.store import (
     golden_path,
     read_golden,
     read_manifest,
+    still_frozen,
     write_golden,
     write_manifest,
 )
@@ -33,14 +34,20 @@ def golden() -> None:
 @_JOBS
 @click.option("--prune", is_flag=True, help="Also remove goldens that belong to no case any more.")
 def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
-    """Compute goldens and conditions and freeze them. Commit them by themselves, with the reason."""
+    """Compute goldens and conditions and freeze them; those that still hold stay byte for byte.
+
+    Commit them by themselves, with the reason.
+    """
     cases = load().cases
     chosen = select(cases, globs, None)
     manifest = read_manifest() if (GOLDEN / "manifest.json").exists() else None
     entries = dict(manifest.cases) if manifest else {}
+    kept = 0
     for done, (case, expected) in enumerate(compute_all(chosen, constants(), jobs or os.cpu_count() or 1), 1):
-        entries[case.id] = write_golden(case, expected, constants())
-        click.echo(f"[{done}/{len(chosen)}] {case.id}", err=True)
+        entry = still_frozen(case, entries[case.id], expected, constants()) if case.id in entries else None
+        kept += entry is not None
+        entries[case.id] = entry or write_golden(case, expected, constants())
+        click.echo(f"[{done}/{len(chosen)}] {case.id}{': kept' if entry else ''}", err=True)
     if prune:
         for gone in set(entries) - set(cases):
             golden_path(gone).unlink(missing_ok=True)
@@ -48,7 +55,8 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
             click.echo(f"removed {gone}", err=True)
     write_manifest(entries)
     size = sum(path.stat().st_size for path in GOLDEN.rglob("*.safetensors"))
-    click.echo(f"built {len(chosen)} goldens; specs/golden holds {len(entries)}, {size / 1e6:.1f} MB")
+    built = f"built {len(chosen) - kept} goldens, kept {kept} that the oracle still agrees with"
+    click.echo(f"{built}; specs/golden holds {len(entries)}, {size / 1e6:.1f} MB")
 
 
 @golden.command(epilog="Example: conform golden verify --case '*/padding-right'")

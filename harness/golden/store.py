@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from harness.errors import InputError, nearest
 from harness.files import replace_file
 from harness.golden.expected import Array, Expected, ExpectedTensor, compared_tensors, kept_positions
+from harness.golden.verify import disagreement
 from harness.paths import SPECS, shown
 from harness.spec.case import Case
 from harness.spec.constants import Constants
@@ -97,12 +98,7 @@ def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Pa
     if case.seed:
         raise ValueError(f"goldens are frozen for seed 0, not for seed {case.seed}")
     path, entry = golden_path(case.id, folder), manifest.cases[case.id]
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint=_RESTORE) from None
-    if hashlib.sha256(data).hexdigest() != entry.sha256:
-        raise InputError("does not match its sum in manifest.json", where=shown(path), hint=_RESTORE)
+    data = _read(path, entry)
     if case_digest(case, constants) != entry.case_sha256:
         raise InputError(
             f"was made from another {case.layer.layer}.yaml, {case.situation.situation}.yaml or constants.yaml",
@@ -110,6 +106,36 @@ def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Pa
             hint=f"undo that change, or rebuild in a commit that says why: conform golden build --case {case.id!r}",
         )
     return _expected(case, safetensors.numpy.load(data), constants, path)
+
+
+def still_frozen(
+    case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path = GOLDEN
+) -> Entry | None:
+    """The entry of a golden that what the oracle says today agrees with; None if there is none, or it does not.
+
+    Another machine's BLAS gives other last bits. A golden that is still right stays, byte for byte, even where a change
+    of the specification's language gave its case another digest.
+    """
+    try:
+        path = golden_path(case.id, folder)
+        frozen = _expected(case, safetensors.numpy.load(_read(path, entry)), constants, path)
+    except InputError:
+        return None
+    if any(tensor.golden.shape != today.tensors[name].golden.shape for name, tensor in frozen.tensors.items()):
+        return None
+    if disagreement(frozen, today, constants):
+        return None
+    return Entry(sha256=entry.sha256, case_sha256=case_digest(case, constants))
+
+
+def _read(path: Path, entry: Entry) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint=_RESTORE) from None
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise InputError("does not match its sum in manifest.json", where=shown(path), hint=_RESTORE)
+    return data
 
 
 def _expected(case: Case, tensors: Mapping[str, Array], constants: Constants, path: Path) -> Expected:

@@ -19,6 +19,7 @@ from harness.golden.store import (
     golden_path,
     read_golden,
     read_manifest,
+    still_frozen,
     write_golden,
     write_manifest,
 )
@@ -239,6 +240,18 @@ def test_building_twice_gives_the_same_bytes(tmp_path: Path, built: Expected) ->
     first, second = (golden_path(SMALL.id, folder).read_bytes() for folder in folders)
     assert first == second
     assert [path.name for path in folders[0].rglob("*") if path.is_file()] == ["single-position.safetensors"]
+
+
+def test_a_rebuild_keeps_what_still_holds_byte_for_byte(copy: Path, frozen: Expected) -> None:
+    entry = read_manifest(copy).cases[SMALL.id]
+    last_bit = frozen.tensors["output"].golden * (1 + 2.0**-52)
+    elsewhere = with_tensor(frozen, "output", golden=last_bit)  # as another machine's BLAS has it
+    renamed = entry.model_copy(update={"case_sha256": "0" * 64})  # as a change of the layer language leaves it
+    assert still_frozen(SMALL, renamed, elsewhere, constants(), copy) == entry
+    changed = with_tensor(frozen, "output", golden=frozen.tensors["output"].golden + 1e-6)
+    assert still_frozen(SMALL, entry, changed, constants(), copy) is None
+    golden_path(SMALL.id, copy).write_bytes(b"something else")
+    assert still_frozen(SMALL, entry, elsewhere, constants(), copy) is None
 
 
 def test_what_was_written_is_read_again(tmp_path: Path, built: Expected) -> None:
