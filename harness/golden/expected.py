@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ExpectedTensor:
-    """`golden` and `condition`, float64, one value for each of `positions` (flat, ascending) in `shape`."""
+    """`golden`, float64, and `condition`, float32: one value for each of `positions` (flat, ascending) in `shape`."""
 
     shape: tuple[int, ...]
     positions: npt.NDArray[np.int64]
@@ -50,9 +50,9 @@ def compared_tensors(case: Case) -> dict[str, tuple[tuple[int, ...], npt.NDArray
 def kept_positions(
     case: Case, name: str, shape: tuple[int, ...], compared: npt.NDArray[np.bool_], constants: Constants
 ) -> npt.NDArray[np.int64]:
-    """The compared positions; of a tensor that is too large to keep whole, as many as are drawn (G-3)."""
+    """The compared positions of an output that is not too large; of any other tensor as many as are drawn (G-3)."""
     available = np.flatnonzero(compared)
-    if prod(shape) <= constants.whole_up_to:
+    if name == "output" and prod(shape) <= constants.whole_output_up_to:
         return available
     return available[portable.positions(f"positions {case.id} {name}", available.size, constants.sampled_positions)]
 
@@ -63,6 +63,9 @@ def thin(case: Case, expectation: Expectation, constants: Constants) -> Expected
     for name, (shape, compared) in compared_tensors(case).items():
         at = kept_positions(case, name, shape, compared, constants)
         kept[name] = ExpectedTensor(
-            shape, at, expectation.golden[name].reshape(-1)[at], expectation.condition[name].reshape(-1)[at]
+            shape,
+            at,
+            expectation.golden[name].reshape(-1)[at],
+            expectation.condition[name].reshape(-1)[at].astype(np.float32),
         )
     return Expected(kept, expectation.kinked_rows)

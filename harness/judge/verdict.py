@@ -87,16 +87,16 @@ def judge_tensor(
     if observed.dtype != dtype.numpy:
         return _refused(name, f"dtype {observed.dtype} instead of {dtype.name}")
     values = observed.reshape(-1)[expected.positions].astype(np.float64)
-    finite = np.isfinite(values)
-    if not np.array_equal(finite, np.isfinite(expected.golden)):
-        at = int(np.flatnonzero(finite != np.isfinite(expected.golden))[0])
+    finite = np.isfinite(expected.golden)
+    other = ~np.where(finite, np.isfinite(values), _same_non_finite(values, expected.golden))
+    if other.any():
+        at, count = int(np.flatnonzero(other)[0]), int(other.sum())
         where = _index(expected, at)
-        count = int((finite != np.isfinite(expected.golden)).sum())
         found = f"{values[at]:g} at {list(where)} instead of {expected.golden[at]:.6g}"
         return _refused(name, f"{found} ({count} of {values.size} compared elements)")
     sigma = np.maximum(dtype.roundoff * expected.condition.astype(np.float64), dtype.smallest_normal)
-    with np.errstate(over="ignore"):
-        error = np.abs(values - expected.golden) / sigma
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.where(finite, np.abs(values - expected.golden) / sigma, 0.0)
         rms = float(np.sqrt(np.mean(error**2))) if error.size else 0.0
     at = int(error.argmax()) if error.size else 0
     largest = float(error[at]) if error.size else 0.0
@@ -110,6 +110,11 @@ def judge_tensor(
         expected=float(expected.golden[at]) if error.size else None,
         sigma=float(sigma[at]) if error.size else None,
     )
+
+
+def _same_non_finite(values: Array, golden: Array) -> Array:
+    """NaN where NaN is specified, and an infinity where that one is."""
+    return np.asarray((np.isnan(values) & np.isnan(golden)) | (values == golden))
 
 
 _LARGEST = 1e300

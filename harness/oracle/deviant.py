@@ -1,17 +1,18 @@
 """Plays a deviation: what a case gives when an implementation is wrong in these ways (rules V-1 to V-4)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.encoder import Given, forward, given
+from harness.oracle.encoder import Given, forward, given, right_ways
 from harness.oracle.steps import WAYS
 from harness.spec.case import Bools, Case, causal_mask, joined
 from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
+from harness.spec.parameters import parameters_of
 from harness.spec.situation import Causal
 
 
@@ -43,12 +44,15 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
 def changes(case: Case, deviation: Deviation) -> bool:
     """Whether the patch says anything that the case does not say already."""
     patch = deviation.patch
+    held = {parameter.name for parameter in parameters_of(case.layer)}
     layer_changes = patched_layer(case.layer, deviation) != case.layer
-    steps_change = any(
-        form != case.layer.feed_forward.activation or step != "activation" for step, form in patch.steps.items()
-    )
+    right = right_ways(case.layer)
+    if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
+        return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
+    steps_change = any(form != right.get(step) for step, form in patch.steps.items())
     mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
-    return layer_changes or steps_change or bool(patch.parameters) or mask_changes
+    parameters_change = any(_applies(edit, held) for name, edit in patch.parameters.items() if name in held)
+    return layer_changes or steps_change or parameters_change or mask_changes
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
@@ -80,9 +84,14 @@ def check_steps(deviation: Deviation, where: str) -> None:
             )
 
 
+def _applies(edit: str, held: Collection[str]) -> bool:
+    """An edit that copies from a parameter that the layer does not have says nothing of it."""
+    return not edit.startswith("from ") or edit.removeprefix("from ") in held
+
+
 def _edited(name: str, edit: str | None, parameters: dict[str, Array]) -> Array:
     value = parameters[name]
-    if edit is None:
+    if edit is None or not _applies(edit, parameters):
         return value
     if edit == "zero":
         return np.zeros_like(value)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.steps import WAYS
 from harness.oracle.tape import Node, Tape
@@ -31,6 +33,18 @@ class Given:
 
 def given(case: Case) -> Given:
     return Given(case.x(), dict(case.parameters()), case.mask())
+
+
+def right_ways(layer: Layer) -> dict[str, str]:
+    """Step → the form of it that this layer asks for, where that is not the standard one or there is none."""
+    ways: dict[str, str] = {"activation": layer.feed_forward.activation}
+    if layer.norm.kind == "rms_norm":
+        ways |= {"norm1": "rms_norm", "norm2": "rms_norm"}
+    if layer.attention.projections == "shared_by_heads":
+        ways |= {"query": "shared_by_heads", "key": "shared_by_heads", "value": "shared_by_heads"}
+    if layer.attention.scale == "d_model":
+        ways |= {"attention_scores": "by-d-model"}
+    return ways
 
 
 def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None) -> Evaluation:
@@ -63,17 +77,24 @@ def encoder_layer(
     """Every stage of one layer, in order. `x` is [B, S, D]; `mask` None or bool, broadcastable to [B, H, S, S]."""
     stage: dict[str, Node] = {}
     first, num_heads = x, layer.attention.num_heads
+    taken = {**right_ways(layer), **ways}
+    softmax_choices = _softmax_choices(layer)
 
     def step(name: str, *operands: Node, **choices: object) -> Node:
-        return tape.apply(WAYS[name][ways.get(name, "standard")], *operands, **choices)
+        return tape.apply(WAYS[name][taken.get(name, "standard")], *operands, **choices)
+
+    def offset(name: str, size: int) -> Node:
+        """A bias or a shift; zeros where the layer has none, which add nothing and no noise."""
+        return parameters[name] if name in parameters else tape.leaf(np.zeros(size))
 
     def norm(name: str, x: Node) -> Node:
-        gain, shift = parameters[f"{name}.gain"], parameters[f"{name}.shift"]
+        gain, shift = parameters[f"{name}.gain"], offset(f"{name}.shift", layer.d_model)
         stage[name] = step(name, x, gain, shift, epsilon=layer.norm.epsilon)
         return stage[name]
 
     def linear(name: str, parameter: str, x: Node, **choices: object) -> Node:
-        stage[name] = step(name, x, parameters[f"{parameter}.weight"], parameters[f"{parameter}.bias"], **choices)
+        weight = parameters[f"{parameter}.weight"]
+        stage[name] = step(name, x, weight, offset(f"{parameter}.bias", weight.value.shape[1]), **choices)
         return stage[name]
 
     def attention(x: Node) -> Node:
@@ -81,16 +102,15 @@ def encoder_layer(
             linear(name, f"attention.{name}", x, num_heads=num_heads)
             stage[f"{name}_heads"] = step(f"{name}_heads", stage[name], num_heads=num_heads)
         scores = stage["attention_scores"] = step("attention_scores", stage["query_heads"], stage["key_heads"])
-        softmax = WAYS["masked_softmax"][ways.get("masked_softmax", "standard")](tape.arithmetic, scores.value, mask)
+        form = WAYS["masked_softmax"][taken.get("masked_softmax", "standard")]
+        softmax = form(tape.arithmetic, scores.value, mask, **softmax_choices)
         stage["attention_weights"] = Node(softmax.weights)  # shown; its gradient goes through `attend` as a whole
         stage["context"] = step("attend", scores, stage["value_heads"], softmax=softmax)
         stage["context_merged"] = step("merge_heads", stage["context"])
         return linear("attention_output", "attention.output", stage["context_merged"])
 
     def feed_forward(x: Node) -> Node:
-        linear("ffn_hidden", "feed_forward.hidden", x)
-        chosen = WAYS["activation"][ways.get("activation", layer.feed_forward.activation)]
-        stage["ffn_activation"] = tape.apply(chosen, stage["ffn_hidden"])
+        stage["ffn_activation"] = step("activation", linear("ffn_hidden", "feed_forward.hidden", x))
         stage["ffn_output"] = step("after_ffn", linear("ffn_output", "feed_forward.output", stage["ffn_activation"]))
         return stage["ffn_output"]
 
@@ -103,9 +123,17 @@ def encoder_layer(
         x = residual("residual1", x, attention(normed), normed)
         normed = norm("norm2", x)
         x = residual("residual2", x, feed_forward(normed), normed)
-        gain, shift = parameters["norm2.gain"].value, parameters["norm2.shift"].value
+        gain, shift = parameters["norm2.gain"].value, offset("norm2.shift", layer.d_model).value
         stage["output"] = step("final_norm", x, gain=gain, shift=shift, epsilon=layer.norm.epsilon)
     else:
         x = norm("norm1", residual("residual1", x, attention(x), x))
         stage["output"] = norm("norm2", residual("residual2", x, feed_forward(x), x))
     return stage
+
+
+def _softmax_choices(layer: Layer) -> dict[str, object]:
+    fill = layer.attention.masked_score
+    return {
+        "fill": -np.inf if fill == "minus_infinity" else float(fill),
+        "empty_row": layer.attention.fully_masked_row,
+    }

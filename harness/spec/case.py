@@ -8,8 +8,8 @@ import numpy.typing as npt
 from harness import portable
 from harness.portable import Floats
 from harness.spec.layer import Layer
-from harness.spec.parameters import PARAMETERS
-from harness.spec.situation import Causal, Check, Drawn, Level, Situation
+from harness.spec.parameters import parameters_of
+from harness.spec.situation import Blind, Causal, Check, Drawn, Level, Situation
 from harness.spec.stages import stage_shape, stages
 
 Bools = npt.NDArray[np.bool_]
@@ -65,6 +65,9 @@ class Case:
                 H = self.layer.attention.num_heads if "H" in axes else 1
                 drawn = portable.integers(portable.drawn_for("mask", self.seed), B * H * S * S).reshape(B, H, S, S) >= 0
                 return drawn | np.eye(S, dtype=np.bool_)
+            case Blind(queries=queries):
+                seeing = np.array([[s not in blind for s in range(S)] for blind in queries])
+                return np.broadcast_to(seeing[:, None, :, None], (len(queries), 1, S, S)).copy()
 
     def mask(self) -> Bools | None:
         """Both masks together, broadcastable to [B, H, S, S], true where a key may be attended to; None for no mask."""
@@ -75,9 +78,12 @@ class Case:
         return np.array(self.situation.valid)
 
     def specified(self) -> Bools:
-        """[B, S], true at the positions whose output the layer specifies: valid, with a key to attend to (M-3, M-4)."""
+        """[B, S], true at the positions whose output the layer specifies: the valid ones (M-3).
+
+        Those that have no key to attend to are among them if the layer says what they give (M-4).
+        """
         mask = self.mask()
-        if mask is None:
+        if mask is None or self.layer.attention.fully_masked_row != "unspecified":
             return self.valid()
         has_key: Bools = np.any(mask, axis=-1)  # [B or 1, H or 1, S or 1]
         return np.asarray(self.valid() & np.all(has_key, axis=1))
@@ -98,7 +104,7 @@ class Case:
             return {"output": self.x_shape}
         if check == "stages":
             return {stage: stage_shape(stage, self.layer, self.situation) for stage in stages(self.layer)}
-        return {"x": self.x_shape, **{p.name: p.shape(self.layer) for p in PARAMETERS}}
+        return {"x": self.x_shape, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
 
     def compared(self, check: Check, tensor: str) -> Bools:
         """Where a tensor is compared, in its own shape: gradients everywhere, stages at valid rows (clause M-3)."""
@@ -127,7 +133,7 @@ def joined(padding: Bools | None, attention: Bools | None) -> Bools | None:
 def layer_parameters(layer: Layer, exponents: dict[str, int], seed: int = 0) -> dict[str, Floats]:
     """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rules P-5 and P-6)."""
     drawn = {}
-    for parameter in PARAMETERS:
+    for parameter in parameters_of(layer):
         shape, name = parameter.shape(layer), portable.drawn_for(parameter.name, seed)
         if parameter.drawn == "gain":
             values = portable.tensor(name, shape, "gain", -7)

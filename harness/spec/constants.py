@@ -16,8 +16,8 @@ class Constants(Strict):
     rms_limit: _Limit = Field(description="largest root mean square error of a tensor that conforms, in σ (J-4)")
     max_limit: _Limit = Field(description="largest error of an element that conforms, in σ (J-4)")
     condition_runs: PositiveInt = Field(description="Monte-Carlo runs behind a condition (C-2)")
-    whole_up_to: PositiveInt = Field(description="a golden tensor of more elements is kept at drawn positions (G-3)")
-    sampled_positions: PositiveInt = Field(description="how many positions are drawn then (G-3)")
+    whole_output_up_to: PositiveInt = Field(description="an `output` of no more elements is kept whole (G-3)")
+    sampled_positions: PositiveInt = Field(description="of any other golden tensor, how many positions are kept (G-3)")
 
 
 @cache

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
-Family = Literal["small", "published"]
+Family = Literal["small", "rows", "nan_rows", "published", "sized"]
 
 
 def _as_float32(value: float) -> float:
@@ -23,20 +23,40 @@ Epsilon = Annotated[float, Field(gt=0, lt=1e6), AfterValidator(_as_float32)]
 
 class Norm(Strict):
     placement: Literal["pre", "post"] = Field(description="before each sub-layer, or after each residual sum")
-    kind: Literal["layer_norm"] = Field(description="mean and biased variance over the features (clause E-1)")
-    epsilon: Epsilon = Field(description="added to the variance, under the root; rounded to float32 (clause L-2)")
+    kind: Literal["layer_norm", "rms_norm"] = Field(description="clause E-1, or E-9, which has no shift")
+    epsilon: Epsilon = Field(description="added under the root; rounded to float32 (clause L-2)")
+
+
+MaskedScore = Literal["minus_infinity"] | Annotated[float, Field(lt=-1e4, gt=-1e38)]
 
 
 class Attention(Strict):
     num_heads: PositiveInt
-    scale: Literal["head_dim"] = Field(description="scores are divided by the square root of this size")
-    masked_score: Literal["minus_infinity"] = Field(description="what a score becomes where the mask says ignore")
-    fully_masked_row: Literal["unspecified"] = Field(description="what a query with no key to attend to gives")
+    projections: Literal["full", "shared_by_heads"] = Field(
+        description="query, key and value: D × D maps, or one d × d map each that every head shares (clause E-12)"
+    )
+    qkv_bias: bool = Field(description="whether query, key and value have a bias")
+    output_bias: bool = Field(description="whether the output projection has a bias")
+    scale: Literal["head_dim", "d_model"] = Field(description="scores are divided by the square root of this size")
+    masked_score: MaskedScore = Field(description="what a score becomes where the mask says ignore (M-1, M-6)")
+    fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] = Field(
+        description="the weights of a query with no key to attend to (M-4)"
+    )
+
+    @model_validator(mode="after")
+    def _row_follows_from_score(self) -> "Attention":
+        if self.masked_score != "minus_infinity" and self.fully_masked_row != "uniform":
+            raise ValueError(
+                f"fully_masked_row is {self.fully_masked_row}, but where every score becomes "
+                f"{self.masked_score} the weights are uniform"
+            )
+        return self
 
 
 class FeedForward(Strict):
     d_ff: PositiveInt
-    activation: Literal["relu", "gelu"] = Field(description="gelu is the exact one, with erf")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = Field(description="gelu is the exact one, with erf")
+    bias: bool = Field(description="whether its two linear maps have biases")
 
 
 class Layer(Strict):

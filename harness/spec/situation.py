@@ -38,11 +38,16 @@ class Drawn(Strict):
     axes: Literal["S,S", "B,S,S", "H,S,S", "B,H,S,S"] = Field(description="the axes along which the mask differs")
 
 
+class Blind(Strict):
+    kind: Literal["blind"] = Field(description="some queries attend to nothing, the others to everything (M-5)")
+    queries: tuple[tuple[NonNegativeInt, ...], ...] = Field(description="the blind queries of each item")
+
+
 class Mask(Strict):
     """Which keys a query may attend to: those that are not padding and that the attention mask allows."""
 
     padding: Annotated[EndPadding | Holes, Field(discriminator="kind")] | None
-    attention: Annotated[Causal | Drawn, Field(discriminator="kind")] | None
+    attention: Annotated[Causal | Drawn | Blind, Field(discriminator="kind")] | None
 
 
 class Situation(Strict):
@@ -70,6 +75,8 @@ class Situation(Strict):
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
         if self.mask.padding is not None:
             self._check_padding(self.mask.padding)
+        if isinstance(self.mask.attention, Blind):
+            self._check_blind(self.mask.attention)
         return self
 
     def _check_padding(self, padding: EndPadding | Holes) -> None:
@@ -86,6 +93,13 @@ class Situation(Strict):
             raise ValueError(f"{key} has {largest}, sequence is {self.sequence}")
         if not any(map(any, self.valid)):
             raise ValueError(f"{key} leaves no position valid: there is nothing to compare")
+
+    def _check_blind(self, attention: Blind) -> None:
+        if len(attention.queries) != self.batch:
+            raise ValueError(f"mask.attention.queries has {len(attention.queries)} entries, batch is {self.batch}")
+        largest = max((query for queries in attention.queries for query in queries), default=0)
+        if largest >= self.sequence:
+            raise ValueError(f"mask.attention.queries has {largest}, sequence is {self.sequence}")
 
     @property
     def valid(self) -> tuple[tuple[bool, ...], ...]:

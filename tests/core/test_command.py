@@ -153,7 +153,14 @@ clauses: [L-1]
 family: small
 d_model: 18
 norm: {placement: post, kind: layer_norm, epsilon: 1e-3}
-attention: {num_heads: 3, scale: head_dim, masked_score: minus_infinity, fully_masked_row: unspecified}
+attention:
+  num_heads: 3
+  projections: full
+  qkv_bias: true
+  output_bias: true
+  scale: head_dim
+  masked_score: minus_infinity
+  fully_masked_row: unspecified
 feed_forward: {d_ff: 22, activation: gelu}
 padded_rows: unspecified
 """

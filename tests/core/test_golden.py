@@ -181,7 +181,7 @@ def test_words_and_limits_may_change_without_a_rebuild(copy: Path) -> None:
     read_golden(case, read_manifest(copy), looser, copy)
 
 
-@pytest.mark.parametrize("key", ["condition_runs", "whole_up_to", "sampled_positions"])
+@pytest.mark.parametrize("key", ["condition_runs", "whole_output_up_to", "sampled_positions"])
 def test_how_goldens_are_made_is_part_of_what_they_are_made_from(key: str) -> None:
     other = constants().model_copy(update={key: getattr(constants(), key) + 1})
     assert case_digest(SMALL, other) != case_digest(SMALL, constants())

@@ -53,11 +53,14 @@ def tiny(
         "norm": {"placement": placement, "kind": "layer_norm", "epsilon": 1e-5},
         "attention": {
             "num_heads": 2,
+            "projections": "full",
+            "qkv_bias": True,
+            "output_bias": True,
             "scale": "head_dim",
             "masked_score": "minus_infinity",
             "fully_masked_row": "unspecified",
         },
-        "feed_forward": {"d_ff": 5, "activation": activation},
+        "feed_forward": {"d_ff": 5, "activation": activation, "bias": True},
         "padded_rows": "unspecified",
     }
     situation = {

@@ -278,7 +278,7 @@ def test_a_layer_of_ones_own_may_not_take_anothers_id(copy: Path) -> None:
         ("rms_limit: 2.0", "rms_limit: -2.0", "rms_limit"),
         ("max_limit: 10.0", "max_limit: .nan", "max_limit"),
         ("condition_runs: 64", "condition_runs: 0", "condition_runs"),
-        ("whole_up_to: 512\n", "", "whole_up_to"),
+        ("whole_output_up_to: 1024\n", "", "whole_output_up_to"),
     ],
 )
 def test_wrong_constants_are_refused(tmp_path: Path, old: str, new: str, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The activation of the feed-forward network (E-6, E-7), and the ones that it is taken for."""
+"""The activation of the feed-forward network (E-6, E-7, E-10, E-11), and the ones that it is taken for."""
 
 import numpy as np
 
@@ -27,28 +27,44 @@ def gelu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
     return a.multiply(x, probability), pullback
 
 
-def _tanh(a: Arithmetic, x: Array) -> Array:
-    return a.multiply(a.exact(1.0), np.tanh(x))
+def gelu_tanh(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+    """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (E-10; Hendrycks and Gimpel, 2016)."""
+    half, one, three = a.exact(0.5), a.exact(1.0), a.exact(3.0)
+    root = a.constant(np.sqrt(a.exact(2.0) / np.arctan2(a.exact(0.0), a.exact(-1.0))))  # arctan2(0, −1) is π
+    cubic = a.constant(0.044715)
+    square = a.multiply(x, x)
+    inner = a.multiply(root, a.add(x, a.multiply(cubic, a.multiply(square, x))))
+    tangent = a.tanh(inner)
+    probability = half * a.add(one, tangent)
+
+    def pullback(g: Array) -> tuple[Array, ...]:
+        slope = a.multiply(root, a.add(one, a.multiply(three * cubic, square)))
+        bend = half * a.multiply(a.subtract(one, a.multiply(tangent, tangent)), slope)
+        return (a.multiply(g, a.add(probability, a.multiply(x, bend))),)
+
+    return a.multiply(x, probability), pullback
 
 
-def gelu_tanh(a: Arithmetic, x: Array) -> Array:
-    """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (Hendrycks and Gimpel, 2016)."""
-    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
-    return a.multiply(0.5 * x, a.add(a.exact(1.0), _tanh(a, inner)))
+def silu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+    """x · sigmoid(x), sigmoid(x) = 1 / (1 + exp(−x)) (E-11; Elfwing, Uchibe and Doya, 2017, arXiv 1702.03118)."""
+    one = a.exact(1.0)
+    with np.errstate(over="ignore"):  # exp(−x) may be infinite, and the quotient then is the 0 that it should be
+        sigmoid = a.divide(one, a.add(one, a.exp(-x)))
+
+    def pullback(g: Array) -> tuple[Array, ...]:
+        slope = a.add(one, a.multiply(x, a.subtract(one, sigmoid)))
+        return (a.multiply(g, a.multiply(sigmoid, slope)),)
+
+    return a.multiply(x, sigmoid), pullback
 
 
 def _sigmoid(a: Arithmetic, x: Array) -> Array:
-    return 0.5 * a.add(a.exact(1.0), _tanh(a, 0.5 * x))
+    return a.exact(0.5) * a.add(a.exact(1.0), a.tanh(0.5 * x))
 
 
 def gelu_quick(a: Arithmetic, x: Array) -> Array:
     """x · sigmoid(1.702 x)."""
     return a.multiply(x, _sigmoid(a, 1.702 * x))
-
-
-def silu(a: Arithmetic, x: Array) -> Array:
-    """x · sigmoid(x)."""
-    return a.multiply(x, _sigmoid(a, x))
 
 
 def leaky_relu(a: Arithmetic, x: Array) -> Array:
@@ -72,14 +88,12 @@ def dropout(a: Arithmetic, x: Array) -> Array:
     return np.where(kept, x / 0.9, 0.0)
 
 
-LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu}
+LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
 """The activations that a layer may name."""
 
 WAYS: dict[str, Step] = {
     **LAYER,
-    "gelu-tanh": forward_only(gelu_tanh),
     "gelu-quick": forward_only(gelu_quick),
-    "silu": forward_only(silu),
     "leaky-relu": forward_only(leaky_relu),
     "none": forward_only(none),
 }

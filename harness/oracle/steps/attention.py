@@ -17,7 +17,16 @@ from harness.oracle.tape import Pullback, Step
 
 def attention_scores(a: Arithmetic, query: Array, key: Array) -> tuple[Array, Pullback]:
     """query · keyᵀ / √d, [B, H, S, S], before any mask (E-5; Vaswani et al., 2017, eq. 1)."""
-    root = a.sqrt(a.exact(float(query.shape[-1])))
+    return _scores_over_root(a, query, key, query.shape[-1])
+
+
+def scores_by_d_model(a: Arithmetic, query: Array, key: Array) -> tuple[Array, Pullback]:
+    """query · keyᵀ / √D, D = H·d (E-13)."""
+    return _scores_over_root(a, query, key, query.shape[1] * query.shape[-1])
+
+
+def _scores_over_root(a: Arithmetic, query: Array, key: Array, size: int) -> tuple[Array, Pullback]:
+    root = a.sqrt(a.exact(float(size)))
     scores = a.divide(a.matmul(query, key.swapaxes(-1, -2)), root)
 
     def pullback(g: Array) -> tuple[Array, ...]:
@@ -29,25 +38,37 @@ def attention_scores(a: Arithmetic, query: Array, key: Array) -> tuple[Array, Pu
 
 @dataclass(frozen=True)
 class Softmax:
-    """The weights [B, H, S, S], the scores that the mask left, and the logarithm of their exponentials' sum."""
+    """The weights [B, H, S, S], the scores that the mask left, and the logarithm of their exponentials' sum.
+
+    `mask` is true where a score was left as it was, and so where its gradient goes.
+    """
 
     weights: Array
     kept: Array
     log_sum: Array
+    mask: Any
 
 
-def masked_softmax(a: Arithmetic, scores: Array, mask: Any) -> Softmax:
-    """Softmax over the keys, with −∞ in place of the scores that the mask excludes (E-5, M-1).
+def masked_softmax(
+    a: Arithmetic, scores: Array, mask: Any, fill: float = -np.inf, empty_row: str = "unspecified"
+) -> Softmax:
+    """Softmax over the keys, with `fill` in place of the scores that the mask excludes (E-5, M-1, M-6).
 
-    A row with no key left is given zeros, which keeps it from disturbing anything else (M-4).
+    `empty_row` is what a row of −∞ gives (M-4): "zero", "uniform" or "nan"; zero where nobody says, which keeps it from
+    disturbing anything else.
     """
-    kept = scores if mask is None else np.where(mask, scores, -np.inf)
+    kept = scores if mask is None else np.where(mask, scores, fill)
+    empty = np.asarray(False if mask is None else ~np.any(mask, axis=-1, keepdims=True))
+    if empty_row == "uniform":  # whatever the score is that fills the row
+        kept = np.where(empty, 0.0, kept)
     largest = kept.max(axis=-1, keepdims=True)
-    largest = np.where(np.isneginf(largest), 0.0, largest)
-    exponentials = a.exp(a.subtract(kept, largest))
+    if empty_row != "nan":
+        largest = np.where(empty, 0.0, largest)
+    with np.errstate(invalid="ignore"):  # −∞ − −∞ is the NaN that is asked for
+        exponentials = a.exp(a.subtract(kept, largest))
     total = a.sum(exponentials, -1)
     total = np.where(total == 0.0, 1.0, total)
-    return Softmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)))
+    return Softmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)), mask)
 
 
 def attend(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> tuple[Array, Pullback]:
@@ -63,7 +84,10 @@ def attend(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> tupl
         weights = a.exp(a.subtract(softmax.kept, softmax.log_sum))
         inner = a.sum(a.multiply(g, context), -1)
         by_weights = a.matmul(g, value.swapaxes(-1, -2))
-        return a.multiply(weights, a.subtract(by_weights, inner)), a.matmul(weights.swapaxes(-1, -2), g)
+        by_scores = a.multiply(weights, a.subtract(by_weights, inner))
+        if softmax.mask is not None:  # no gradient goes to a score that was replaced
+            by_scores = np.where(softmax.mask, by_scores, 0.0)
+        return by_scores, a.matmul(weights.swapaxes(-1, -2), g)
 
     return context, pullback
 
@@ -96,9 +120,9 @@ def _plain(a: Arithmetic, kept: Array, axis: int = -1) -> Array:
 
 
 def _wrong(compute: Callable[[Arithmetic, Array, Any], Array]) -> Callable[..., Softmax]:
-    def softmax(a: Arithmetic, scores: Array, mask: Any) -> Softmax:
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: object) -> Softmax:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return Softmax(compute(a, scores, mask), scores, scores)
+            return Softmax(compute(a, scores, mask), scores, scores, mask)
 
     return softmax
 
@@ -196,6 +220,15 @@ def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
     return _wrong(softmax)
 
 
+def _empty_row(gives: str) -> Callable[..., Softmax]:
+    """Right but for a query with no key, to which it gives what another layer would."""
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: object) -> Softmax:
+        return masked_softmax(a, scores, mask, -np.inf, gives)
+
+    return softmax
+
+
 def _identity(a: Arithmetic, weights: Array, value: Array, softmax: Softmax) -> Array:
     """Attention that is not there: each position keeps its own value."""
     return value
@@ -214,7 +247,7 @@ def _context_in_float32(a: Arithmetic, scores: Array, value: Array, softmax: Sof
 
 SCORES: dict[str, Step] = {
     "standard": attention_scores,
-    "by-d-model": _scores(lambda query: float(np.sqrt(query.shape[1] * query.shape[-1]))),
+    "by-d-model": scores_by_d_model,
     "not-scaled": _scores(lambda query: 1.0),
     "scaled-twice": _scores(lambda query: float(query.shape[-1])),
     "multiplied": _scores(lambda query: float(1 / np.sqrt(query.shape[-1]))),
@@ -226,6 +259,7 @@ SCORES: dict[str, Step] = {
 }
 SOFTMAX: dict[str, Callable[..., Softmax]] = {
     "standard": masked_softmax,
+    **{f"empty-row-{row}": _empty_row(row) for row in ("zero", "uniform", "nan")},
     "filled-minus-10": _filled(-10.0),
     "filled-minus-1e4": _filled(-1e4),
     "filled-minus-1e9": _filled(-1e9),

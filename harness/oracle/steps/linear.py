@@ -59,11 +59,22 @@ def _told(form: Step) -> Step:
     return projection
 
 
-def shared_by_heads(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
+def shared_by_heads(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> tuple[Array, Pullback]:
+    """One map [d, d] for each head's slice of x [B, S, H·d] (E-12)."""
+    slices = x.reshape(*x.shape[:-1], num_heads, -1)
+    y, pull_back = linear(a, slices, weight, bias)
+
+    def pullback(g: Array) -> tuple[Array, ...]:
+        by_slices, by_weight, by_bias = pull_back(g.reshape(slices.shape))
+        return by_slices.reshape(x.shape), by_weight, by_bias
+
+    return y.reshape(x.shape), pullback
+
+
+def first_head_for_all(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
     """One map [d, d], that of head 0's own features, for every head's slice of x [B, S, H, d]."""
-    head_dim = x.shape[-1] // num_heads
-    slices = x.reshape(*x.shape[:-1], num_heads, head_dim)
-    return linear(a, slices, weight[:head_dim, :head_dim], bias[:head_dim])[0].reshape(x.shape)
+    d = x.shape[-1] // num_heads
+    return shared_by_heads(a, x, weight[:d, :d], bias[:d], num_heads)[0]
 
 
 def _root(a: Arithmetic, x: Array, num_heads: int) -> Array:
@@ -82,7 +93,8 @@ def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_
 
 PROJECTION: dict[str, Step] = {
     **{name: _told(form) for name, form in WAYS.items()},
-    "shared-by-heads": forward_only(shared_by_heads),
+    "shared_by_heads": shared_by_heads,
+    "first-head-for-all": forward_only(first_head_for_all),
     "scaled": forward_only(scaled),
     "scaled-before-bias": forward_only(scaled_before_bias),
 }

@@ -1,4 +1,4 @@
-"""LayerNorm (E-1), and the ways to get it wrong. x [B, S, D], gain and shift [D]."""
+"""LayerNorm (E-1), RMSNorm (E-9), and the ways to get it wrong. x [B, S, D], gain and shift [D]."""
 
 import numpy as np
 
@@ -25,6 +25,21 @@ def layer_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: floa
         return by_x, a.sum(a.multiply(g, normal), rows, keepdims=False), a.sum(g, rows, keepdims=False)
 
     return y, pullback
+
+
+def rms_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:
+    """x / √(mean square + ε) · gain over D (E-9; Zhang and Sennrich, 2019, arXiv 1910.07467). It has no shift."""
+    scale = a.divide(a.exact(1.0), a.sqrt(a.add(a.mean(a.multiply(x, x)), a.constant(epsilon))))
+    normal = a.multiply(x, scale)
+
+    def pullback(g: Array) -> tuple[Array, ...]:
+        by_normal = a.multiply(g, gain)
+        along = a.multiply(normal, a.mean(a.multiply(by_normal, normal)))
+        rows = tuple(range(x.ndim - 1))
+        by_x = a.multiply(a.subtract(by_normal, along), scale)
+        return by_x, a.sum(a.multiply(g, normal), rows, keepdims=False), np.zeros_like(shift)
+
+    return a.multiply(normal, gain), pullback
 
 
 def pass_on(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:
@@ -140,6 +155,7 @@ def _in(dtype: str) -> Step:
 
 WAYS: dict[str, Step] = {
     "standard": layer_norm,
+    "rms_norm": rms_norm,
     "epsilon-outside-root": forward_only(epsilon_outside_root),
     "unbiased-epsilon-outside-root": forward_only(unbiased_epsilon_outside_root),
     "no-epsilon": forward_only(no_epsilon),

@@ -127,7 +127,7 @@ def root(x: Array, num_heads: int) -> float:
 
 PROJECTION: dict[str, Form] = {
     **{name: (lambda p, x, H, form=form: form(p, x)) for name, form in LINEAR.items()},
-    "shared-by-heads": shared_by_heads,
+    "first-head-for-all": shared_by_heads,
     "scaled": lambda p, x, H: linear(p, x) / root(x, H),
     "scaled-before-bias": lambda p, x, H: x @ matrix(p, x) / root(x, H) + p["bias"].reshape(-1),
 }
@@ -164,7 +164,7 @@ ACTIVATION: dict[str, Form] = {
     "standard": lambda own, x: own(x),
     "relu": lambda own, x: jax.nn.relu(x),
     "gelu": lambda own, x: jax.nn.gelu(x, approximate=False),
-    "gelu-tanh": lambda own, x: jax.nn.gelu(x, approximate=True),
+    "gelu_tanh": lambda own, x: jax.nn.gelu(x, approximate=True),
     "gelu-quick": lambda own, x: x * jax.nn.sigmoid(1.702 * x),
     "silu": lambda own, x: jax.nn.silu(x),
     "leaky-relu": lambda own, x: jax.nn.leaky_relu(x),

@@ -115,7 +115,7 @@ def root(x: Tensor, num_heads: int) -> float:
 
 PROJECTION: dict[str, Form] = {
     **{name: (lambda m, x, H, form=form: form(m, x)) for name, form in LINEAR.items()},
-    "shared-by-heads": shared_by_heads,
+    "first-head-for-all": shared_by_heads,
     "scaled": lambda m, x, H: m(x) / root(x, H),
     "scaled-before-bias": lambda m, x, H: F.linear(x, m.weight) / root(x, H) + m.bias,
 }
@@ -152,7 +152,7 @@ ACTIVATION: dict[str, Form] = {
     "standard": lambda own, x: own(x),
     "relu": lambda own, x: F.relu(x),
     "gelu": lambda own, x: F.gelu(x),
-    "gelu-tanh": lambda own, x: F.gelu(x, approximate="tanh"),
+    "gelu_tanh": lambda own, x: F.gelu(x, approximate="tanh"),
     "gelu-quick": lambda own, x: x * torch.sigmoid(1.702 * x),
     "silu": lambda own, x: F.silu(x),
     "leaky-relu": lambda own, x: F.leaky_relu(x),
