@@ -1,5 +1,7 @@
 """The JAX implementation: what the suite does not ask."""
 
+from pathlib import Path
+
 import pytest
 
 
@@ -14,3 +16,14 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         Config(**{**right, "activation": "swish"})
     with pytest.raises(ValueError, match="middle"):
         Config(**{**right, "placement": "middle"})
+
+
+def test_every_wrong_form_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """benchmarks/diagnosis.py plants them all in this encoder."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "plants"))
+    from planted_jax.steps import WAYS as PLANTS
+
+    from harness.oracle.steps import WAYS
+
+    for step, forms in WAYS.items():
+        assert set(forms) | {"standard"} == set(PLANTS[step]), step

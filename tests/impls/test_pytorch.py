@@ -1,6 +1,7 @@
 """The PyTorch implementation: five bugs planted in it, one at a time, each of which the run must catch and locate."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,14 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         EncoderLayer(12, 4, 16, **{**right, "activation": "swish"})
     with pytest.raises(ValueError, match="middle"):
         EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
+
+
+def test_every_wrong_form_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """benchmarks/diagnosis.py plants them all in this encoder."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "plants"))
+    from planted_pytorch.steps import WAYS as PLANTS
+
+    from harness.oracle.steps import WAYS
+
+    for step, forms in WAYS.items():
+        assert set(forms) | {"standard"} == set(PLANTS[step]), step
