@@ -92,6 +92,39 @@ class Arithmetic:
         return total if begin is None else total + begin
 
 
+class Float32(Arithmetic):
+    """Each operation rounded to float32, sums from the first term to the last: the same bits on every machine.
+
+    A matrix library adds in an order of its own, and so do NumPy's sums and elementary functions from one processor to
+    the next; forecasts that are frozen in a page may not hang on that.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(np.float32)
+
+    def exp(self, x: Array) -> Array:
+        return np.exp(x.astype(np.float64)).astype(np.float32)
+
+    def log(self, x: Array) -> Array:
+        return np.log(x.astype(np.float64)).astype(np.float32)
+
+    def erf(self, x: Array) -> Array:
+        return special.erf(x.astype(np.float64)).astype(np.float32)
+
+    def sum(self, x: Array, axis: int | tuple[int, ...], keepdims: bool = True) -> Array:
+        assert isinstance(axis, int)
+        return np.cumsum(x, axis).take([-1] if keepdims else -1, axis)  # NumPy accumulates one term after another
+
+    def matmul(self, x: Array, y: Array) -> Array:
+        total = x[..., :, 0, None] * y[..., 0, None, :]
+        for k in range(1, x.shape[-1]):
+            total += x[..., :, k, None] * y[..., k, None, :]
+        return np.asarray(total)
+
+    def affine(self, x: Array, weight: Array, bias: Array) -> Array:
+        return self.add(self.matmul(x, weight), bias)
+
+
 class Rounded(Arithmetic):
     """Monte-Carlo arithmetic (Parker, 1997): each result is disturbed as one rounding of unit roundoff u would.
 

@@ -87,7 +87,8 @@ class Session:
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
         except (WorkerFailure, ValidationError) as problem:
             self._unstartable = _cannot_start(problem, self.log)
-            self._kill()
+            if self._worker:
+                self._worker.end()
             raise WorkerFailure(self._unstartable.outcome, self._unstartable.message, lost=True) from None
         self.versions, self.settings = said.versions, said.settings
         return worker

@@ -1,6 +1,7 @@
 """The PyTorch implementation: five bugs planted in it, one at a time, each of which the run must catch and locate."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,14 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("pytorch", "PyTorch", 1) > 0.8
     assert busiest_thread("pytorch", "PyTorch", 2) < 0.7
+
+
+def test_every_wrong_form_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """benchmarks/diagnosis.py plants them all in this encoder."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "plants"))
+    from planted_pytorch.steps import WAYS as PLANTS
+
+    from harness.oracle.steps import WAYS
+
+    for step, forms in WAYS.items():
+        assert set(forms) | {"standard"} == set(PLANTS[step]), step

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness import portable
-from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.arithmetic import Arithmetic, Array, Float32
 from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed
 from harness.oracle.tape import Pullback, Step
 
@@ -202,7 +202,7 @@ def _in(dtype: str) -> Callable[..., Softmax]:
 
 
 def _in_float32(a: Arithmetic, scores: Array, mask: Any) -> Array:
-    return masked_softmax(Arithmetic(np.float32), scores.astype(np.float32), mask).weights.astype(scores.dtype)
+    return masked_softmax(Float32(), scores.astype(np.float32), mask).weights.astype(scores.dtype)
 
 
 def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
@@ -242,7 +242,8 @@ def _context_in(dtype: str) -> Step:
 
 
 def _context_in_float32(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> Array:
-    return np.asarray((softmax.weights.astype(np.float32) @ value.astype(np.float32)).astype(value.dtype))
+    context = Float32().matmul(softmax.weights.astype(np.float32), value.astype(np.float32))
+    return context.astype(value.dtype)
 
 
 SCORES: dict[str, Step] = {

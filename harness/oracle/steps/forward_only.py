@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.arithmetic import Arithmetic, Array, Float32
 from harness.oracle.tape import Pullback, Step
 
 
@@ -30,7 +30,7 @@ def in_float32(right: Step) -> Step:
 
     def narrow(a: Arithmetic, x: Array, *rest: Array, **choices: object) -> Array:
         inside = [operand.astype(np.float32) for operand in (x, *rest)]
-        return right(Arithmetic(np.float32), *inside, **choices)[0].astype(x.dtype)
+        return right(Float32(), *inside, **choices)[0].astype(x.dtype)
 
     return forward_only(narrow)
 
