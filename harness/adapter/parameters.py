@@ -61,12 +61,17 @@ class Take:
 
 
 class ParameterMap:
-    """Own name → `Take`. Every source must be taken and every own parameter made: anything else raises KeyError."""
+    """Own name → `Take`, for every parameter that a layer may have.
+
+    Those that this layer does not have (a bias, say) are left out. Every parameter that it has must be taken, and every
+    own parameter made: anything else raises KeyError.
+    """
 
     def __init__(self, takes: Mapping[str, Take]) -> None:
-        self.takes = dict(takes)
+        self.every = dict(takes)
 
     def to_own(self, spec: Mapping[str, Array], layer: Mapping[str, Any]) -> dict[str, Array]:
+        self.takes = {own: take for own, take in self.every.items() if not spec.keys().isdisjoint(take.sources)}
         needed = {source for take in self.takes.values() for source in take.sources}
         _same_names("parameters of the specification", given=set(spec), expected=needed)
         sizes = _sizes(layer)

@@ -12,16 +12,14 @@ from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Ten
 from harness.adapter.base import Array
 from impls.jax_pure.encoder import Config, Tree, encoder_layer, encoder_stages
 
-PARAMETERS = ParameterMap(
-    {
+
+def parameter_map(layer: dict[str, Any]) -> ParameterMap:
+    """Projections are kept by heads, kernel [D, H, d] and bias [H, d]; those that heads share as they are."""
+    shared = layer["attention"]["projections"] == "shared_by_heads"
+    kernel, bias = (None, None) if shared else (("d_model", "num_heads", "head_dim"), ("num_heads", "head_dim"))
+    takes = {
         "norm1.gain": Take("norm1.gain"),
         "norm1.shift": Take("norm1.shift"),
-        "attention.query.kernel": Take("attention.query.weight", shape=("d_model", "num_heads", "head_dim")),
-        "attention.query.bias": Take("attention.query.bias", shape=("num_heads", "head_dim")),
-        "attention.key.kernel": Take("attention.key.weight", shape=("d_model", "num_heads", "head_dim")),
-        "attention.key.bias": Take("attention.key.bias", shape=("num_heads", "head_dim")),
-        "attention.value.kernel": Take("attention.value.weight", shape=("d_model", "num_heads", "head_dim")),
-        "attention.value.bias": Take("attention.value.bias", shape=("num_heads", "head_dim")),
         "attention.output.kernel": Take("attention.output.weight", shape=("num_heads", "head_dim", "d_model")),
         "attention.output.bias": Take("attention.output.bias"),
         "norm2.gain": Take("norm2.gain"),
@@ -31,7 +29,11 @@ PARAMETERS = ParameterMap(
         "feed_forward.output.kernel": Take("feed_forward.output.weight"),
         "feed_forward.output.bias": Take("feed_forward.output.bias"),
     }
-)
+    for name in ("attention.query", "attention.key", "attention.value"):
+        takes[f"{name}.kernel"] = Take(f"{name}.weight", shape=kernel)
+        takes[f"{name}.bias"] = Take(f"{name}.bias", shape=bias)
+    return ParameterMap(takes)
+
 
 forward = jax.jit(encoder_layer, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
@@ -58,15 +60,22 @@ class JaxPure(Adapter):
         return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        norm, attention = layer["norm"], layer["attention"]
+        filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
         self.config = Config(
             d_model=layer["d_model"],
-            num_heads=layer["attention"]["num_heads"],
+            num_heads=attention["num_heads"],
             activation=layer["feed_forward"]["activation"],
-            placement=layer["norm"]["placement"],
-            epsilon=layer["norm"]["epsilon"],
+            placement=norm["placement"],
+            epsilon=norm["epsilon"],
+            norm=norm["kind"],
+            scale=attention["scale"],
+            masked_score=None if filled == "minus_infinity" else filled,
+            empty_row="uniform" if empty_row == "unspecified" else empty_row,
         )
-        self.params = jax.device_put(nested(PARAMETERS.to_own(parameters, layer)))
-        return PARAMETERS.to_spec(flat(self.params))
+        self.map = parameter_map(layer)
+        self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
+        return self.map.to_spec(flat(self.params))
 
     def output(self, x: Array, masks: Masks) -> Array:
         return np.asarray(forward(self.config, self.params, x, masks.joined()))
@@ -76,7 +85,7 @@ class JaxPure(Adapter):
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         by_params, by_x = backward(self.config, self.params, x, masks.joined(), cotangent)
-        return {"x": np.asarray(by_x), **PARAMETERS.to_spec(flat(by_params))}
+        return {"x": np.asarray(by_x), **self.map.to_spec(flat(by_params))}
 
 
 def nested(named: Tensors) -> Tree:

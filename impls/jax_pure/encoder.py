@@ -5,10 +5,13 @@ Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff. The tree
     norm1, norm2       gain [D], shift [D]
     attention          query, key, value: kernel [D, H, d], bias [H, d];  output: kernel [H, d, D], bias [D]
     feed_forward       hidden: kernel [D, F], bias [F];  output: kernel [F, D], bias [D]
+
+A bias that is not there is not added, RMSNorm has no shift, and where the heads share their projections these are
+kernel [d, d], bias [d].
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +27,8 @@ Tap = Callable[[str, Array], Array]
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "gelu": partial(jax.nn.gelu, approximate=False),  # by erf; JAX's default is the tanh approximation
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "silu": jax.nn.silu,
 }
 
 
@@ -36,14 +41,24 @@ class Config:
     activation: str
     placement: str
     epsilon: float
+    norm: str = "layer_norm"
+    scale: str = "head_dim"
+    masked_score: float | None = None
+    """What a masked score becomes; minus infinity if it is None."""
+    empty_row: str = "uniform"
+    """The weights of a query with no key to attend to: uniform, zero or nan."""
+
+    @property
+    def root(self) -> float:
+        """What scores are divided by."""
+        return math.sqrt(self.d_model if self.scale == "d_model" else self.d_model // self.num_heads)
 
     def __post_init__(self) -> None:
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation = {self.activation!r}, not one of {', '.join(ACTIVATIONS)}")
-        if self.placement not in ("pre", "post"):
-            raise ValueError(f"placement = {self.placement!r}, not one of pre, post")
+        for what, known in CHOICES.items():
+            if getattr(self, what) not in known:
+                raise ValueError(f"{what} = {getattr(self, what)!r}, not one of {', '.join(known)}")
 
 
 def untapped(name: str, stage: Array) -> Array:
@@ -52,15 +67,16 @@ def untapped(name: str, stage: Array) -> Array:
 
 def encoder_layer(config: Config, params: Tree, x: Array, mask: Array | None = None, tap: Tap = untapped) -> Array:
     """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to."""
-    norm = partial(layer_norm, epsilon=config.epsilon)
+    norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
 
     if config.placement == "pre":
-        x = tap("residual1", x + attention(params["attention"], tap("norm1", norm(params["norm1"], x)), mask, tap))
+        h = tap("norm1", norm(params["norm1"], x))
+        x = tap("residual1", x + attention(config, params["attention"], h, mask, tap))
         h = tap("norm2", norm(params["norm2"], x))
         x = tap("residual2", x + feed_forward(params["feed_forward"], h, activation, tap))
     else:
-        x = tap("residual1", x + attention(params["attention"], x, mask, tap))
+        x = tap("residual1", x + attention(config, params["attention"], x, mask, tap))
         x = tap("norm1", norm(params["norm1"], x))
         x = tap("residual2", x + feed_forward(params["feed_forward"], x, activation, tap))
         x = tap("norm2", norm(params["norm2"], x))
@@ -85,38 +101,63 @@ def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
     return p["gain"] * centred / jnp.sqrt(variance + epsilon) + p["shift"]
 
 
-def attention(p: Tree, x: Array, mask: Array | None, tap: Tap) -> Array:
+def rms_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
+    return p["gain"] * x / jnp.sqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
+
+
+NORMS: dict[str, Callable[..., Array]] = {"layer_norm": layer_norm, "rms_norm": rms_norm}
+CHOICES: dict[str, Collection[str]] = {
+    "activation": ACTIVATIONS,
+    "placement": ("pre", "post"),
+    "norm": NORMS,
+    "scale": ("head_dim", "d_model"),
+    "empty_row": ("uniform", "zero", "nan"),
+}
+
+
+def attention(config: Config, p: Tree, x: Array, mask: Array | None, tap: Tap) -> Array:
     """softmax(q kᵀ / √d) v in each of H heads."""
 
     def project(name: str) -> Array:
-        heads = jnp.einsum("bsD,Dhd->bshd", x, p[name]["kernel"]) + p[name]["bias"]
+        if p[name]["kernel"].ndim == 2:  # shared by the heads
+            heads = with_bias(p[name], x.reshape(*x.shape[:2], config.num_heads, -1) @ p[name]["kernel"])
+        else:
+            heads = with_bias(p[name], jnp.einsum("bsD,Dhd->bshd", x, p[name]["kernel"]))
         tap(name, heads.reshape(x.shape))  # seen as [B, S, D]
         return heads
 
     q, k, v = project("query"), project("key"), project("value")  # [B, S, H, d]
-    # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457).
-    if tap is untapped and x.dtype != jnp.float64:
-        context = jax.nn.dot_product_attention(q, k, v, mask=mask)
+    # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
+    # query with no key uniform weights: what is more, or else, is written out.
+    if tap is untapped and x.dtype != jnp.float64 and config.empty_row == "uniform" and config.masked_score is None:
+        context = jax.nn.dot_product_attention(q, k, v, mask=mask, scale=1 / config.root)
     else:
-        context = written_out_attention(q, k, v, mask, tap)
+        context = written_out_attention(config, q, k, v, mask, tap)
     tap("context_merged", context.reshape(x.shape))
-    return tap("attention_output", jnp.einsum("bshd,hdD->bsD", context, p["output"]["kernel"]) + p["output"]["bias"])
+    return tap("attention_output", with_bias(p["output"], jnp.einsum("bshd,hdD->bsD", context, p["output"]["kernel"])))
 
 
-def written_out_attention(q: Array, k: Array, v: Array, mask: Array | None, tap: Tap) -> Array:
+def written_out_attention(config: Config, q: Array, k: Array, v: Array, mask: Array | None, tap: Tap) -> Array:
     """What jax.nn.dot_product_attention computes, step by step and in the dtype of q. [B, S, H, d] in and out."""
     q = tap("query_heads", q.swapaxes(1, 2))  # [B, H, S, d]
     k = tap("key_heads", k.swapaxes(1, 2))
     v = tap("value_heads", v.swapaxes(1, 2))
-    scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]))  # [B, H, S, S]
+    scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / config.root)  # [B, H, S, S]
     if mask is not None:
-        # -1e30 and not -inf: the weights are the same, and an item that is all padding gives no NaN.
-        scores = jnp.where(mask, scores, -1e30)
-    weights = tap("attention_weights", jax.nn.softmax(scores, axis=-1))
-    return tap("context", weights @ v).swapaxes(1, 2)
+        # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
+        least = -jnp.inf if config.empty_row == "nan" else -1e30
+        scores = jnp.where(mask, scores, least if config.masked_score is None else config.masked_score)
+    weights = jax.nn.softmax(scores, axis=-1)
+    if mask is not None and config.empty_row == "zero":
+        weights = jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)
+    return tap("context", tap("attention_weights", weights) @ v).swapaxes(1, 2)
 
 
 def feed_forward(p: Tree, x: Array, activation: Callable[[Array], Array], tap: Tap) -> Array:
-    h = tap("ffn_hidden", x @ p["hidden"]["kernel"] + p["hidden"]["bias"])  # [B, S, F]
+    h = tap("ffn_hidden", with_bias(p["hidden"], x @ p["hidden"]["kernel"]))  # [B, S, F]
     h = tap("ffn_activation", activation(h))
-    return tap("ffn_output", h @ p["output"]["kernel"] + p["output"]["bias"])
+    return tap("ffn_output", with_bias(p["output"], h @ p["output"]["kernel"]))
+
+
+def with_bias(p: Tree, x: Array) -> Array:
+    return x + p["bias"] if "bias" in p else x

@@ -47,18 +47,32 @@ class KerasTensorFlow(Adapter):
         return Environment(versions, {"threads": threads, "backend": keras.backend.backend()})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
+        filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
         self.encoder = EncoderLayer(
             layer["d_model"],
-            layer["attention"]["num_heads"],
-            layer["feed_forward"]["d_ff"],
-            activation=layer["feed_forward"]["activation"],
-            placement=layer["norm"]["placement"],
-            epsilon=layer["norm"]["epsilon"],
+            attention["num_heads"],
+            feed_forward["d_ff"],
+            activation=feed_forward["activation"],
+            placement=norm["placement"],
+            epsilon=norm["epsilon"],
+            norm=norm["kind"],
+            ffn_bias=feed_forward["bias"],
+            attention={
+                "qkv_bias": attention["qkv_bias"],
+                "output_bias": attention["output_bias"],
+                "shared": attention["projections"] == "shared_by_heads",
+                "scale_by_d_model": attention["scale"] == "d_model",
+                "masked_score": None if filled == "minus_infinity" else filled,
+                "empty_row": "uniform" if empty_row == "unspecified" else empty_row,
+            },
             dtype=dtype,
         )
         self.encoder(np.zeros((1, 1, layer["d_model"]), dtype))  # Keras makes the weights at the first call
-        # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up.
-        self.weights = {weight.path.partition("/")[2]: weight for weight in self.encoder.weights}
+        # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
+        # its gain scale where LayerNormalization calls it gamma.
+        paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
+        self.weights = dict(zip(paths, self.encoder.weights, strict=True))
         for name, value in PARAMETERS.to_own(parameters, layer).items():
             self.weights[name].assign(value)
         return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.weights.items()})

@@ -4,7 +4,8 @@ Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from keras import KerasTensor as Tensor
@@ -19,68 +20,113 @@ def gelu(x: Tensor) -> Tensor:
     return 0.5 * x * (1 + ops.erf(x / math.sqrt(2)))
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": ops.relu, "gelu": gelu}
+def gelu_tanh(x: Tensor) -> Tensor:
+    # By hand because ops.gelu rounds √(2/π) to float32 on TensorFlow.
+    return 0.5 * x * (1 + ops.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": ops.relu,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": ops.silu,
+}
+NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}
 
 
 def untapped(name: str, stage: Tensor) -> Tensor:
     return stage
 
 
-class MultiHeadAttention(layers.Layer):
-    """softmax(q kᵀ / √d) v in each of H heads. `attention_mask` is true where a key may be attended to."""
+def check(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise ValueError(f"{what} = {name!r}, not one of {', '.join(known)}")
 
-    def __init__(self, d_model: int, num_heads: int, **kwargs: Any) -> None:
+
+class MultiHeadAttention(layers.Layer):
+    """softmax(q kᵀ / √d) v in each of H heads. `attention_mask` is true where a key may be attended to.
+
+    `shared` is one d × d map each for query, key and value. A masked score becomes `masked_score`, minus infinity if it
+    is None; a query with no key then has weights of 0, 1/S or NaN (`empty_row`: zero, uniform, nan).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        qkv_bias: bool = True,
+        output_bias: bool = True,
+        shared: bool = False,
+        scale_by_d_model: bool = False,
+        masked_score: float | None = None,
+        empty_row: str = "uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if d_model % num_heads:
             raise ValueError(f"d_model = {d_model} is not divisible by num_heads = {num_heads}")
-        self.num_heads, self.head_dim = num_heads, d_model // num_heads
-        self.query = layers.Dense(d_model, name="query", dtype=self.dtype_policy)
-        self.key = layers.Dense(d_model, name="key", dtype=self.dtype_policy)
-        self.value = layers.Dense(d_model, name="value", dtype=self.dtype_policy)
-        self.out = layers.Dense(d_model, name="out", dtype=self.dtype_policy)
+        check("empty_row", empty_row, ("zero", "uniform", "nan"))
+        self.num_heads, self.head_dim, self.shared = num_heads, d_model // num_heads, shared
+        self.scaled_by = d_model if scale_by_d_model else self.head_dim
+        self.masked_score, self.empty_row = masked_score, empty_row
+        size = self.head_dim if shared else d_model
+        self.query = layers.Dense(size, use_bias=qkv_bias, name="query", dtype=self.dtype_policy)
+        self.key = layers.Dense(size, use_bias=qkv_bias, name="key", dtype=self.dtype_policy)
+        self.value = layers.Dense(size, use_bias=qkv_bias, name="value", dtype=self.dtype_policy)
+        self.out = layers.Dense(d_model, use_bias=output_bias, name="out", dtype=self.dtype_policy)
 
     def call(self, x: Tensor, attention_mask: Tensor | None = None, tap: Tap = untapped) -> Tensor:
-        q = tap("query", self.query(x))  # [B, S, D]
-        k = tap("key", self.key(x))
-        v = tap("value", self.value(x))
+        q = tap("query", self.project(self.query, x))  # [B, S, D]
+        k = tap("key", self.project(self.key, x))
+        v = tap("value", self.project(self.value, x))
         q, k, v = self.split(q), self.split(k), self.split(v)  # [B, S, H, d]
-        if tap is untapped:
+        # ops.dot_product_attention gives a query with no key uniform weights; what else is asked of it is written out.
+        if tap is untapped and self.empty_row == "uniform" and self.masked_score is None:
             # The scale is a tensor because a Python float, and the default too, goes through float32 on its way.
-            scale = ops.convert_to_tensor(1 / math.sqrt(self.head_dim), dtype=q.dtype)
+            scale = ops.convert_to_tensor(1 / math.sqrt(self.scaled_by), dtype=q.dtype)
             context = ops.dot_product_attention(q, k, v, mask=attention_mask, scale=scale)
         else:
-            context = written_out_attention(q, k, v, attention_mask, tap)
+            context = self.written_out(q, k, v, attention_mask, tap)
         merged = tap("context_merged", ops.reshape(context, ops.shape(x)))
         return tap("attention_output", self.out(merged))
+
+    def project(self, dense: layers.Dense, x: Tensor) -> Tensor:
+        return ops.reshape(dense(self.split(x)), ops.shape(x)) if self.shared else dense(x)
 
     def split(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, S, H, d]."""
         B, S, _ = ops.shape(x)
         return ops.reshape(x, (B, S, self.num_heads, self.head_dim))
 
+    def written_out(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
+        """What ops.dot_product_attention computes, step by step, to show its stages. [B, S, H, d] in and out."""
+        q = tap("query_heads", ops.swapaxes(q, 1, 2))  # [B, H, S, d]
+        k = tap("key_heads", ops.swapaxes(k, 1, 2))
+        v = tap("value_heads", ops.swapaxes(v, 1, 2))
+        scores = q @ ops.swapaxes(k, 2, 3) / math.sqrt(self.scaled_by)  # [B, H, S, S]
+        scores = tap("attention_scores", scores)
+        if mask is not None:
+            scores = ops.where(mask, scores, self.fill())
+        weights = ops.softmax(scores, axis=-1)
+        if mask is not None and self.empty_row == "zero":
+            weights = ops.where(ops.any(mask, axis=-1, keepdims=True), weights, 0.0)
+        return ops.swapaxes(tap("context", tap("attention_weights", weights) @ v), 1, 2)
 
-def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
-    """What ops.dot_product_attention computes, step by step, to show its stages. [B, S, H, d] in and out."""
-    q = tap("query_heads", ops.swapaxes(q, 1, 2))  # [B, H, S, d]
-    k = tap("key_heads", ops.swapaxes(k, 1, 2))
-    v = tap("value_heads", ops.swapaxes(v, 1, 2))
-    scores = q @ ops.swapaxes(k, 2, 3) / math.sqrt(q.shape[-1])  # [B, H, S, S]
-    scores = tap("attention_scores", scores)
-    if mask is not None:
-        # -1e30 and not -inf: the weights are the same, and an item that is all padding gives no NaN.
-        scores = ops.where(mask, scores, -1e30)
-    weights = tap("attention_weights", ops.softmax(scores, axis=-1))
-    return ops.swapaxes(tap("context", weights @ v), 1, 2)
+    def fill(self) -> float:
+        if self.masked_score is not None:
+            return self.masked_score
+        # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
+        return -math.inf if self.empty_row == "nan" else -1e30
 
 
 class FeedForward(layers.Layer):
-    def __init__(self, d_model: int, d_ff: int, activation: str, **kwargs: Any) -> None:
+    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")
-        self.hidden = layers.Dense(d_ff, name="hidden", dtype=self.dtype_policy)
+        check("activation", activation, ACTIVATIONS)
+        self.hidden = layers.Dense(d_ff, use_bias=bias, name="hidden", dtype=self.dtype_policy)
         self.activation = ACTIVATIONS[activation]
-        self.out = layers.Dense(d_model, name="out", dtype=self.dtype_policy)
+        self.out = layers.Dense(d_model, use_bias=bias, name="out", dtype=self.dtype_policy)
 
     def call(self, x: Tensor, tap: Tap = untapped) -> Tensor:
         h = tap("ffn_hidden", self.hidden(x))  # [B, S, F]
@@ -89,6 +135,8 @@ class FeedForward(layers.Layer):
 
 
 class EncoderLayer(layers.Layer):
+    """`norm` is layer_norm or rms_norm; `attention` holds the choices of MultiHeadAttention."""
+
     def __init__(
         self,
         d_model: int,
@@ -98,16 +146,20 @@ class EncoderLayer(layers.Layer):
         activation: str,
         placement: str,
         epsilon: float,
+        norm: str = "layer_norm",
+        ffn_bias: bool = True,
+        attention: Mapping[str, Any] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if placement not in ("pre", "post"):
-            raise ValueError(f"placement = {placement!r}, not one of pre, post")
+        check("placement", placement, ("pre", "post"))
+        check("norm", norm, NORMS)
+        policy = self.dtype_policy
         self.placement = placement
-        self.norm1 = layers.LayerNormalization(epsilon=epsilon, name="norm1", dtype=self.dtype_policy)
-        self.attention = MultiHeadAttention(d_model, num_heads, name="attention", dtype=self.dtype_policy)
-        self.norm2 = layers.LayerNormalization(epsilon=epsilon, name="norm2", dtype=self.dtype_policy)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, name="feed_forward", dtype=self.dtype_policy)
+        self.norm1 = NORMS[norm](epsilon=epsilon, name="norm1", dtype=policy)
+        self.attention = MultiHeadAttention(d_model, num_heads, name="attention", dtype=policy, **attention)
+        self.norm2 = NORMS[norm](epsilon=epsilon, name="norm2", dtype=policy)
+        self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias, name="feed_forward", dtype=policy)
 
     def call(self, x: Tensor, attention_mask: Tensor | None = None, tap: Tap = untapped) -> Tensor:
         """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to."""

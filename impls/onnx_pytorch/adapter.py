@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 from impls.onnx_pytorch.encoder import OPSET, StagedEncoderLayer, deployed, export
+from impls.pytorch.adapter import choices
 
 PROVIDER = "CPUExecutionProvider"
 DISABLED = "MatMulScaleFusion"  # makes 1/√d a float32 attribute in float64 models too (microsoft/onnxruntime#28145)
@@ -62,14 +63,7 @@ class OnnxPyTorch(Adapter):
         self.num_heads = layer["attention"]["num_heads"]
         key = json.dumps(layer, sort_keys=True), dtype
         if key not in self.exported:
-            encoder = StagedEncoderLayer(
-                layer["d_model"],
-                layer["attention"]["num_heads"],
-                layer["feed_forward"]["d_ff"],
-                activation=layer["feed_forward"]["activation"],
-                placement=layer["norm"]["placement"],
-                epsilon=layer["norm"]["epsilon"],
-            )
+            encoder = StagedEncoderLayer(**choices(layer))
             self.exported[key] = export(encoder.to(getattr(torch, dtype)))
         model = self.exported[key]
         # The exporter's own constants are scalars, and shapes, which are int64; every other tensor is a parameter.

@@ -4,7 +4,9 @@ Both models take x [batch, sequence, d_model] and mask [batch, num_heads, sequen
 (third axis) may attend to a key (fourth). Batch and sequence are free.
 """
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.utils
 import torch
 from torch import Tensor, nn
@@ -50,20 +52,28 @@ def export(encoder: StagedEncoderLayer) -> onnx.ModelProto:
         verbose=False,
     )
     model = program.model_proto
-    name_weights(model.graph)
+    name_parameters(model.graph, encoder)
     onnx.checker.check_model(model, full_check=True)
     return model
 
 
-def name_weights(graph: onnx.GraphProto) -> None:
-    """Name each weight after its bias: the exporter folds its transposition into a new tensor, named by a number."""
-    makers = {output: node for node in graph.node for output in node.output}
-    initializers = {tensor.name: tensor for tensor in graph.initializer}
-    for add in graph.node:
-        if add.op_type == "Add" and add.input[1].endswith(".bias"):
-            product = makers[add.input[0]]  # x @ weight
-            weight = initializers[product.input[1]]
-            weight.name = product.input[1] = add.input[1].removesuffix("bias") + "weight"
+def name_parameters(graph: onnx.GraphProto, encoder: nn.Module) -> None:
+    """Give each initializer its parameter's name: the exporter numbers the weights whose transposition it folds."""
+    named = {name: parameter.numpy(force=True) for name, parameter in encoder.named_parameters()}
+    values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    for name, parameter in named.items():
+        [held] = [own for own, value in values.items() if np.array_equal(value, parameter.T)]
+        _rename(graph, held, name)
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    for tensor in graph.initializer:
+        if tensor.name == old:
+            tensor.name = new
+    for node in graph.node:
+        for at, name in enumerate(node.input):
+            if name == old:
+                node.input[at] = new
 
 
 def deployed(staged: onnx.ModelProto) -> onnx.ModelProto:

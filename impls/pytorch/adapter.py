@@ -49,14 +49,7 @@ class PyTorch(Adapter):
         return Environment({"torch": torch.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        encoder = EncoderLayer(
-            layer["d_model"],
-            layer["attention"]["num_heads"],
-            layer["feed_forward"]["d_ff"],
-            activation=layer["feed_forward"]["activation"],
-            placement=layer["norm"]["placement"],
-            epsilon=layer["norm"]["epsilon"],
-        )
+        encoder = EncoderLayer(**choices(layer))
         self.encoder = encoder.to(self.device, getattr(torch, dtype)).eval()
         own = PARAMETERS.to_own(parameters, layer)
         self.encoder.load_state_dict({name: self.tensor(value) for name, value in own.items()}, strict=True)
@@ -90,6 +83,28 @@ class PyTorch(Adapter):
 
     def tensor(self, array: Array) -> Tensor:
         return torch.tensor(array, device=self.device)
+
+
+def choices(layer: dict[str, Any]) -> dict[str, Any]:
+    """The layer of the specification as EncoderLayer's arguments."""
+    norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
+    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
+    return {
+        "d_model": layer["d_model"],
+        "num_heads": attention["num_heads"],
+        "d_ff": feed_forward["d_ff"],
+        "activation": feed_forward["activation"],
+        "placement": norm["placement"],
+        "epsilon": norm["epsilon"],
+        "norm": norm["kind"],
+        "ffn_bias": feed_forward["bias"],
+        "qkv_bias": attention["qkv_bias"],
+        "output_bias": attention["output_bias"],
+        "shared": attention["projections"] == "shared_by_heads",
+        "scale_by_d_model": attention["scale"] == "d_model",
+        "masked_score": None if filled == "minus_infinity" else filled,
+        "empty_row": "zero" if empty_row == "unspecified" else empty_row,
+    }
 
 
 def to_numpy(tensor: Tensor) -> Array:

@@ -3,72 +3,118 @@
 Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}  # F.gelu is the exact one, by erf
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,  # the exact one, by erf
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
 
 
 def untapped(name: str, stage: Tensor) -> Tensor:
     return stage
 
 
-class MultiHeadAttention(nn.Module):
-    """softmax(q kᵀ / √d) v in each of H heads. `mask` is true where a key may be attended to."""
+def check(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise ValueError(f"{what} = {name!r}, not one of {', '.join(known)}")
 
-    def __init__(self, d_model: int, num_heads: int) -> None:
+
+class MultiHeadAttention(nn.Module):
+    """softmax(q kᵀ / √d) v in each of H heads. `mask` is true where a key may be attended to.
+
+    `shared` is one d × d map each for query, key and value. A masked score becomes `masked_score`, minus infinity if it
+    is None; a query with no key then has weights of 0, 1/S or NaN (`empty_row`: zero, uniform, nan).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        qkv_bias: bool = True,
+        output_bias: bool = True,
+        shared: bool = False,
+        scale_by_d_model: bool = False,
+        masked_score: float | None = None,
+        empty_row: str = "zero",
+    ) -> None:
         super().__init__()
         if d_model % num_heads:
             raise ValueError(f"d_model = {d_model} is not divisible by num_heads = {num_heads}")
-        self.num_heads = num_heads
-        self.W_q = nn.Linear(d_model, d_model)
-        self.W_k = nn.Linear(d_model, d_model)
-        self.W_v = nn.Linear(d_model, d_model)
-        self.W_o = nn.Linear(d_model, d_model)
+        check("empty_row", empty_row, ("zero", "uniform", "nan"))
+        head_dim = d_model // num_heads
+        self.num_heads, self.shared = num_heads, shared
+        self.scaled_by = d_model if scale_by_d_model else head_dim
+        self.masked_score, self.empty_row = masked_score, empty_row
+        size = head_dim if shared else d_model
+        self.W_q = nn.Linear(size, size, bias=qkv_bias)
+        self.W_k = nn.Linear(size, size, bias=qkv_bias)
+        self.W_v = nn.Linear(size, size, bias=qkv_bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=output_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None, tap: Tap = untapped) -> Tensor:
-        q = tap("query", self.W_q(x))  # [B, S, D]
-        k = tap("key", self.W_k(x))
-        v = tap("value", self.W_v(x))
+        q = tap("query", self.project(self.W_q, x))  # [B, S, D]
+        k = tap("key", self.project(self.W_k, x))
+        v = tap("value", self.project(self.W_v, x))
         q = tap("query_heads", self.split(q))  # [B, H, S, d]
         k = tap("key_heads", self.split(k))
         v = tap("value_heads", self.split(v))
-        if tap is untapped:
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        # The fused kernel knows no row but zero's.
+        if tap is untapped and self.empty_row == "zero" and self.masked_score is None:
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scaled_by**-0.5)
         else:
-            context = written_out_attention(q, k, v, mask, tap)
+            context = self.written_out(q, k, v, mask, tap)
         merged = tap("context_merged", tap("context", context).transpose(1, 2).flatten(2))  # [B, S, D]
         return tap("attention_output", self.W_o(merged))
+
+    def project(self, W: nn.Linear, x: Tensor) -> Tensor:
+        return W(x.unflatten(-1, (self.num_heads, -1))).flatten(-2) if self.shared else W(x)
 
     def split(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, H, S, d]."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
+    def written_out(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
+        """What F.scaled_dot_product_attention computes, step by step, to show the scores and the weights."""
+        root = q.new_tensor(self.scaled_by).sqrt()  # no Python float: torch.onnx.export would round it to float32
+        scores = tap("attention_scores", q @ k.transpose(-2, -1) / root)  # [B, H, S, S]
+        if mask is not None:
+            scores = scores.masked_fill(~mask, self.fill(scores))
+        weights = scores.softmax(dim=-1)
+        if mask is not None and self.empty_row == "zero":
+            weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+        return tap("attention_weights", weights) @ v
 
-def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
-    """What F.scaled_dot_product_attention computes, step by step, to show the scores and the weights."""
-    root_d = q.new_tensor(q.size(-1)).sqrt()  # no Python float: torch.onnx.export would round it to float32
-    scores = tap("attention_scores", q @ k.transpose(-2, -1) / root_d)  # [B, H, S, S]
-    if mask is not None:
-        # -1e30 and not -inf: the weights are the same, and an item that is all padding gives no NaN.
-        scores = scores.masked_fill(~mask, -1e30)
-    weights = tap("attention_weights", scores.softmax(dim=-1))
-    return weights @ v
+    def fill(self, scores: Tensor) -> float:
+        if self.masked_score is not None:
+            return self.masked_score
+        if self.empty_row == "nan":
+            return -torch.inf
+        # A row of the lowest number has weights of 1/S, and a gradient, where one of minus infinity has NaN. No lower
+        # than float32's: torch.onnx.export takes a float64's lowest through float32, where it is minus infinity.
+        return max(torch.finfo(scores.dtype).min, torch.finfo(torch.float32).min)
 
 
 class FeedForward(nn.Module):
-    def __init__(self, d_model: int, d_ff: int, activation: str) -> None:
+    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool = True) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")
-        self.hidden = nn.Linear(d_model, d_ff)
+        check("activation", activation, ACTIVATIONS)
+        self.hidden = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = ACTIVATIONS[activation]
-        self.output = nn.Linear(d_ff, d_model)
+        self.output = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor, tap: Tap = untapped) -> Tensor:
         h = tap("ffn_activation", self.activation(tap("ffn_hidden", self.hidden(x))))  # [B, S, F]
@@ -76,17 +122,29 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
+    """`norm` is layer_norm or rms_norm; `attention` goes to MultiHeadAttention."""
+
     def __init__(
-        self, d_model: int, num_heads: int, d_ff: int, *, activation: str, placement: str, epsilon: float
+        self,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        *,
+        activation: str,
+        placement: str,
+        epsilon: float,
+        norm: str = "layer_norm",
+        ffn_bias: bool = True,
+        **attention: Any,
     ) -> None:
         super().__init__()
-        if placement not in ("pre", "post"):
-            raise ValueError(f"placement = {placement!r}, not one of pre, post")
+        check("placement", placement, ("pre", "post"))
+        check("norm", norm, NORMS)
         self.placement = placement
-        self.norm1 = nn.LayerNorm(d_model, eps=epsilon)
-        self.attention = MultiHeadAttention(d_model, num_heads)
-        self.norm2 = nn.LayerNorm(d_model, eps=epsilon)
-        self.feed_forward = FeedForward(d_model, d_ff, activation)
+        self.norm1 = NORMS[norm](d_model, eps=epsilon)
+        self.attention = MultiHeadAttention(d_model, num_heads, **attention)
+        self.norm2 = NORMS[norm](d_model, eps=epsilon)
+        self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, tap: Tap = untapped) -> Tensor:
         """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to."""
