@@ -47,7 +47,7 @@ def cell(records: list[Record]) -> str:
     passed, applicable = score(records)
     rms = max((record.rms for record in records if record.rms is not None), default=0.0)
     largest = max((record.max for record in records if record.max is not None), default=0.0)
-    return f"{passed} / {applicable}, {rms:.2f}, {largest:.2f}"
+    return f"{passed} / {applicable}, {rms:.3g}, {largest:.3g}"
 
 
 def main() -> int:
