@@ -23,7 +23,9 @@ _PAIRS = 1500
 _MEASURED = 4
 _GUESSED = 1000.0
 """The factor within which the noise of a wrong layer can be guessed from that of the right one."""
+_SAME = 1e-9
 _EARNED = 0.9
+_MOST = 0.5
 
 
 def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> Diagnosis:
@@ -91,19 +93,26 @@ def _refuted(match: Match, nothing: Match) -> bool:
     )
 
 
-def _rank(match: Match) -> tuple[bool, float, int]:
-    return not match.explains, match.cost, len(match.deviations)
+def _rank(match: Match) -> tuple[int, float, int]:
+    return match.out_of_line, match.cost, len(match.deviations)
 
 
 def _confirmed(matches: Sequence[Match], evidence: Sequence[Evidence]) -> list[Match]:
-    """The best first. The closest are tried again in the wrong layer's own noise, until one explains all."""
-    closest = sorted(matches, key=lambda match: match.cost)
-    for at, match in enumerate(closest[:_MEASURED]):
-        if match.rms < _GUESSED:
-            closest[at] = _measured(match.deviations, evidence)
-            if closest[at].explains:
-                break
-    return sorted(closest, key=_rank)
+    """The best first. The closest are tried again in the wrong layer's own noise, until one explains all.
+
+    Those that foretell the same as it does are as close, and are tried too.
+    """
+    ranked = sorted(matches, key=lambda match: match.cost)
+    likely = [at for at, match in enumerate(ranked) if match.rms < _GUESSED]
+    enough = np.inf
+    for at in likely[:_MEASURED]:
+        guessed = ranked[at].cost
+        if guessed > enough:
+            break
+        ranked[at] = _measured(ranked[at].deviations, evidence)
+        if ranked[at].explains and enough == np.inf:
+            enough = guessed + _SAME
+    return sorted(ranked, key=_rank)
 
 
 def _measured(deviations: tuple[Deviation, ...], evidence: Sequence[Evidence]) -> Match:
@@ -119,24 +128,26 @@ def _pairs(suspects: Sequence[Match], nothing: Match) -> list[tuple[Deviation, .
     A stage that one of the two changes is as that one alone has it, and a stage that neither changes is as it is
     without them; of one that both change nothing is known before they are played together.
     """
+    costs, out = [match.costs for match in suspects], [match.out for match in suspects]
+    moves = [match.moves for match in suspects]
     bounds = []
-    moves = [np.concatenate([fit.moves for fit in match.fits]) for match in suspects]
-    costs, plain = [match.costs for match in suspects], nothing.costs
     for one, other in combinations(range(len(suspects)), 2):
         pair = suspects[one].deviations + suspects[other].deviations
         if not _clash(*pair):
-            alone = np.where(moves[one], costs[one], np.where(moves[other], costs[other], plain))
-            bound = float(np.where(moves[one] & moves[other], 0.0, alone).mean())
-            bounds.append((bound, suspects[one].cost + suspects[other].cost, pair))
-    bounds.sort(key=lambda entry: entry[:2])
-    return [pair for _, _, pair in bounds[:_PAIRS]]
+            apart = ~(moves[one] & moves[other])
+            alone = np.where(moves[one], costs[one], np.where(moves[other], costs[other], nothing.costs))[apart]
+            left = np.where(moves[one], out[one], np.where(moves[other], out[other], nothing.out))[apart]
+            bound = int(left.sum()), float(alone.sum()), min(suspects[one].cost, suspects[other].cost)
+            bounds.append((bound, pair))
+    bounds.sort(key=lambda entry: entry[0])
+    return [pair for _, pair in bounds[:_PAIRS]]
 
 
 def _earned(pair: Match, single: Match) -> bool:
     """A second cause has to earn its place: what a first one's own scatter hides has not been seen."""
-    if pair.explains != single.explains:
-        return pair.explains
-    return pair.cost < _EARNED * single.cost
+    if single.explains:
+        return pair.explains and pair.cost < _EARNED * single.cost
+    return pair.out_of_line <= _EARNED * single.out_of_line
 
 
 def _clash(one: Deviation, other: Deviation) -> bool:
@@ -147,9 +158,9 @@ def _clash(one: Deviation, other: Deviation) -> bool:
 
 
 def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, chosen: list[Sighting]) -> Diagnosis:
-    seen = _first_out_of_line(nothing)
+    seen = next((fit.first_out_of_line for fit in nothing.fits if fit.first_out_of_line), None)
     cases = tuple(sighting.case.id for sighting in chosen)
-    if not ranked or (not ranked[0].explains and ranked[0].cost > 0.9 * nothing.cost):
+    if not ranked or ranked[0].out_of_line > _MOST * nothing.out_of_line:
         return Diagnosis(
             implementation=implementation, dtype=dtype, confidence="unknown", first_stage=seen, cases=cases
         )
@@ -176,10 +187,3 @@ def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, 
 
 def _ids(match: Match) -> tuple[str, ...]:
     return tuple(deviation.deviation for deviation in match.deviations)
-
-
-def _first_out_of_line(match: Match) -> str | None:
-    for fit in match.fits:
-        if not fit.in_line.all():
-            return fit.stages[int(fit.in_line.argmin())]
-    return None

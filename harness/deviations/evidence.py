@@ -59,7 +59,9 @@ class Evidence:
     def __init__(self, sighting: Sighting) -> None:
         case, expected = sighting.case, sighting.expected
         self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
-        self.dtype, self._seen = sighting.dtype, sighting.whole
+        self.dtype = sighting.dtype
+        # A stage that cannot be compared is not gone on from: what is wrong with it would be seen nowhere.
+        self._seen = {name: stage for name, stage in sighting.whole.items() if sighting.values[name] is not None}
         kept = {name: expected.tensors[name] for name in sighting.values if expected.tensors[name].positions.size}
         self.stages = tuple(kept)
         self._places = [(name, tensor.shape, tensor.positions) for name, tensor in kept.items()]

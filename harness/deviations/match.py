@@ -1,7 +1,6 @@
 """How well a hypothesis, some deviations together, accounts for what was seen in some cases."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +30,9 @@ class Fit:
     in_line: npt.NDArray[np.bool_]
     cost: Array
 
-    @cached_property
-    def moves(self) -> npt.NDArray[np.bool_]:
-        """The stages that the hypothesis changes."""
-        return self.errors.touched
+    @property
+    def first_out_of_line(self) -> str | None:
+        return None if self.in_line.all() else self.stages[int(self.in_line.argmin())]
 
 
 def fit(deviations: tuple[Deviation, ...], evidence: Evidence, limits: Constants, *, measured: bool = False) -> Fit:
@@ -73,27 +71,41 @@ class Match:
         return np.concatenate([fit.cost for fit in self.fits])
 
     @property
+    def out(self) -> npt.NDArray[np.bool_]:
+        """Whether it is out of line: every stage of every case, in a row."""
+        return np.concatenate([~fit.in_line for fit in self.fits])
+
+    @property
+    def moves(self) -> npt.NDArray[np.bool_]:
+        """Whether the hypothesis changes it: every stage of every case, in a row."""
+        return np.concatenate([fit.errors.touched for fit in self.fits])
+
+    @property
     def cost(self) -> float:
         """Mean over cases and stages: 0 when everything is in line and nothing scatters."""
         return float(self.costs.mean()) if self.fits else 0.0
 
     @property
+    def out_of_line(self) -> int:
+        return sum(int(np.sum(~fit.in_line)) for fit in self.fits)
+
+    @property
     def explains(self) -> bool:
-        return all(fit.in_line.all() for fit in self.fits)
+        return self.out_of_line == 0
 
     @property
     def rms(self) -> float:
         return max((float(fit.rms.max()) for fit in self.fits), default=0.0)
 
     @property
-    def amplitude(self) -> float:
+    def amplitude(self) -> float | None:
         """The matched filter: how much of the hypothesis' own direction is in what was seen; 1 is all of it."""
-        return self._along / self._length if self._length else 0.0
+        return self._along / self._length if self._length else None
 
     @property
-    def significance(self) -> float:
+    def significance(self) -> float | None:
         """The filter's signal-to-noise ratio: the error along that direction, in σ, over all elements and cases."""
-        return float(self._along / self._length**0.5) if self._length else 0.0
+        return float(self._along / self._length**0.5) if self._length else None
 
     @property
     def first_stage(self) -> str | None:
