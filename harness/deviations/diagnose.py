@@ -38,7 +38,7 @@ def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> 
     ranked = _confirmed(singles, evidence)
     if not any(match.explains and match.exact for match in ranked):
         suspects = [match for match in singles if match.shows and not _refuted(match, nothing)]
-        pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, lambda match: match.explains), evidence)
+        pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, _may_explain), evidence)
         if pairs and (not ranked or _earned(pairs[0], ranked[0])):
             ranked = sorted(ranked + pairs, key=_rank)
     return _said(implementation, dtype, ranked, nothing, chosen)
@@ -91,6 +91,11 @@ def _refuted(match: Match, nothing: Match) -> bool:
     return any(
         bool(np.any(right.in_line & ~wrong.in_line)) for right, wrong in zip(nothing.fits, match.fits, strict=False)
     )
+
+
+def _may_explain(match: Match) -> bool:
+    """Whether it explains all, but for a noise that may have been guessed too small."""
+    return match.explains or (match.exact and match.rms < _GUESSED)
 
 
 def _rank(match: Match) -> tuple[int, float, int]:
@@ -160,12 +165,12 @@ def _clash(one: Deviation, other: Deviation) -> bool:
 def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, chosen: list[Sighting]) -> Diagnosis:
     seen = next((fit.first_out_of_line for fit in nothing.fits if fit.first_out_of_line), None)
     cases = tuple(sighting.case.id for sighting in chosen)
-    if not ranked or ranked[0].out_of_line > _MOST * nothing.out_of_line:
+    if not ranked or nothing.explains or ranked[0].out_of_line > _MOST * nothing.out_of_line:
         return Diagnosis(
             implementation=implementation, dtype=dtype, confidence="unknown", first_stage=seen, cases=cases
         )
     best, *others = ranked
-    twins = [m for m in others if m.explains and best.explains and len(m.deviations) == len(best.deviations)]
+    twins = [match for match in others if _alike(match, best)]
     runner_up = next((match for match in others if match not in twins), None)
     return Diagnosis(
         implementation=implementation,
@@ -174,15 +179,23 @@ def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, 
         deviations=_ids(best),
         sentences=tuple(deviation.sentence for deviation in best.deviations),
         rms=best.rms,
+        by_size=not best.exact,
         amplitude=best.amplitude,
         significance=best.significance,
         twins=tuple(_ids(match) for match in twins),
         runner_up=_ids(runner_up) if runner_up else (),
-        runner_up_rms=runner_up.rms if runner_up else None,
+        runner_up_rms=runner_up.rms if runner_up and runner_up.exact else None,
         first_stage=seen,
         foretold_stage=best.first_stage,
         cases=cases,
     )
+
+
+def _alike(match: Match, best: Match) -> bool:
+    """Whether both explain all, and as well: one that fits in values leaves behind those that fit in size alone."""
+    if not (match.explains and best.explains and len(match.deviations) == len(best.deviations)):
+        return False
+    return match.exact if best.exact else _EARNED * match.cost <= best.cost
 
 
 def _ids(match: Match) -> tuple[str, ...]:
