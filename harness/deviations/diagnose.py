@@ -20,12 +20,16 @@ _CASES = 30
 _KEPT = 12
 """Hypotheses that are tried on everything though they explain nothing: the closest are named."""
 _PAIRS = 1500
+"""Pairs that are played, of those that may explain most. Enough for any that show their stages."""
 _MEASURED = 4
+"""Hypotheses that are tried in their own noise: it takes 24 plays a case."""
 _GUESSED = 1000.0
 """The factor within which the noise of a wrong layer can be guessed from that of the right one."""
 _SAME = 1e-9
 _EARNED = 0.9
+"""What a second cause has to bring down the first one's cost to, or the stages that the first leaves out of line."""
 _MOST = 0.5
+"""What the closest may leave of the stages out of line."""
 
 
 def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> Diagnosis:
