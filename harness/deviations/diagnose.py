@@ -17,6 +17,9 @@ from harness.spec.deviation import Deviation
 
 _CASES = 30
 """Sightings that a hypothesis is tried on."""
+_LARGE_CASES = 4
+_POSITIONS = 20
+"""More of them say no more."""
 _KEPT = 12
 """Hypotheses that are tried on everything though they explain nothing: the closest are named."""
 _PAIRS = 1500
@@ -55,26 +58,28 @@ def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
     unspecified rows, which a deviation that mixes items carries into others: what it gives there cannot be foretold.
     """
     foretold = [sighting for sighting in sightings if min(sighting.case.situation.lengths) > 0] or list(sightings)
-    small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL] or foretold
+    small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL]
     by_layer: dict[str, list[Sighting]] = {}
-    for sighting in sorted(small, key=_telling):
+    for sighting in sorted(small or foretold, key=_telling):
         by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
     queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
     chosen: list[Sighting] = []
     taken: Counter[str] = Counter()
-    while len(chosen) < min(_CASES, len(small)):
+    wanted = _CASES if small else _LARGE_CASES
+    while len(chosen) < wanted and any(queues):
         for queue in filter(None, queues):
             least = min(queue, key=lambda sighting: taken[sighting.case.situation.situation])
             queue.remove(least)
             taken[least.case.situation.situation] += 1
             chosen.append(least)
-    return chosen[:_CASES]
+    return chosen[:wanted]
 
 
 def _telling(sighting: Sighting) -> tuple[bool, bool, int, str]:
     """Failed ones first, and of those the ones with a mask and many positions."""
     situation = sighting.case.situation
-    return not sighting.failed, sighting.case.mask() is None, -situation.batch * situation.sequence, sighting.case.id
+    positions = min(situation.batch * situation.sequence, _POSITIONS)
+    return not sighting.failed, sighting.case.mask() is None, -positions, sighting.case.id
 
 
 def _tried(
