@@ -92,7 +92,7 @@ class Evidence:
             sigma = self._sigma(np.nan_to_num(condition))
         else:
             centre = self._centre(exact)
-            with np.errstate(invalid="ignore", over="ignore"):
+            with np.errstate(all="ignore"):
                 beyond = self._relative * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
             sigma = self._sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acting):
@@ -147,9 +147,10 @@ class Evidence:
     def _relative_noise(self) -> Array:
         """By stage: rms of the condition over rms of what is right. A masked weight has no noise of its own, but the
         weight that an inverted mask gives in its place has."""
-        right = np.add.reduceat(np.square(np.nan_to_num(self.right)), self._starts)
-        noise = np.add.reduceat(np.square(self._condition), self._starts)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        finite = np.where(np.isfinite(self.right), self.right, 0.0)
+        with np.errstate(all="ignore"):
+            right = np.add.reduceat(finite * finite, self._starts)
+            noise = np.add.reduceat(self._condition * self._condition, self._starts)
             return np.fmax(_NOISE_OF_MORE, np.where(right > 0.0, np.sqrt(noise / right), 0.0))
 
     def _apart(self, one: Array, other: Array, sigma: Array) -> Array:
