@@ -1,7 +1,7 @@
 """The encoder layer itself, written over the steps: what `specs/README.md` says, as code (clauses E-3 to E-5)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.steps import WAYS
@@ -29,6 +29,14 @@ class Given:
     """Step → the wrong form of it that is played; every other step takes its standard form."""
 
 
+Onward = Callable[[str, Node], Node]
+"""(a stage's name, the stage as it was computed) → what the steps after it are given in its place."""
+
+
+def as_computed(name: str, stage: Node) -> Node:
+    return stage
+
+
 def given(case: Case) -> Given:
     return Given(case.x(), dict(case.parameters()), case.mask())
 
@@ -44,11 +52,11 @@ def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None) -> Eva
     return Evaluation({name: node.value for name, node in stages.items()}, gradients)
 
 
-def forward(layer: Layer, what: Given, arithmetic: Arithmetic) -> dict[str, Array]:
+def forward(layer: Layer, what: Given, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
     """Every stage of a layer, right or wrong, without gradients."""
     tape = Tape(arithmetic)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.ways)
+    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.ways, onward)
     return {name: node.value for name, node in stages.items()}
 
 
@@ -59,44 +67,48 @@ def encoder_layer(
     x: Node,
     mask: Array | None,
     ways: Mapping[str, str] = {},
+    onward: Onward = as_computed,
 ) -> dict[str, Node]:
     """Every stage of one layer, in order. `x` is [B, S, D]; `mask` None or bool, broadcastable to [B, H, S, S]."""
     stage: dict[str, Node] = {}
     first, num_heads = x, layer.attention.num_heads
+
+    def show(name: str, node: Node) -> Node:
+        stage[name] = node
+        return onward(name, node)
 
     def step(name: str, *operands: Node, **choices: object) -> Node:
         return tape.apply(WAYS[name][ways.get(name, "standard")], *operands, **choices)
 
     def norm(name: str, x: Node) -> Node:
         gain, shift = parameters[f"{name}.gain"], parameters[f"{name}.shift"]
-        stage[name] = step(name, x, gain, shift, epsilon=layer.norm.epsilon)
-        return stage[name]
+        return show(name, step(name, x, gain, shift, epsilon=layer.norm.epsilon))
 
     def linear(name: str, parameter: str, x: Node, **choices: object) -> Node:
-        stage[name] = step(name, x, parameters[f"{parameter}.weight"], parameters[f"{parameter}.bias"], **choices)
-        return stage[name]
+        return step(name, x, parameters[f"{parameter}.weight"], parameters[f"{parameter}.bias"], **choices)
+
+    def heads(name: str, x: Node) -> Node:
+        projected = show(name, linear(name, f"attention.{name}", x, num_heads=num_heads))
+        return show(f"{name}_heads", step(f"{name}_heads", projected, num_heads=num_heads))
 
     def attention(x: Node) -> Node:
-        for name in ("query", "key", "value"):
-            linear(name, f"attention.{name}", x, num_heads=num_heads)
-            stage[f"{name}_heads"] = step(f"{name}_heads", stage[name], num_heads=num_heads)
-        scores = stage["attention_scores"] = step("attention_scores", stage["query_heads"], stage["key_heads"])
+        query, key, value = (heads(name, x) for name in ("query", "key", "value"))
+        scores = show("attention_scores", step("attention_scores", query, key))
         softmax = WAYS["masked_softmax"][ways.get("masked_softmax", "standard")](tape.arithmetic, scores.value, mask)
-        stage["attention_weights"] = Node(softmax.weights)  # shown; its gradient goes through `attend` as a whole
-        stage["context"] = step("attend", scores, stage["value_heads"], softmax=softmax)
-        stage["context_merged"] = step("merge_heads", stage["context"])
-        return linear("attention_output", "attention.output", stage["context_merged"])
+        # The weights are shown; their gradient goes through `attend` as a whole.
+        weights = show("attention_weights", Node(softmax.weights)).value
+        context = show("context", step("attend", scores, value, softmax=replace(softmax, weights=weights)))
+        merged = show("context_merged", step("merge_heads", context))
+        return show("attention_output", linear("attention_output", "attention.output", merged))
 
     def feed_forward(x: Node) -> Node:
-        linear("ffn_hidden", "feed_forward.hidden", x)
+        hidden = show("ffn_hidden", linear("ffn_hidden", "feed_forward.hidden", x))
         chosen = WAYS["activation"][ways.get("activation", layer.feed_forward.activation)]
-        stage["ffn_activation"] = tape.apply(chosen, stage["ffn_hidden"])
-        stage["ffn_output"] = step("after_ffn", linear("ffn_output", "feed_forward.output", stage["ffn_activation"]))
-        return stage["ffn_output"]
+        activated = show("ffn_activation", tape.apply(chosen, hidden))
+        return show("ffn_output", step("after_ffn", linear("ffn_output", "feed_forward.output", activated)))
 
     def residual(name: str, x: Node, change: Node, normed: Node) -> Node:
-        stage[name] = step(name, x, change, normed=normed.value, first=first.value)
-        return stage[name]
+        return show(name, step(name, x, change, normed=normed.value, first=first.value))
 
     if layer.norm.placement == "pre":
         normed = norm("norm1", x)
@@ -104,8 +116,8 @@ def encoder_layer(
         normed = norm("norm2", x)
         x = residual("residual2", x, feed_forward(normed), normed)
         gain, shift = parameters["norm2.gain"].value, parameters["norm2.shift"].value
-        stage["output"] = step("final_norm", x, gain=gain, shift=shift, epsilon=layer.norm.epsilon)
+        show("output", step("final_norm", x, gain=gain, shift=shift, epsilon=layer.norm.epsilon))
     else:
         x = norm("norm1", residual("residual1", x, attention(x), x))
-        stage["output"] = norm("norm2", residual("residual2", x, feed_forward(x), x))
+        show("output", norm("norm2", residual("residual2", x, feed_forward(x), x)))
     return stage
