@@ -1,7 +1,7 @@
 """Does a right implementation ever fail? The four implementations over all cases, both dtypes, seeds and thread counts.
 
     python benchmarks/false_alarms.py
-    python benchmarks/false_alarms.py --seed 3 --threads 1 --out /tmp/alarms
+    python benchmarks/false_alarms.py --seed 3 --threads 1 --out alarms
 
 Runs `conform run` once for each seed (0, 1, 2) and thread count (1, 2), then prints one table: passed / applicable
 checks, the largest rms σ and the largest max σ over all that were judged. Exit status 1 if any check failed.
@@ -47,7 +47,7 @@ def cell(records: list[Record]) -> str:
     passed, applicable = score(records)
     rms = max((record.rms for record in records if record.rms is not None), default=0.0)
     largest = max((record.max for record in records if record.max is not None), default=0.0)
-    return f"{passed} / {applicable}, {rms:.2f}, {largest:.2f}"
+    return f"{passed} / {applicable}, {rms:.3g}, {largest:.3g}"
 
 
 def main() -> int:

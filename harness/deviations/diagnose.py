@@ -1,107 +1,167 @@
 """Names the bug: which deviation, or which two, give what an implementation was seen to give."""
 
-from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import combinations
 
-from harness.deviations.catalogue import catalogue, is_noisy
+import numpy as np
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
-from harness.deviations.sighting import Sighting
+from harness.deviations.sighting import SMALL, Sighting
 from harness.oracle.deviant import changes
 from harness.report.model import Diagnosis
 from harness.spec.constants import constants
 from harness.spec.deviation import Deviation
 
-_CASES = 10
+_CASES = 30
 """Sightings that a hypothesis is tried on."""
-_SMALL = 64
-_FIRST = 2
+_LARGE_CASES = 4
+_POSITIONS = 20
+"""More of them say no more."""
 _KEPT = 12
-_SEEDS = 16
+"""Hypotheses that are tried on everything though they explain nothing: the closest are named."""
+_PAIRS = 1500
+"""Pairs that are played, of those that may explain most. Enough for any that show their stages."""
 _MEASURED = 4
+"""Hypotheses that are tried in their own noise: it takes 24 plays a case."""
+_GUESSED = 1000.0
+"""The factor within which the noise of a wrong layer can be guessed from that of the right one."""
+_SAME = 1e-9
 _EARNED = 0.9
+"""What a second cause has to bring down the first one's cost to, or the stages that the first leaves out of line."""
+_MOST = 0.5
+"""What the closest may leave of the stages out of line."""
 
 
 def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> Diagnosis:
     """One cause for all that failed. `sightings` are of one implementation in one dtype, failed and passed ones."""
     chosen = _choose(sightings)
+    evidence = [Evidence(sighting) for sighting in chosen]
     applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
-    nothing = _tried((), chosen)
-    singles = _narrowed([(d,) for d in applicable], chosen)
-    ranked = _confirmed(singles, chosen)
-    if not any(match.explains for match in ranked):
-        pairs = _confirmed(_narrowed(_pairs(singles), chosen, first=1), chosen)
-        if not ranked or any(_earned(pair, ranked[0]) for pair in pairs[:1]):
+    [nothing] = _tried([()], evidence, lambda match: True)
+    singles = _tried([(d,) for d in applicable], evidence, lambda match: not _refuted(match, nothing))
+    ranked = _confirmed(singles, evidence)
+    if not any(match.explains and match.exact for match in ranked):
+        suspects = [match for match in singles if match.shows and not _refuted(match, nothing)]
+        pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, _may_explain), evidence)
+        if pairs and (not ranked or _earned(pairs[0], ranked[0])):
             ranked = sorted(ranked + pairs, key=_rank)
     return _said(implementation, dtype, ranked, nothing, chosen)
 
 
 def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
-    """Each layer in turn; of a layer the failing cases first, and of those the ones with a mask and many positions.
+    """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
 
     Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding has
     unspecified rows, which a deviation that mixes items carries into others: what it gives there cannot be foretold.
     """
     foretold = [sighting for sighting in sightings if sighting.case.valid().any(axis=1).all()] or list(sightings)
-    small = [sighting for sighting in foretold if sighting.case.layer.d_model <= _SMALL] or foretold
+    small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL]
     by_layer: dict[str, list[Sighting]] = {}
-    for sighting in sorted(small, key=_telling):
+    for sighting in sorted(small or foretold, key=_telling):
         by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
-    rounds = zip_longest(*sorted(by_layer.values(), key=lambda queue: _telling(queue[0])))
-    return [sighting for turn in rounds for sighting in turn if sighting][:_CASES]
+    queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
+    chosen: list[Sighting] = []
+    taken: Counter[str] = Counter()
+    wanted = _CASES if small else _LARGE_CASES
+    while len(chosen) < wanted and any(queues):
+        for queue in filter(None, queues):
+            least = min(queue, key=lambda sighting: taken[sighting.case.situation.situation])
+            queue.remove(least)
+            taken[least.case.situation.situation] += 1
+            chosen.append(least)
+    return chosen[:wanted]
 
 
 def _telling(sighting: Sighting) -> tuple[bool, bool, int, str]:
+    """Failed ones first, and of those the ones with a mask and many positions."""
     situation = sighting.case.situation
-    return not sighting.failed, sighting.case.mask() is None, -situation.batch * situation.sequence, sighting.case.id
+    positions = min(situation.batch * situation.sequence, _POSITIONS)
+    return not sighting.failed, sighting.case.mask() is None, -positions, sighting.case.id
 
 
-def _tried(deviations: tuple[Deviation, ...], sightings: Iterable[Sighting], *, measured: bool = False) -> Match:
-    match = Match(deviations, constants(), measured)
-    for sighting in sightings:
-        match.try_on(sighting)
-    return match
-
-
-def _narrowed(hypotheses: list[tuple[Deviation, ...]], chosen: list[Sighting], first: int = _FIRST) -> list[Match]:
-    """Try all on the first cases, and only those that do well there on the rest. All come back, the best first."""
-    matches = [_tried(deviations, chosen[:first]) for deviations in hypotheses]
-    matches.sort(key=_rank)
-    for match in [m for m in matches if m.explains][: 3 * _KEPT] + [m for m in matches if not m.explains][:_KEPT]:
-        for sighting in chosen[first:]:
-            match.try_on(sighting)
+def _tried(
+    hypotheses: Sequence[tuple[Deviation, ...]], evidence: Sequence[Evidence], hopeful: Callable[[Match], bool]
+) -> list[Match]:
+    """Try all, case after case, and go on with those that are hopeful, and the closest few. The best first."""
+    matches = [Match(deviations, constants()) for deviations in hypotheses]
+    for piece in evidence:
+        for match in matches:
+            match.try_on(piece)
+        matches.sort(key=_rank)
+        matches = [match for at, match in enumerate(matches) if at < _KEPT or hopeful(match)]
     return matches
 
 
-def _rank(match: Match) -> tuple[bool, float, int]:
-    return not match.explains, match.cost, len(match.deviations)
+def _refuted(match: Match, nothing: Match) -> bool:
+    """Whether it puts out of line what is in line without it: then it is not there, alone or beside another."""
+    return any(
+        bool(np.any(right.in_line & ~wrong.in_line)) for right, wrong in zip(nothing.fits, match.fits, strict=False)
+    )
 
 
-def _confirmed(matches: list[Match], chosen: list[Sighting]) -> list[Match]:
-    """Those that were tried on everything, the best first; the best few again in the wrong layer's own σ."""
-    ranked = sorted((match for match in matches if len(match.cases) == len(chosen)), key=_rank)
-    best = ranked[:_MEASURED]
-    again = [_tried(match.deviations, chosen, measured=True) for match in best]
-    return sorted(again + ranked[_MEASURED:], key=_rank)
+def _may_explain(match: Match) -> bool:
+    """Whether it explains all, but for a noise that may have been guessed too small."""
+    return match.explains or (match.exact and match.rms < _GUESSED)
 
 
-def _pairs(singles: list[Match]) -> list[tuple[Deviation, ...]]:
-    """Those that bring most stages into line, and those that explain most, each with every other that shows."""
-    by_prefix = sorted(singles, key=lambda match: (-match.prefix, match.cost))[:_SEEDS]
-    by_cost = sorted(singles, key=lambda match: match.cost)[: _SEEDS // 2]
-    seeds = {match.deviations[0].deviation: match.deviations[0] for match in by_prefix + by_cost if match.shows}
-    others = [match.deviations[0] for match in singles if match.shows]
-    pairs: dict[frozenset[str], tuple[Deviation, ...]] = {}
-    for seed in seeds.values():
-        for other in others:
-            if other is not seed and not _clash(seed, other):
-                pairs.setdefault(frozenset((seed.deviation, other.deviation)), (seed, other))
-    return list(pairs.values())
+def _rank(match: Match) -> tuple[int, float, int]:
+    return match.out_of_line, match.cost, len(match.deviations)
+
+
+def _confirmed(matches: Sequence[Match], evidence: Sequence[Evidence]) -> list[Match]:
+    """The best first. The closest are tried again in the wrong layer's own noise, until one explains all.
+
+    Those that foretell the same as it does are as close, and are tried too.
+    """
+    ranked = sorted(matches, key=lambda match: match.cost)
+    likely = [at for at, match in enumerate(ranked) if match.rms < _GUESSED]
+    enough = np.inf
+    for at in likely[:_MEASURED]:
+        guessed = ranked[at].cost
+        if guessed > enough:
+            break
+        ranked[at] = _measured(ranked[at].deviations, evidence)
+        if ranked[at].explains and enough == np.inf:
+            enough = guessed + _SAME
+    return sorted(ranked, key=_rank)
+
+
+def _measured(deviations: tuple[Deviation, ...], evidence: Sequence[Evidence]) -> Match:
+    match = Match(deviations, constants())
+    for piece in evidence:
+        match.try_on(piece, measured=True)
+    return match
+
+
+def _pairs(suspects: Sequence[Match], nothing: Match) -> list[tuple[Deviation, ...]]:
+    """The pairs that may explain most, the best first.
+
+    A stage that one of the two changes is as that one alone has it, and a stage that neither changes is as it is
+    without them; of one that both change nothing is known before they are played together.
+    """
+    costs, out = [match.costs for match in suspects], [match.out for match in suspects]
+    moves = [match.moves for match in suspects]
+    bounds = []
+    for one, other in combinations(range(len(suspects)), 2):
+        pair = suspects[one].deviations + suspects[other].deviations
+        if not _clash(*pair):
+            apart = ~(moves[one] & moves[other])
+            alone = np.where(moves[one], costs[one], np.where(moves[other], costs[other], nothing.costs))[apart]
+            left = np.where(moves[one], out[one], np.where(moves[other], out[other], nothing.out))[apart]
+            bound = int(left.sum()), float(alone.sum()), min(suspects[one].cost, suspects[other].cost)
+            bounds.append((bound, pair))
+    bounds.sort(key=lambda entry: entry[0])
+    return [pair for _, pair in bounds[:_PAIRS]]
 
 
 def _earned(pair: Match, single: Match) -> bool:
     """A second cause has to earn its place: what a first one's own scatter hides has not been seen."""
-    hidden = any(is_noisy(deviation) for deviation in single.deviations)
-    return pair.cost < _EARNED * single.cost or (pair.explains and not hidden)
+    if single.explains:
+        return pair.explains and pair.cost < _EARNED * single.cost
+    return pair.out_of_line <= _EARNED * single.out_of_line
 
 
 def _clash(one: Deviation, other: Deviation) -> bool:
@@ -112,14 +172,14 @@ def _clash(one: Deviation, other: Deviation) -> bool:
 
 
 def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, chosen: list[Sighting]) -> Diagnosis:
-    seen = next((t.stage for tensors in nothing.cases for t in tensors if not t.in_line(constants())), None)
+    seen = next((fit.first_out_of_line for fit in nothing.fits if fit.first_out_of_line), None)
     cases = tuple(sighting.case.id for sighting in chosen)
-    if not ranked or (not ranked[0].explains and ranked[0].cost > 0.9 * nothing.cost):
+    if not ranked or nothing.explains or ranked[0].out_of_line > _MOST * nothing.out_of_line:
         return Diagnosis(
             implementation=implementation, dtype=dtype, confidence="unknown", first_stage=seen, cases=cases
         )
     best, *others = ranked
-    twins = [m for m in others if m.explains and best.explains and len(m.deviations) == len(best.deviations)]
+    twins = [match for match in others if _alike(match, best)]
     runner_up = next((match for match in others if match not in twins), None)
     return Diagnosis(
         implementation=implementation,
@@ -128,15 +188,23 @@ def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, 
         deviations=_ids(best),
         sentences=tuple(deviation.sentence for deviation in best.deviations),
         rms=best.rms,
+        by_size=not best.exact,
         amplitude=best.amplitude,
         significance=best.significance,
         twins=tuple(_ids(match) for match in twins),
         runner_up=_ids(runner_up) if runner_up else (),
-        runner_up_rms=runner_up.rms if runner_up else None,
+        runner_up_rms=runner_up.rms if runner_up and runner_up.exact else None,
         first_stage=seen,
         foretold_stage=best.first_stage,
         cases=cases,
     )
+
+
+def _alike(match: Match, best: Match) -> bool:
+    """Whether both explain all, and as well: one that fits in values leaves behind those that fit in size alone."""
+    if not (match.explains and best.explains and len(match.deviations) == len(best.deviations)):
+        return False
+    return match.exact if best.exact else _EARNED * match.cost <= best.cost
 
 
 def _ids(match: Match) -> tuple[str, ...]:

@@ -1,107 +1,120 @@
 """How well a hypothesis, some deviations together, accounts for what was seen in some cases."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.deviations.catalogue import is_noisy
-from harness.deviations.play import played, played_with_noise
-from harness.deviations.sighting import Array, Sighting
-from harness.spec.case import Case
+from harness.deviations.evidence import UNCOMPARABLE, Errors, Evidence
+from harness.deviations.sighting import Array
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
 
-UNCOMPARABLE = 1e12
-"""The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
 _SCATTERED = 4.0
-"""A spread from which a tensor's scatter is the hypothesis' own, and not the format's."""
+"""A spread, in σ, from which a tensor's scatter is the hypothesis' own, and not the format's."""
 _WITHIN = 8.0
-_DRAWS = 4
 """The factor within which a scatter's size can be foretold: frameworks round inside a step at different places."""
 
 
 @dataclass(frozen=True)
-class TensorMatch:
-    """`rms` and `max` of observed − foretold; `moved` is the rms of foretold − golden. All in σ, or in the scatter
-    that the hypothesis foretells where that is wider (`spread`, in σ)."""
+class Fit:
+    """A hypothesis in one case: an entry a stage. `spread` is how far the foretold values scatter, in σ, noise and
+    all; `rms` and `max`, of observed − foretold, are in that."""
 
-    stage: str
-    rms: float
-    max: float
-    moved: float
-    spread: float = 1.0
-
-    def in_line(self, limits: Constants) -> bool:
-        """A foretold scatter is known in size only, and must be seen: far less or far more of it is no match."""
-        if self.spread > _SCATTERED:
-            return 1 / _WITHIN < self.rms < _WITHIN
-        return self.rms <= limits.rms_limit and self.max <= limits.max_limit
+    stages: tuple[str, ...]
+    errors: Errors
+    spread: Array
+    rms: Array
+    max: Array
+    in_line: npt.NDArray[np.bool_]
+    cost: Array
 
     @property
-    def cost(self) -> float:
-        if self.spread > _SCATTERED:
-            return float(abs(np.log(max(self.rms, 1e-12))) + np.log(self.spread))
-        return float(np.log(max(self.rms, 1.0)) + np.log(self.spread))
+    def first_out_of_line(self) -> str | None:
+        return None if self.in_line.all() else self.stages[int(self.in_line.argmin())]
+
+
+def fit(deviations: tuple[Deviation, ...], evidence: Evidence, limits: Constants, *, measured: bool = False) -> Fit:
+    errors = evidence.against(deviations, measured=measured)
+    spread = np.hypot(1.0, errors.scatter)
+    rms, largest = errors.rms / spread, errors.max / spread
+    wide = spread > _SCATTERED
+    # A foretold scatter is known in size only, and must be seen: far less or far more of it is no match (V-4).
+    of_its_size = (rms > 1 / _WITHIN) & (rms < _WITHIN)
+    in_line = np.where(wide, of_its_size, (rms <= limits.rms_limit) & (largest <= limits.max_limit))
+    # −log likelihood an element: ½ rms² + log spread if the spread is known, log rms if it is only a least one.
+    cost = np.log(spread) + np.where(wide, np.maximum(rms**2 - 1, 0) / 2, np.log(np.maximum(rms, 1.0)))
+    return Fit(evidence.stages, errors, spread, rms, largest, in_line, np.minimum(cost, np.log(UNCOMPARABLE)))
 
 
 @dataclass
 class Match:
-    """One hypothesis against the sightings that it has been tried on."""
+    """One hypothesis against the evidence that it has been tried on."""
 
     deviations: tuple[Deviation, ...]
     limits: Constants
-    measured: bool = False
-    """Whether σ is the wrong layer's own: slower, and right where it makes other noise than the right one."""
-    cases: list[list[TensorMatch]] = field(default_factory=list)
-    along: float = 0.0
-    length: float = 0.0
+    fits: list[Fit] = field(default_factory=list)
 
-    def try_on(self, sighting: Sighting) -> None:
-        """Add one case to the evidence."""
-        wrong, condition = self._foretold(sighting.case)
-        noisy = any(is_noisy(deviation) for deviation in self.deviations)
-        scatter = self._scatter(sighting) if noisy else {}
-        tensors = []
-        for stage, (off, moved) in sighting.errors(wrong, condition).items():
-            tensors.append(_tensor(stage, off, moved, scatter.get(stage)))
-            if off is not None and moved is not None:
-                self.along += float(np.sum((off + moved) * moved))  # off + moved = observed − golden
-                self.length += float(np.sum(moved * moved))
-        self.cases.append(tensors)
-        self.__dict__.pop("cost", None)
+    def try_on(self, evidence: Evidence, *, measured: bool = False) -> None:
+        """Add one case to the evidence. `measured`: in the noise of the wrong layer itself."""
+        self.fits.append(fit(self.deviations, evidence, self.limits, measured=measured))
 
-    def _scatter(self, sighting: Sighting) -> dict[str, float]:
-        """By stage, the rms of foretold − golden over several draws of what is left to chance."""
-        squares: dict[str, float] = {}
-        for draw in range(_DRAWS):
-            for stage, (_, moved) in sighting.errors(played(sighting.case, self.deviations, draw)).items():
-                displaced = UNCOMPARABLE if moved is None else _rms(moved)
-                squares[stage] = squares.get(stage, 0.0) + displaced**2 / _DRAWS
-        return {stage: float(np.sqrt(square)) for stage, square in squares.items()}
+    @property
+    def exact(self) -> bool:
+        """Whether it foretells values, and not only how far they scatter."""
+        return not any(map(is_noisy, self.deviations))
 
-    def _foretold(self, case: Case) -> tuple[dict[str, Array] | None, dict[str, Array] | None]:
-        if not self.deviations:
-            return None, None
-        if self.measured and not any(map(is_noisy, self.deviations)):
-            return played_with_noise(case, self.deviations)
-        return played(case, self.deviations), None
+    @property
+    def costs(self) -> Array:
+        """One of every stage of every case, in a row."""
+        return np.concatenate([fit.cost for fit in self.fits])
 
-    @cached_property
+    @property
+    def out(self) -> npt.NDArray[np.bool_]:
+        """Whether it is out of line: every stage of every case, in a row."""
+        return np.concatenate([~fit.in_line for fit in self.fits])
+
+    @property
+    def moves(self) -> npt.NDArray[np.bool_]:
+        """Whether the hypothesis changes it: every stage of every case, in a row."""
+        return np.concatenate([fit.errors.touched for fit in self.fits])
+
+    @property
     def cost(self) -> float:
-        """Mean over cases and tensors of log rms: 0 when everything is in line."""
-        costs = [tensor.cost for tensors in self.cases for tensor in tensors]
-        return float(np.mean(costs)) if costs else 0.0
+        """Mean over cases and stages: 0 when everything is in line and nothing scatters."""
+        return float(self.costs.mean()) if self.fits else 0.0
+
+    @property
+    def out_of_line(self) -> int:
+        return sum(int(np.sum(~fit.in_line)) for fit in self.fits)
 
     @property
     def explains(self) -> bool:
-        return all(tensor.in_line(self.limits) for tensors in self.cases for tensor in tensors)
+        return self.out_of_line == 0
 
     @property
-    def prefix(self) -> float:
-        """How far, on average over the cases, the stages are in line before the first that is not; 1 is all the way."""
-        return float(np.mean([_prefix(tensors, self.limits) for tensors in self.cases]))
+    def rms(self) -> float:
+        return max((float(fit.rms.max()) for fit in self.fits), default=0.0)
+
+    @property
+    def amplitude(self) -> float | None:
+        """The matched filter: how much of the hypothesis' own direction is in what was seen; 1 is all of it."""
+        return self._along / self._length if self._length else None
+
+    @property
+    def significance(self) -> float | None:
+        """The filter's signal-to-noise ratio: the error along that direction, in σ, over all elements and cases."""
+        return float(self._along / self._length**0.5) if self._length else None
+
+    @property
+    def first_stage(self) -> str | None:
+        """The first stage that the hypothesis itself moves out of line."""
+        for fit in self.fits:
+            shows = (fit.errors.moved > self.limits.rms_limit) | (fit.spread > _SCATTERED)
+            if shows.any():
+                return fit.stages[int(shows.argmax())]
+        return None
 
     @property
     def shows(self) -> bool:
@@ -109,50 +122,9 @@ class Match:
         return self.first_stage is not None
 
     @property
-    def rms(self) -> float:
-        return max((tensor.rms for tensors in self.cases for tensor in tensors), default=0.0)
+    def _along(self) -> float:
+        return sum(fit.errors.along for fit in self.fits)
 
     @property
-    def amplitude(self) -> float:
-        """The matched filter: how much of the hypothesis' own direction is in what was seen; 1 is all of it."""
-        return self.along / self.length if self.length else 0.0
-
-    @property
-    def significance(self) -> float:
-        """The filter's signal-to-noise ratio: the error along that direction, in σ, over all elements and cases."""
-        return self.along / self.length**0.5 if self.length else 0.0
-
-    @property
-    def first_stage(self) -> str | None:
-        """The first stage that the hypothesis itself moves out of line."""
-        moved = (
-            t.stage
-            for tensors in self.cases
-            for t in tensors
-            if t.moved > self.limits.rms_limit or t.spread > _SCATTERED
-        )
-        return next(moved, None)
-
-
-def _tensor(stage: str, off: Array | None, moved: Array | None, scatter: float | None) -> TensorMatch:
-    displaced = UNCOMPARABLE if moved is None else _rms(moved)
-    if scatter is not None and off is not None and moved is not None:
-        # Foretold is the size of the scatter, not its values: compare observed with golden, in that size.
-        spread = float(np.sqrt(1 + scatter**2))
-        seen = (off + moved) / spread
-        return TensorMatch(stage, _rms(seen), 0.0, scatter, spread)
-    if off is None:
-        return TensorMatch(stage, UNCOMPARABLE, UNCOMPARABLE, displaced)
-    return TensorMatch(stage, _rms(off), float(np.abs(off).max(initial=0.0)), displaced)
-
-
-def _rms(errors: Array) -> float:
-    with np.errstate(over="ignore"):
-        return float(min(np.sqrt(np.mean(errors**2)), UNCOMPARABLE)) if errors.size else 0.0
-
-
-def _prefix(tensors: Sequence[TensorMatch], limits: Constants) -> float:
-    for index, tensor in enumerate(tensors):
-        if not tensor.in_line(limits):
-            return index / len(tensors)
-    return 1.0
+    def _length(self) -> float:
+        return sum(fit.errors.length for fit in self.fits)

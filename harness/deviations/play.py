@@ -1,6 +1,6 @@
 """What the judge would say of an implementation that has a deviation: the oracle plays it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,7 +8,9 @@ from harness.golden.expected import Expected
 from harness.judge.verdict import Verdict, judge
 from harness.oracle.arithmetic import Arithmetic, Array, Rounded
 from harness.oracle.condition import SAMPLE_ROUNDOFF
-from harness.oracle.deviant import deviant
+from harness.oracle.deviant import Deviant, deviant
+from harness.oracle.encoder import forward
+from harness.oracle.tape import Node
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
@@ -16,28 +18,58 @@ from harness.spec.dtypes import Format
 from harness.spec.situation import Check
 from harness.spec.stages import stages
 
+_NOISE_RUNS = 24
+
 
 def played(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
     """Every stage of the case as the wrong implementation computes it, in float64; `draw` settles what is random."""
     return deviant(case, deviations).stages(Arithmetic(np.float64, draw))
 
 
-_NOISE_RUNS = 24
+def continued(
+    case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array], draw: int = 0
+) -> dict[str, Array]:
+    """Every stage as the wrong implementation computes it from the stages that were `seen` before it, whole."""
+    return _stages(deviant(case, deviations), Arithmetic(np.float64, draw), seen)
+
+
+class _Sampled(Rounded):
+    """Noise from NumPy's generator: where no verdict hangs on it, it need not be portable, and takes half the time."""
+
+    def __init__(self, roundoff: float, run: int) -> None:
+        super().__init__(roundoff, run)
+        self._random = np.random.default_rng(run)
+
+    def _disturbance(self, shape: tuple[int, ...]) -> Array:
+        return self._random.uniform(-self.roundoff, self.roundoff, shape)
+
+
+def continued_with_noise(
+    case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array], noise: type[Rounded] = _Sampled
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """`continued`, and its condition, made as `harness.oracle.condition` makes a right layer's.
+
+    The noise of a step goes on into the next, around what was seen: a framework may fuse two steps and never round
+    what it shows between them.
+    """
+    wrong = deviant(case, deviations)
+    centre = _stages(wrong, Arithmetic(np.float64), seen)
+    squares = {name: np.zeros(value.shape) for name, value in centre.items()}
+    with np.errstate(all="ignore"):
+        for run in range(_NOISE_RUNS):
+            for name, value in _stages(wrong, noise(SAMPLE_ROUNDOFF, run), seen, centre).items():
+                squares[name] += ((value - centre[name]) / SAMPLE_ROUNDOFF) ** 2
+    return centre, {name: np.sqrt(total / _NOISE_RUNS) for name, total in squares.items()}
+
+
 _with_noise: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
 
 
 def played_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Every stage of the wrong layer and its condition, made as `harness.oracle.condition` makes a right one's."""
+    """Every stage of the wrong layer and its condition, with nothing seen of it: what verdicts are made with."""
     key = (case.id, case.seed, *(deviation.deviation for deviation in deviations))
     if key not in _with_noise:
-        wrong = deviant(case, deviations)
-        golden = wrong.stages(Arithmetic(np.float64))
-        squares = {name: np.zeros(value.shape) for name, value in golden.items()}
-        with np.errstate(all="ignore"):
-            for run in range(_NOISE_RUNS):
-                for name, value in wrong.stages(Rounded(SAMPLE_ROUNDOFF, run)).items():
-                    squares[name] += ((value - golden[name]) / SAMPLE_ROUNDOFF) ** 2
-        _with_noise[key] = golden, {name: np.sqrt(total / _NOISE_RUNS) for name, total in squares.items()}
+        _with_noise[key] = continued_with_noise(case, deviations, {}, Rounded)
     return _with_noise[key]
 
 
@@ -49,3 +81,17 @@ def verdict(
     with np.errstate(over="ignore", invalid="ignore"):
         answer = {name: wrong[name].astype(dtype.numpy) for name in names}
     return judge(check, names, answer, expected, dtype, constants)
+
+
+def _stages(
+    wrong: Deviant, arithmetic: Arithmetic, seen: Mapping[str, Array], centre: Mapping[str, Array] | None = None
+) -> dict[str, Array]:
+    """Each step is given what was seen in place of what was computed, plus how far that is from `centre`, if given."""
+
+    def onward(name: str, stage: Node) -> Node:
+        if name not in seen or seen[name].shape != stage.value.shape:
+            return stage
+        return Node(seen[name] if centre is None else seen[name] + (stage.value - centre[name]))
+
+    with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
+        return forward(wrong.layer, wrong.given, arithmetic, onward)

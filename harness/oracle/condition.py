@@ -1,5 +1,6 @@
 """Goldens and conditions of a case: what it should give, and how much noise one unit of roundoff makes there."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,16 +35,44 @@ def expectation(case: Case, runs: int) -> Expectation:
     rows = kinked_rows(case)
     cotangent = case.cotangent(rows) if "gradients" in case.situation.checks else None
     golden = _keyed(evaluate(case, Arithmetic(np.longdouble), cotangent))
-    undisturbed = _keyed(evaluate(case, Arithmetic(np.float64), cotangent))
-    squares = {name: np.zeros(value.shape) for name, value in undisturbed.items()}
+    spread = Spread(_keyed(evaluate(case, Arithmetic(np.float64), cotangent)))
     for run in range(runs):
-        for name, value in _keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent)).items():
-            squares[name] += ((value - undisturbed[name]) / SAMPLE_ROUNDOFF) ** 2
-    return Expectation(
-        {name: value.astype(np.float64) for name, value in golden.items()},
-        {name: np.sqrt(_smoothed(name, total / runs)) for name, total in squares.items()},
-        rows,
-    )
+        spread.add(_keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent)))
+    return Expectation({name: value.astype(np.float64) for name, value in golden.items()}, spread.conditions(), rows)
+
+
+class Spread:
+    """How far noise displaces each element: the root of the mean square over the runs, in units of u (C-3).
+
+    What displaces a softmax weight of 1e-190 has a square below the smallest float64. Where the last axis counts keys
+    an element is therefore measured in a power of two of its own, which changes no bit of what does not underflow.
+    """
+
+    def __init__(self, undisturbed: Mapping[str, Array]) -> None:
+        self._undisturbed, self._runs = undisturbed, 0
+        self._units = {name: _unit(name, value) for name, value in undisturbed.items()}
+        self._squares = {name: np.zeros(value.shape) for name, value in undisturbed.items()}
+
+    def add(self, disturbed: Mapping[str, Array]) -> None:
+        """One run with disturbances of size `SAMPLE_ROUNDOFF`."""
+        self._runs += 1
+        for name, value in disturbed.items():
+            displaced = (value - self._undisturbed[name]) / self._units[name]
+            self._squares[name] += (displaced / SAMPLE_ROUNDOFF) ** 2
+
+    def conditions(self) -> dict[str, Array]:
+        """κ of every element, smoothed along the features."""
+        return {
+            name: np.asarray(np.sqrt(_smoothed(name, squares / self._runs)) * self._units[name])
+            for name, squares in self._squares.items()
+        }
+
+
+def _unit(name: str, value: Array) -> Array:
+    """The power of two just above each element where the last axis counts keys, 1 for zero and everywhere else."""
+    if name not in LAST_AXIS_IS_KEYS:
+        return np.ones(())
+    return np.where(value == 0, 1.0, np.ldexp(1.0, np.frexp(value)[1]))
 
 
 def _keyed(evaluation: Evaluation) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """The encoder layer itself, written over the steps: what `specs/README.md` says, as code (clauses E-3 to E-5)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,14 @@ class Given:
     """Step → the wrong form of it that is played; every other step takes its standard form."""
 
 
+Onward = Callable[[str, Node], Node]
+"""(a stage's name, the stage as it was computed) → what the steps after it are given in its place."""
+
+
+def as_computed(name: str, stage: Node) -> Node:
+    return stage
+
+
 def given(case: Case) -> Given:
     return Given(case.x(), dict(case.parameters()), case.mask())
 
@@ -58,11 +66,11 @@ def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None) -> Eva
     return Evaluation({name: node.value for name, node in stages.items()}, gradients)
 
 
-def forward(layer: Layer, what: Given, arithmetic: Arithmetic) -> dict[str, Array]:
+def forward(layer: Layer, what: Given, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
     """Every stage of a layer, right or wrong, without gradients."""
     tape = Tape(arithmetic)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.ways)
+    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.ways, onward)
     return {name: node.value for name, node in stages.items()}
 
 
@@ -73,12 +81,17 @@ def encoder_layer(
     x: Node,
     mask: Array | None,
     ways: Mapping[str, str] = {},
+    onward: Onward = as_computed,
 ) -> dict[str, Node]:
     """Every stage of one layer, in order. `x` is [B, S, D]; `mask` None or bool, broadcastable to [B, H, S, S]."""
     stage: dict[str, Node] = {}
     first, num_heads = x, layer.attention.num_heads
     taken = {**right_ways(layer), **ways}
     softmax_choices = _softmax_choices(layer)
+
+    def show(name: str, node: Node) -> Node:
+        stage[name] = node
+        return onward(name, node)
 
     def step(name: str, *operands: Node, **choices: object) -> Node:
         return tape.apply(WAYS[name][taken.get(name, "standard")], *operands, **choices)
@@ -89,34 +102,34 @@ def encoder_layer(
 
     def norm(name: str, x: Node) -> Node:
         gain, shift = parameters[f"{name}.gain"], offset(f"{name}.shift", layer.d_model)
-        stage[name] = step(name, x, gain, shift, epsilon=layer.norm.epsilon)
-        return stage[name]
+        return show(name, step(name, x, gain, shift, epsilon=layer.norm.epsilon))
 
     def linear(name: str, parameter: str, x: Node, **choices: object) -> Node:
         weight = parameters[f"{parameter}.weight"]
-        stage[name] = step(name, x, weight, offset(f"{parameter}.bias", weight.value.shape[1]), **choices)
-        return stage[name]
+        return step(name, x, weight, offset(f"{parameter}.bias", weight.value.shape[1]), **choices)
+
+    def heads(name: str, x: Node) -> Node:
+        projected = show(name, linear(name, f"attention.{name}", x, num_heads=num_heads))
+        return show(f"{name}_heads", step(f"{name}_heads", projected, num_heads=num_heads))
 
     def attention(x: Node) -> Node:
-        for name in ("query", "key", "value"):
-            linear(name, f"attention.{name}", x, num_heads=num_heads)
-            stage[f"{name}_heads"] = step(f"{name}_heads", stage[name], num_heads=num_heads)
-        scores = stage["attention_scores"] = step("attention_scores", stage["query_heads"], stage["key_heads"])
+        query, key, value = (heads(name, x) for name in ("query", "key", "value"))
+        scores = show("attention_scores", step("attention_scores", query, key))
         form = WAYS["masked_softmax"][taken.get("masked_softmax", "standard")]
         softmax = form(tape.arithmetic, scores.value, mask, **softmax_choices)
-        stage["attention_weights"] = Node(softmax.weights)  # shown; its gradient goes through `attend` as a whole
-        stage["context"] = step("attend", scores, stage["value_heads"], softmax=softmax)
-        stage["context_merged"] = step("merge_heads", stage["context"])
-        return linear("attention_output", "attention.output", stage["context_merged"])
+        # The weights are shown; their gradient goes through `attend` as a whole.
+        weights = show("attention_weights", Node(softmax.weights)).value
+        context = show("context", step("attend", scores, value, softmax=replace(softmax, weights=weights)))
+        merged = show("context_merged", step("merge_heads", context))
+        return show("attention_output", linear("attention_output", "attention.output", merged))
 
     def feed_forward(x: Node) -> Node:
-        stage["ffn_activation"] = step("activation", linear("ffn_hidden", "feed_forward.hidden", x))
-        stage["ffn_output"] = step("after_ffn", linear("ffn_output", "feed_forward.output", stage["ffn_activation"]))
-        return stage["ffn_output"]
+        hidden = show("ffn_hidden", linear("ffn_hidden", "feed_forward.hidden", x))
+        activated = show("ffn_activation", step("activation", hidden))
+        return show("ffn_output", step("after_ffn", linear("ffn_output", "feed_forward.output", activated)))
 
     def residual(name: str, x: Node, change: Node, normed: Node) -> Node:
-        stage[name] = step(name, x, change, normed=normed.value, first=first.value)
-        return stage[name]
+        return show(name, step(name, x, change, normed=normed.value, first=first.value))
 
     if layer.norm.placement == "pre":
         normed = norm("norm1", x)
@@ -124,10 +137,10 @@ def encoder_layer(
         normed = norm("norm2", x)
         x = residual("residual2", x, feed_forward(normed), normed)
         gain, shift = parameters["norm2.gain"].value, offset("norm2.shift", layer.d_model).value
-        stage["output"] = step("final_norm", x, gain=gain, shift=shift, epsilon=layer.norm.epsilon)
+        show("output", step("final_norm", x, gain=gain, shift=shift, epsilon=layer.norm.epsilon))
     else:
         x = norm("norm1", residual("residual1", x, attention(x), x))
-        stage["output"] = norm("norm2", residual("residual2", x, feed_forward(x), x))
+        show("output", norm("norm2", residual("residual2", x, feed_forward(x), x)))
     return stage
 
 

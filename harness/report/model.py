@@ -68,7 +68,8 @@ class Environment(_Frozen):
 class Diagnosis(_Frozen):
     """What explains the failures of one implementation in one dtype: deviations of the catalogue, alone or a pair.
 
-    `rms` is that of the worst tensor against the patched specification, in σ, over `cases`. `amplitude` and
+    `rms` is that of the worst tensor against the patched specification, in σ, over `cases`; with `by_size`, which says
+    that of some tensors only the scatter could be foretold (rule V-4), in that scatter for those. `amplitude` and
     `significance` are the matched filter's: how much of the deviation's own direction is in the observation (1 is all
     of it), and how many σ that is. `twins` fit as well. `first_stage` was seen out of line first, `foretold_stage` is
     where the deviation itself would show first.
@@ -80,6 +81,7 @@ class Diagnosis(_Frozen):
     deviations: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     rms: float | None = None
+    by_size: bool = False
     amplitude: float | None = None
     significance: float | None = None
     twins: tuple[tuple[str, ...], ...] = ()

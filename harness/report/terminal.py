@@ -14,6 +14,7 @@ from harness.judge.outcome import EXPECTED, SEVERITY, Outcome
 from harness.report.model import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
+_SHOWN_TWINS = 3
 _DTYPE = {"float64": "f64", "float32": "f32"}
 _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
 _MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
@@ -142,18 +143,21 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     who = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
     stage = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
     if diagnosis.confidence == "unknown":
-        return f"{who}: no deviation of the catalogue, nor any two, account for it.{stage}"
+        return f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
     names = " and ".join(diagnosis.deviations)
-    text = (
-        f"{who}: your layer is the spec with {names} ({_short(diagnosis.rms or 0)} σ). {' '.join(diagnosis.sentences)}"
-    )
+    unit = "of the scatter that it foretells" if diagnosis.by_size else "σ"
+    size = f"{_short(diagnosis.rms or 0)} {unit}"
+    text = f"{who}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
     if diagnosis.twins:
-        text += f" Or, not to be told apart here: {', '.join(' and '.join(twin) for twin in diagnosis.twins)}."
+        twins = [" and ".join(twin) for twin in diagnosis.twins[:_SHOWN_TWINS]]
+        more = len(diagnosis.twins) - len(twins)
+        text += f" Or, not to be told apart here: {', '.join(twins)}{f', and {more} more' if more else ''}."
     text += stage
     if diagnosis.foretold_stage and diagnosis.foretold_stage != diagnosis.first_stage:
         text += f" (It would itself show first at {diagnosis.foretold_stage}.)"
     if diagnosis.runner_up:
-        text += f" Next best: {' and '.join(diagnosis.runner_up)} ({_short(diagnosis.runner_up_rms or 0)} σ)."
+        rms = f" ({_short(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
+        text += f" Next best: {' and '.join(diagnosis.runner_up)}{rms}."
     return text
 
 

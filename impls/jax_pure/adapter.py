@@ -49,7 +49,7 @@ class JaxPure(Adapter):
     def start(self, device: str, threads: int) -> Environment:
         if device != "cpu":
             raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
-        os.environ["PJRT_NPROC"] = str(threads)  # read when the first array is made
+        os.environ["PJRT_NPROC"] = str(threads)  # the size of XLA's pool, read when the first array is made
         jax.config.update("jax_platforms", device)
         jax.config.update("jax_enable_x64", True)
         settings: dict[str, str | int | bool] = {

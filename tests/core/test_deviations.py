@@ -2,16 +2,33 @@
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.deviations.catalogue import catalogue
+from harness.deviations.diagnose import diagnose
+from harness.deviations.sighting import Sighting, sighting
 from harness.deviations.update import update_declared
 from harness.errors import InputError
+from harness.golden.expected import Expected
+from harness.golden.store import read_golden, read_manifest
 from harness.impl.manifest import read_implementation
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import judge
+from harness.oracle.arithmetic import Arithmetic
+from harness.oracle.deviant import deviant
 from harness.paths import SPECS
 from harness.report.ledger import read_report
+from harness.report.model import Diagnosis
+from harness.report.terminal import diagnosis_text
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+from harness.spec.stages import stages
 
 CASES = ("--case", "pre-gelu/*", "--case", "post-relu/*", "--dtype", "float32")
 
@@ -56,6 +73,84 @@ def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
     [diagnosis] = ended.report["diagnoses"]
     assert diagnosis["confidence"] == "explained"
     assert set(diagnosis["deviations"]) == {"norm-eps-1e-3", "mask-inverted"}
+
+
+@cache
+def small_cases() -> list[tuple[Case, Expected]]:
+    """Pre-norm and post-norm, with a mask and without, and where a softmax overflows or an epsilon shows."""
+    situations = ("padding-right", "extreme-logits", "low-variance", "no-mask")
+    cases = [load().cases[f"{layer}/{name}"] for layer in ("pre-gelu", "post-relu") for name in situations]
+    manifest = read_manifest()
+    return [(case, read_golden(case, manifest, constants())) for case in cases]
+
+
+def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
+    """What a float32 layer with these deviations gives, and its own luck where something is left to chance."""
+    found = []
+    for case, expected in small_cases():
+        wrong = deviant(case, [catalogue()[name] for name in ids]).stages(Arithmetic(np.float32, draw=99))
+        names = show or stages(case.layer)
+        with np.errstate(over="ignore", invalid="ignore"):
+            answers = {name: wrong[name].astype(np.float32) for name in names}
+        check = "stages" if show is None else "output"
+        outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
+        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
+    return found
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        # The second shows only where a softmax overflows, or where something is masked.
+        ("softmax-without-largest", "residual1-missing"),
+        ("mask-filled-minus-10", "residual2-from-normed"),
+        # Rounding to a narrow format is as large as the second, and would do in its place.
+        ("residual2-from-normed", "value-bias-missing"),
+        ("final-norm-extra", "key-from-query"),
+        # The second is behind what scatters, or is what scatters.
+        ("dropout-left-on", "attention-output-weight-transposed"),
+        ("norms-skipped", "attend-in-bfloat16"),
+        ("linear-in-bfloat16", "ffn-dropout-left-on"),
+    ],
+    ids=" + ".join,
+)
+def test_a_pair_is_named(ids: tuple[str, str]) -> None:
+    diagnosis = diagnose("both", "float32", seen(*ids))
+    assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
+
+
+@pytest.mark.parametrize("name", ["attention-dropout-left-on", "dropout-left-on", "attend-in-tf32", "bfloat16-inside"])
+def test_what_scatters_is_named_by_how_much(name: str) -> None:
+    diagnosis = diagnose("noisy", "float32", seen(name))
+    assert (diagnosis.confidence, diagnosis.deviations) == ("explained", (name,))
+    assert "of the scatter that it foretells). " in diagnosis_text(diagnosis)
+
+
+def test_a_pair_is_named_by_the_output_alone() -> None:
+    ids = ("norm-rms", "value-and-output-swapped")
+    diagnosis = diagnose("fused", "float32", seen(*ids, show=("output",)))
+    assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
+
+
+def test_what_foretells_the_same_is_a_twin() -> None:
+    """A mask on the queries leaves every key to the rows that are compared."""
+    diagnosis = diagnose("blind", "float32", seen("mask-on-queries"))
+    assert diagnosis.confidence == "explained"
+    assert {diagnosis.deviations, *diagnosis.twins} >= {("mask-ignored",), ("mask-on-queries",)}
+
+
+def test_of_many_twins_a_few_are_shown() -> None:
+    twins = tuple((f"twin-{number}",) for number in range(9))
+    diagnosis = Diagnosis(
+        implementation="many",
+        dtype="float32",
+        confidence="explained",
+        deviations=("mask-ignored",),
+        twins=twins,
+        first_stage="attention_weights",
+        cases=("pre-gelu/padding-right",),
+    )
+    assert "not to be told apart here: twin-0, twin-1, twin-2, and 6 more." in diagnosis_text(diagnosis)
 
 
 def test_a_cause_that_is_not_in_the_catalogue_is_not_invented(conform: Callable, fake: Callable) -> None:

@@ -1,6 +1,7 @@
 """Rounding noise (rules C-1 to C-4): drawn as the specification says, as large as real rounding, and so a fair unit."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,19 @@ def test_condition_is_the_root_mean_square_smoothed_along_features() -> None:
             left, right = [max(i - 1, 0) for i in range(last + 1)], [min(i + 1, last) for i in range(last + 1)]
             expected = np.sqrt((squares[..., left] + 2 * squares + squares[..., right]) / 4)
         assert np.allclose(smooth[name], expected, rtol=1e-12), name
+
+
+def test_a_softmax_weight_of_1e_190_has_noise_too() -> None:
+    """The square of what displaces it is below the smallest float64; seed 2 of post-gelu/large-logits has some."""
+    case = replace(CASES["post-gelu/large-logits"], seed=2)
+    found = expectation(case, 16)
+    golden, condition = found.golden["attention_weights"], found.condition["attention_weights"]
+    tiny = (golden > 1e-280) & (golden < 1e-150)
+    assert tiny.any()
+    # By the softmax's own derivative its relative noise is about that of the score, which is a few hundred: −ln 1e-190.
+    relative = condition[tiny] / golden[tiny]
+    assert relative.min() > 10
+    assert relative.max() < 1e5
 
 
 def test_a_last_axis_shorter_than_three_is_not_smoothed() -> None:

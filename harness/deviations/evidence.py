@@ -1,0 +1,167 @@
+"""One sighting, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.deviations.catalogue import is_noisy
+from harness.deviations.play import continued, continued_with_noise
+from harness.deviations.sighting import Array, Sighting
+from harness.oracle.deviant import changes
+from harness.portable import Floats
+from harness.spec.case import Case
+from harness.spec.deviation import Deviation
+
+UNCOMPARABLE = 1e12
+"""The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
+_DRAWS = 8
+_NOISE_OF_MORE = 4.0
+"""Units of roundoff, at least, in what a hypothesis foretells beyond what a right step would give."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """In σ, an entry a stage: rms and max of observed − foretold, rms of foretold − right (`moved`), and of how far
+    the foretold itself scatters. `touched`: the hypothesis changes anything there. `along` and `length` are the inner
+    products, over all stages, of foretold − right with observed − right and with itself."""
+
+    rms: Array
+    max: Array
+    moved: Array
+    scatter: Array
+    touched: npt.NDArray[np.bool_]
+    along: float
+    length: float
+
+
+@dataclass(frozen=True)
+class _Drawn(Case):
+    """A case whose parameters are drawn once: drawing takes longer than playing a small layer."""
+
+    @cached_property
+    def _parameters(self) -> dict[str, Floats]:
+        return super().parameters()
+
+    def parameters(self) -> dict[str, Floats]:
+        return self._parameters
+
+
+class Evidence:
+    """What was observed, and what is right, all stages in one row: [n], n the positions kept of all stages together.
+
+    Each stage is foretold from the stages seen before it, where they were kept whole: a stage is out of line where
+    its own step is wrong, and not where it inherits. A tensor of another shape is foretold, and observed, as NaN.
+    """
+
+    def __init__(self, sighting: Sighting) -> None:
+        case, expected = sighting.case, sighting.expected
+        self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
+        self.dtype = sighting.dtype
+        # A stage that cannot be compared is not gone on from: what is wrong with it would be seen nowhere.
+        self._seen = {name: stage for name, stage in sighting.whole.items() if sighting.values[name] is not None}
+        kept = {name: expected.tensors[name] for name in sighting.values if expected.tensors[name].positions.size}
+        self.stages = tuple(kept)
+        self._places = [(name, tensor.shape, tensor.positions) for name, tensor in kept.items()]
+        self._sizes = np.array([tensor.positions.size for tensor in kept.values()])
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        values = [sighting.values[name] for name in kept]
+        self._observed = np.concatenate(
+            [np.full(size, np.nan) if value is None else value for value, size in zip(values, self._sizes, strict=True)]
+        )
+        if self._seen:
+            self.right, self._condition = map(self._row, continued_with_noise(self.case, (), self._seen))
+        else:
+            self.right = np.concatenate([tensor.golden for tensor in kept.values()])
+            self._condition = np.concatenate([tensor.condition for tensor in kept.values()])
+        self._condition = np.nan_to_num(self._condition)
+        self._relative = np.repeat(self._relative_noise(), self._sizes)
+        self._foretold: dict[tuple[str, ...], Array] = {(): self.right}
+
+    def against(self, deviations: Sequence[Deviation], *, measured: bool = False) -> Errors:
+        """`measured`: σ is the wrong layer's own. It is slow, and right where a wrong step makes other noise.
+
+        Of what is noisy the size is foretold and not the values (V-4): observed is compared with the others' centre.
+        """
+        acting = [deviation for deviation in deviations if changes(self.case, deviation)]
+        exact = [deviation for deviation in acting if not is_noisy(deviation)]
+        if measured and self._seen:
+            centre, condition = map(self._row, continued_with_noise(self.case, exact, self._seen))
+            sigma = self._sigma(np.nan_to_num(condition))
+        else:
+            centre = self._centre(exact)
+            with np.errstate(all="ignore"):
+                beyond = self._relative * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
+            sigma = self._sigma(np.fmax(self._condition, beyond))
+        if len(exact) == len(acting):
+            return self._errors(centre, sigma, np.zeros(len(self.stages)))
+        draws = self._draws(acting)
+        centre = np.where(np.isfinite(draws[0]), centre, draws[0])
+        squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in draws]
+        scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
+        return self._errors(centre, sigma, scatter)
+
+    def _centre(self, exact: Sequence[Deviation]) -> Array:
+        key = tuple(deviation.deviation for deviation in exact)
+        if key not in self._foretold:
+            self._foretold[key] = self._row(continued(self.case, exact, self._seen))
+        return self._foretold[key]
+
+    def _draws(self, deviations: Sequence[Deviation]) -> list[Array]:
+        """What is left to chance, drawn several times; rounding leaves nothing to it, and is played once."""
+        draws: list[Array] = []
+        for number in range(_DRAWS):
+            draw = self._row(continued(self.case, deviations, self._seen, number))
+            if draws and np.array_equal(draw, draws[0], equal_nan=True):
+                break
+            draws.append(draw)
+        return draws
+
+    def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
+        off, moved = self._apart(self._observed, centre, sigma), self._apart(centre, self.right, sigma)
+        seen = off + moved
+        inner = np.isfinite(seen)
+        return Errors(
+            rms=self._rms(off),
+            max=np.minimum(np.maximum.reduceat(np.abs(off), self._starts), UNCOMPARABLE),
+            moved=self._rms(moved),
+            scatter=scatter,
+            touched=np.maximum.reduceat(moved != 0.0, self._starts) | (scatter > 0.0),
+            along=float(np.sum(seen[inner] * moved[inner])),
+            length=float(np.sum(moved[inner] ** 2)),
+        )
+
+    def _row(self, values: Mapping[str, Array]) -> Array:
+        return np.concatenate(
+            [
+                values[name].reshape(-1)[at] if values[name].shape == shape else np.full(at.size, np.nan)
+                for name, shape, at in self._places
+            ]
+        )
+
+    def _sigma(self, condition: Array) -> Array:
+        return np.asarray(np.maximum(self.dtype.roundoff * condition, self.dtype.smallest_normal))
+
+    def _relative_noise(self) -> Array:
+        """By stage: rms of the condition over rms of what is right. A masked weight has no noise of its own, but the
+        weight that an inverted mask gives in its place has."""
+        finite = np.where(np.isfinite(self.right), self.right, 0.0)
+        with np.errstate(all="ignore"):
+            right = np.add.reduceat(finite * finite, self._starts)
+            noise = np.add.reduceat(self._condition * self._condition, self._starts)
+            return np.fmax(_NOISE_OF_MORE, np.where(right > 0.0, np.sqrt(noise / right), 0.0))
+
+    def _apart(self, one: Array, other: Array, sigma: Array) -> Array:
+        """(one − other) / σ; 0 where neither is finite, and infinity where only one of them is."""
+        finite, other_finite = np.isfinite(one), np.isfinite(other)
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.where(finite & other_finite, (one - other) / sigma, 0.0)
+        apart[finite != other_finite] = np.inf
+        return apart
+
+    def _rms(self, errors: Array) -> Array:
+        with np.errstate(over="ignore"):
+            mean = np.add.reduceat(errors * errors, self._starts) / self._sizes
+        return np.asarray(np.minimum(np.sqrt(mean), UNCOMPARABLE))
