@@ -89,8 +89,16 @@ def softmax_in(to: str) -> Form:
     return lambda scores, mask: softmax(scores.astype(to), mask, value=-jnp.inf).astype(scores.dtype)
 
 
+def empty_row_zero(scores: Array, mask: Array | None) -> Array:
+    weights = softmax(scores, mask)
+    return weights if mask is None else jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)
+
+
 SOFTMAX: dict[str, Form] = {
     "standard": softmax,
+    "empty-row-zero": empty_row_zero,
+    "empty-row-uniform": softmax,  # the fill is finite
+    "empty-row-nan": partial(softmax, value=-jnp.inf),
     "filled-minus-10": partial(softmax, value=-10.0),
     "filled-minus-1e4": partial(softmax, value=-1e4),
     "filled-minus-1e9": partial(softmax, value=-1e9),

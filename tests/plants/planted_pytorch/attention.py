@@ -87,8 +87,16 @@ def softmax_in(to: str) -> Form:
     return lambda scores, mask: filled(scores.to(NARROW[to]), mask).softmax(dim=-1).to(scores.dtype)
 
 
+def empty_row_zero(scores: Tensor, mask: Tensor | None) -> Tensor:
+    weights = softmax(scores, mask)
+    return weights if mask is None else weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+
+
 SOFTMAX: dict[str, Form] = {
     "standard": softmax,
+    "empty-row-zero": empty_row_zero,
+    "empty-row-uniform": softmax,  # the fill is finite
+    "empty-row-nan": partial(softmax, value=-torch.inf),
     "filled-minus-10": partial(softmax, value=-10.0),
     "filled-minus-1e4": partial(softmax, value=-1e4),
     "filled-minus-1e9": partial(softmax, value=-1e9),
