@@ -55,6 +55,10 @@ class WorkerProcess:
             raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
         self._asked = 0
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ask(self, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
         """Send one request and read its answer, within so many seconds."""
         self._asked += 1
