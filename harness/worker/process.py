@@ -32,10 +32,12 @@ class WorkerFailure(Exception):
 
 
 class WorkerProcess:
-    """An adapter's process, in a process group of its own, its stderr appended to `log`."""
+    """An adapter's process, in a process group of its own, its stderr appended to `log`, with `variables` set in it."""
 
-    def __init__(self, command: tuple[str, ...], folder: Path, threads: int, log: Path) -> None:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+    def __init__(
+        self, command: tuple[str, ...], folder: Path, threads: int, log: Path, variables: Mapping[str, str]
+    ) -> None:
+        own = {"PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(threads)), **variables}
         self._log_path = log
         self._log: IO[bytes] = log.open("ab")
         self._log_from = self._log.tell()
@@ -43,7 +45,7 @@ class WorkerProcess:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=environment,
+                env={**os.environ, **own},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,

@@ -1,7 +1,7 @@
 """Takes one implementation through its tasks: starts, builds and restarts its worker as needed."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,12 @@ class Failure:
 class Session:
     """One implementation's run. `versions` and `settings` are what its adapter says of itself, once it has started."""
 
-    def __init__(self, ready: Ready, device: Device, threads: int, log: Path) -> None:
+    def __init__(
+        self, ready: Ready, device: Device, threads: int, log: Path, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """`variables` are set in the worker's environment, beside those that say how many threads it has."""
         self.ready, self.device, self.threads, self.log = ready, device, threads, log
+        self._variables = variables or {}
         self.versions: dict[str, str] = {}
         self.settings: dict[str, Any] = {}
         self._worker: WorkerProcess | None = None
@@ -94,7 +98,7 @@ class Session:
         if self._worker:
             return self._worker
         try:
-            worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log)
+            worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log, self._variables)
             self._worker = worker
             request = Start(device=self.device, threads=self.threads)
             answer = worker.ask(request, None, self.ready.implementation.timeouts.start)

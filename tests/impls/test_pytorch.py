@@ -74,3 +74,7 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         EncoderLayer(12, 4, 16, **{**right, "activation": "swish"})
     with pytest.raises(ValueError, match="middle"):
         EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
+
+
+def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
+    looked_at("pytorch")
