@@ -65,7 +65,7 @@ def conform(tmp_path: Path) -> Callable[..., Ended]:
 
 @pytest.fixture
 def looked_at(conform: Callable[..., Ended]) -> Callable[[str], None]:
-    """Trace and profile a small layer in one implementation: every stage is there, as specified, and takes some time."""
+    """Trace and profile a small layer in one implementation: every stage is there, and takes time."""
 
     def look(name: str) -> None:
         sizes = ("--impl", name, "--layer", "pre-gelu", "--batch", "2", "--sequence", "5", "--json")

@@ -78,7 +78,7 @@ def profile(
             found = times(answered(answer), repeats)
         except ValueError as error:
             raise Unanswered(f"{name} answered profile with something else: {error}") from None
-        who = f"{name} ({versions(session.versions)}), {threads} threads"
+        who = f"{name} ({versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"
     if as_json:
         facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "threads": threads}
         shown = {**facts, "case": described(at), "repeats": repeats, **asdict(found)}

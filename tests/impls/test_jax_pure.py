@@ -23,7 +23,7 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
 
 
 def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
-    """What `profile` times: were a stage computed from anything but the stages before it, marked ones would not show."""
+    """What `profile` times: a stage computed from those before it, as zeros in their place show."""
     import jax.numpy as jnp
     import numpy as np
 
