@@ -79,6 +79,18 @@ def encoder_stages(config: Config, params: Tree, x: Array, mask: Array | None = 
     return stages
 
 
+def encoder_stage(name: str, config: Config, params: Tree, x: Array, mask: Array | None, stages: Tree) -> Array:
+    """One stage, from `stages`: the tap puts these in the place of what would lead to them, which then falls away."""
+    found: dict[str, Array] = {}
+
+    def tap(stage_name: str, stage: Array) -> Array:
+        found[stage_name] = stage
+        return stages.get(stage_name, stage)
+
+    encoder_layer(config, params, x, mask, tap)
+    return found[name]
+
+
 def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
     centred = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
@@ -90,8 +102,7 @@ def attention(p: Tree, x: Array, mask: Array | None, tap: Tap) -> Array:
 
     def project(name: str) -> Array:
         heads = jnp.einsum("bsD,Dhd->bshd", x, p[name]["kernel"]) + p[name]["bias"]
-        tap(name, heads.reshape(x.shape))  # seen as [B, S, D]
-        return heads
+        return tap(name, heads.reshape(x.shape)).reshape(heads.shape)  # seen as [B, S, D]
 
     q, k, v = project("query"), project("key"), project("value")  # [B, S, H, d]
     # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457).
@@ -99,7 +110,7 @@ def attention(p: Tree, x: Array, mask: Array | None, tap: Tap) -> Array:
         context = jax.nn.dot_product_attention(q, k, v, mask=mask)
     else:
         context = written_out_attention(q, k, v, mask, tap)
-    tap("context_merged", context.reshape(x.shape))
+    context = tap("context_merged", context.reshape(x.shape)).reshape(context.shape)
     return tap("attention_output", jnp.einsum("bshd,hdD->bsD", context, p["output"]["kernel"]) + p["output"]["bias"])
 
 

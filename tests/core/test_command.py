@@ -14,7 +14,18 @@ CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 
 
 def test_help_has_an_example(conform: Callable) -> None:
-    for command in ([], ["run"], ["explain"], ["list"], ["golden"], ["golden", "build"], ["golden", "verify"]):
+    for command in (
+        [],
+        ["run"],
+        ["explain"],
+        ["list"],
+        ["trace"],
+        ["memory"],
+        ["profile"],
+        ["golden"],
+        ["golden", "build"],
+        ["golden", "verify"],
+    ):
         ended = conform(*command, "--help")
         assert ended.status == 0
         assert "Usage: conform" in ended.stdout
