@@ -64,6 +64,24 @@ def conform(tmp_path: Path) -> Callable[..., Ended]:
 
 
 @pytest.fixture
+def looked_at(conform: Callable[..., Ended]) -> Callable[[str], None]:
+    """Trace and profile a small layer in one implementation: every stage is there, and takes time."""
+
+    def look(name: str) -> None:
+        sizes = ("--impl", name, "--layer", "pre-gelu", "--batch", "2", "--sequence", "5", "--json")
+        traced, profiled = conform("trace", *sizes, "--judge"), conform("profile", *sizes, "--repeats", "3")
+        assert traced.status == 0, traced.stdout + traced.stderr
+        assert profiled.status == 0, profiled.stdout + profiled.stderr
+        rows, times = json.loads(traced.stdout)["stages"], json.loads(profiled.stdout)
+        assert {row["stage"] for row in rows} == {time["stage"] for time in times["stages"]}
+        assert all(row["rms"] is not None for row in rows)
+        assert times["total"] > 0
+        assert times["whole"] > 0
+
+    return look
+
+
+@pytest.fixture
 def fake(tmp_path: Path) -> Callable[..., Path]:
     """Write an implementation's folder: the honest one, with `lie` as the body of a subclass of its adapter.
 

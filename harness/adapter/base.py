@@ -51,6 +51,13 @@ class Adapter(ABC):
         """The gradient of sum(output * cotangent) by `x` (key "x") and by every parameter, in the spec's names."""
         raise NotImplementedError(f"{type(self).__name__} computes no gradients")
 
+    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+        """Stage → the seconds that each of `repeats` passes spent on it, [repeats] float64, after one to warm up.
+
+        Optional. Raise NotImplementedError with the reason where no honest number can be had.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how long a stage takes")
+
     def run(self, check: str, x: Array, masks: Masks, cotangent: Array | None) -> Tensors:
         if check == "output":
             return {"output": self.output(x, masks)}

@@ -1,13 +1,14 @@
-"""The worker's side of the wire: answers start, build, run and stop until the stream ends."""
+"""The worker's side of the wire: answers start, build, run, profile and stop until the stream ends."""
 
 import os
 import sys
 import traceback
 from typing import IO, Any
 
-from harness.adapter.base import Adapter, Tensors
+from harness.adapter.base import Adapter, Array, Tensors
 from harness.adapter.masks import Masks
-from harness.wire.frames import PROTOCOL, EndOfStream, Frame, encode, read_frame
+from harness.adapter.stopwatch import timed
+from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, EndOfStream, Frame, encode, read_frame
 
 
 def serve(adapter: Adapter) -> None:
@@ -45,10 +46,21 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "run":
             masks = Masks(tensors.get("padding_mask"), tensors.get("attention_mask"))
             return {"ok": True}, adapter.run(message["check"], tensors["x"], masks, tensors.get("cotangent"))
+        case "profile":
+            masks = Masks(tensors.get("padding_mask"), tensors.get("attention_mask"))
+            return _profile(adapter, tensors["x"], masks, message["repeats"])
         case "stop":
             return {"ok": True}, {}
         case op:
             raise ValueError(f"no such operation: {op}")
+
+
+def _profile(adapter: Adapter, x: Array, masks: Masks, repeats: int) -> tuple[dict[str, Any], Tensors]:
+    try:
+        by_stage = adapter.profile(x, masks, repeats)
+    except NotImplementedError as error:
+        return {"ok": False, "error": f"{UNSUPPORTED}{error}"}, {}
+    return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks), repeats)}
 
 
 def _private_stdout() -> IO[bytes]:

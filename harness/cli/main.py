@@ -14,10 +14,14 @@ from harness.cli.deviations import deviations
 from harness.cli.explain import explain
 from harness.cli.golden import golden
 from harness.cli.list import list_
+from harness.cli.memory import memory
+from harness.cli.profile import profile
 from harness.cli.run import run
+from harness.cli.trace import trace
 from harness.errors import InputError
+from harness.look.asking import Unanswered
 
-BAD_INPUT, INCOMPLETE = 2, 3
+NOT_AS_EXPECTED, BAD_INPUT, INCOMPLETE = 1, 2, 3
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -29,6 +33,9 @@ def cli() -> None:
     conform run                              judge every implementation whose framework is here
     conform run --impl pytorch --case 'pre-gelu/*'
     conform explain                          the first failure of that run, in full
+    conform trace                            every stage's shape, from the live module
+    conform memory                           what a forward pass holds, and the longest sequence that fits
+    conform profile                          which stage takes how long
     """
 
 
@@ -37,6 +44,9 @@ cli.add_command(explain)
 cli.add_command(list_)
 cli.add_command(golden)
 cli.add_command(deviations)
+cli.add_command(trace)
+cli.add_command(memory)
+cli.add_command(profile)
 
 
 def main() -> None:
@@ -57,6 +67,9 @@ def _status() -> int:
     except InputError as error:
         click.echo("conform: " + "\n".join(error.lines()), err=True)
         return BAD_INPUT
+    except Unanswered as failure:
+        click.echo(f"conform: {failure}", err=True)
+        return NOT_AS_EXPECTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
         return 0

@@ -11,8 +11,9 @@ from harness import portable
 from harness.paths import SPECS
 from harness.spec.case import layer_parameters
 from harness.spec.load import load
-from harness.wire.frames import PROTOCOL, encode
-from harness.wire.messages import Answer, Build, Run, Start, Started, Stop
+from harness.spec.stages import stages
+from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, encode
+from harness.wire.messages import Answer, Build, Profile, Run, Start, Started, Stop
 
 FOLDER = SPECS / "vectors" / "frames"
 
@@ -24,6 +25,7 @@ def example_frames() -> dict[Path, bytes]:
     x = portable.tensor("x", (1, 3, layer.d_model), "symmetric", -7).astype(np.float32)
     mask = np.array([[[[True, True, False]]]])
     started = Started(id=1, ok=True, protocol=PROTOCOL, versions={"framework": "1.0"}, settings={"threads": 1})
+    seconds = {name: np.array([0.25, 0.125]) for name in (*stages(layer), WHOLE)}
     frames = {
         "1-start-request": encode({"id": 1, **Start(device="cpu", threads=1).model_dump()}),
         "1-start-answer": encode(started.model_dump()),
@@ -34,8 +36,13 @@ def example_frames() -> dict[Path, bytes]:
         ),
         "3-run-answer": encode(Answer(id=3, ok=True).model_dump(), {"output": np.zeros_like(x)}),
         "4-run-refused": encode(Answer(id=4, ok=False, error="ValueError: no such check").model_dump()),
-        "5-stop-request": encode({"id": 5, **Stop().model_dump()}),
-        "5-stop-answer": encode(Answer(id=5, ok=True).model_dump()),
+        "5-profile-request": encode(
+            {"id": 5, **Profile(mode="eval", repeats=2).model_dump()}, {"x": x, "padding_mask": mask}
+        ),
+        "5-profile-answer": encode(Answer(id=5, ok=True).model_dump(), seconds),
+        "6-profile-unsupported": encode(Answer(id=6, ok=False, error=f"{UNSUPPORTED}nothing to time").model_dump()),
+        "7-stop-request": encode({"id": 7, **Stop().model_dump()}),
+        "7-stop-answer": encode(Answer(id=7, ok=True).model_dump()),
     }
     return {FOLDER / f"{name}.frame": frame for name, frame in frames.items()}
 

@@ -16,6 +16,10 @@ import safetensors
 import safetensors.numpy
 
 PROTOCOL = 2
+UNSUPPORTED = "unsupported: "
+"""How the error begins with which an adapter says that it has no such operation, and why."""
+WHOLE = "whole"
+"""The key, beside the stages', of the seconds that a whole pass takes by the road of `output`."""
 LARGEST_FRAME = 2**31
 """A longer frame is refused before it is read: garbage on the wire looks like an enormous length."""
 _OPENING = 8 + 8 + 1

@@ -1,12 +1,12 @@
 """The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
 
 Tensors travel beside the message, in the frame: parameters with `build` and its answer; `x`, `padding_mask`,
-`attention_mask` and `cotangent` with `run`; what was asked for with its answer.
+`attention_mask` and `cotangent` with `run`, the same but the last with `profile`; what was asked for with its answer.
 """
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from harness.spec.layer import Layer
 from harness.spec.situation import Check, Mode
@@ -42,13 +42,24 @@ class Run(_Message):
     mode: Mode
 
 
+class Profile(_Message):
+    """Put the tensors in the frame through the layer, several times, and answer with the seconds that each stage took.
+
+    Optional: an adapter that cannot say answers with an `error` that begins with `UNSUPPORTED` and gives the reason.
+    """
+
+    op: Literal["profile"] = "profile"
+    mode: Mode
+    repeats: PositiveInt
+
+
 class Stop(_Message):
     """The last request: answer, then end."""
 
     op: Literal["stop"] = "stop"
 
 
-Request = Start | Build | Run | Stop
+Request = Start | Build | Run | Profile | Stop
 
 
 class Answer(_Message):

@@ -31,10 +31,12 @@ class WorkerFailure(Exception):
 
 
 class WorkerProcess:
-    """An adapter's process, in a process group of its own, its stderr appended to `log`."""
+    """An adapter's process, in a process group of its own, its stderr appended to `log`, with `variables` set in it."""
 
-    def __init__(self, command: tuple[str, ...], folder: Path, threads: int, log: Path) -> None:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **blas_threads(threads)}
+    def __init__(
+        self, command: tuple[str, ...], folder: Path, threads: int, log: Path, variables: Mapping[str, str]
+    ) -> None:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **blas_threads(threads), **variables}
         self._log_path = log
         self._log: IO[bytes] = log.open("ab")
         self._log_from = self._log.tell()
@@ -53,6 +55,10 @@ class WorkerProcess:
             message = f"cannot be started: {error.strerror}: {command[0]}"
             raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
         self._asked = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
         """Send one request and read its answer, within so many seconds."""

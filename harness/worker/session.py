@@ -1,6 +1,7 @@
 """Takes one implementation through its tasks: starts, builds and restarts its worker as needed."""
 
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.dtypes import FORMATS
 from harness.wire.frames import PROTOCOL, Tensors
-from harness.wire.messages import Build, Run, Start, Started
+from harness.wire.messages import Build, Profile, Run, Start, Started
 from harness.worker.process import WorkerFailure, WorkerProcess, one_line
 
 Observation = Tensors
@@ -31,8 +32,12 @@ class Failure:
 class Session:
     """One implementation's run. `versions` and `settings` are what its adapter says of itself, once it has started."""
 
-    def __init__(self, ready: Ready, device: Device, threads: int, log: Path) -> None:
+    def __init__(
+        self, ready: Ready, device: Device, threads: int, log: Path, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """`variables` are set in the worker's environment, beside those that say how many threads it has."""
         self.ready, self.device, self.threads, self.log = ready, device, threads, log
+        self._variables = variables or {}
         self.versions: dict[str, str] = {}
         self.settings: dict[str, Any] = {}
         self._worker: WorkerProcess | None = None
@@ -43,6 +48,21 @@ class Session:
 
     def observe(self, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation | Failure:
         """Run one task. A failure costs this task only; a worker that is lost is started again for the next one."""
+        return self._asked(task, lambda worker: self._run(worker, task, kinked_rows))
+
+    def profile(self, task: Task, repeats: int) -> Observation | Failure:
+        """The task's case, timed: stage → [repeats] seconds, and `whole`. May take as long as that many runs."""
+        request = Profile(mode=task.case.situation.mode, repeats=repeats)
+        seconds = (repeats + 1) * self.ready.implementation.timeouts.run
+        return self._asked(task, lambda worker: worker.ask(request, _given(task), seconds).tensors)
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process, if there is one."""
+        return self._worker.pid if self._worker else None
+
+    def _asked(self, task: Task, ask: Callable[[WorkerProcess], Observation]) -> Observation | Failure:
+        """What a worker that has built the task's layer says."""
         if self._unstartable:
             return self._unstartable
         if task.build_key in self._unbuildable:
@@ -50,7 +70,7 @@ class Session:
         try:
             worker = self._started()
             self._build(worker, task)
-            return self._run(worker, task, kinked_rows)
+            return ask(worker)
         except WorkerFailure as failure:
             if failure.lost:
                 self._worker, self._built = None, None
@@ -77,7 +97,7 @@ class Session:
         if self._worker:
             return self._worker
         try:
-            worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log)
+            worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log, self._variables)
             self._worker = worker
             request = Start(device=self.device, threads=self.threads)
             answer = worker.ask(request, None, self.ready.implementation.timeouts.start)
@@ -110,15 +130,21 @@ class Session:
         self._built = task.build_key
 
     def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
-        dtype, case = FORMATS[task.dtype].numpy, task.case
-        tensors: Tensors = {"x": case.x().astype(dtype)}
-        for name, mask in (("padding_mask", case.padding_mask()), ("attention_mask", case.attention_mask())):
-            if mask is not None:
-                tensors[name] = mask
+        tensors = _given(task)
         if task.check == "gradients":
-            tensors["cotangent"] = case.cotangent(kinked_rows).astype(dtype)
-        request = Run(check=task.check, mode=case.situation.mode)
+            tensors["cotangent"] = task.case.cotangent(kinked_rows).astype(FORMATS[task.dtype].numpy)
+        request = Run(check=task.check, mode=task.case.situation.mode)
         return worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
+
+
+def _given(task: Task) -> Tensors:
+    """x and the masks of the task's case, in its dtype."""
+    case = task.case
+    tensors: Tensors = {"x": case.x().astype(FORMATS[task.dtype].numpy)}
+    for name, mask in (("padding_mask", case.padding_mask()), ("attention_mask", case.attention_mask())):
+        if mask is not None:
+            tensors[name] = mask
+    return tensors
 
 
 def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failure:

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, timed
 from harness.adapter.base import Array
-from impls.jax_pure.encoder import Config, Tree, encoder_layer, encoder_stages
+from impls.jax_pure.encoder import Config, Tree, encoder_layer, encoder_stage, encoder_stages
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
@@ -37,6 +37,7 @@ def parameter_map(layer: dict[str, Any]) -> ParameterMap:
 
 forward = jax.jit(encoder_layer, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
+one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -86,6 +87,13 @@ class JaxPure(Adapter):
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         by_params, by_x = backward(self.config, self.params, x, masks.joined(), cotangent)
         return {"x": np.asarray(by_x), **self.map.to_spec(flat(by_params))}
+
+    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+        """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""
+        given = self.config, self.params, jax.device_put(x), masks.joined()
+        stages = forward_stages(*given)
+        work = {name: partial(one_stage, name, *given, stages) for name in stages}
+        return {name: timed(lambda stage=stage: stage().block_until_ready(), repeats) for name, stage in work.items()}
 
 
 def nested(named: Tensors) -> Tree:

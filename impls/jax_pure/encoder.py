@@ -95,6 +95,18 @@ def encoder_stages(config: Config, params: Tree, x: Array, mask: Array | None = 
     return stages
 
 
+def encoder_stage(name: str, config: Config, params: Tree, x: Array, mask: Array | None, stages: Tree) -> Array:
+    """One stage, from `stages`: the tap puts these in the place of what would lead to them, which then falls away."""
+    found: dict[str, Array] = {}
+
+    def tap(stage_name: str, stage: Array) -> Array:
+        found[stage_name] = stage
+        return stages.get(stage_name, stage)
+
+    encoder_layer(config, params, x, mask, tap)
+    return found[name]
+
+
 def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
     centred = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
@@ -123,8 +135,7 @@ def attention(config: Config, p: Tree, x: Array, mask: Array | None, tap: Tap) -
             heads = with_bias(p[name], x.reshape(*x.shape[:2], config.num_heads, -1) @ p[name]["kernel"])
         else:
             heads = with_bias(p[name], jnp.einsum("bsD,Dhd->bshd", x, p[name]["kernel"]))
-        tap(name, heads.reshape(x.shape))  # seen as [B, S, D]
-        return heads
+        return tap(name, heads.reshape(x.shape)).reshape(heads.shape)  # seen as [B, S, D]
 
     q, k, v = project("query"), project("key"), project("value")  # [B, S, H, d]
     # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
@@ -133,7 +144,7 @@ def attention(config: Config, p: Tree, x: Array, mask: Array | None, tap: Tap) -
         context = jax.nn.dot_product_attention(q, k, v, mask=mask, scale=1 / config.root)
     else:
         context = written_out_attention(config, q, k, v, mask, tap)
-    tap("context_merged", context.reshape(x.shape))
+    context = tap("context_merged", context.reshape(x.shape)).reshape(context.shape)
     return tap("attention_output", with_bias(p["output"], jnp.einsum("bshd,hdD->bsD", context, p["output"]["kernel"])))
 
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
 from harness.adapter.base import Array
 from impls.keras_tf.encoder import EncoderLayer, Tensor
 
@@ -97,6 +97,10 @@ class KerasTensorFlow(Adapter):
         by_x, *by_weights = tape.gradient(output, list(wanted.values()), output_gradients=tf.constant(cotangent))
         found = {name: by.numpy() for name, by in zip(self.weights, by_weights, strict=True)}
         return {"x": by_x.numpy(), **PARAMETERS.to_spec(found)}
+
+    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+        given, mask = tf.constant(x), masks.joined()
+        return between_taps(lambda tap: self.encoder(given, mask, tap=tap), repeats)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import json
 import logging
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from onnx import numpy_helper
 from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 from impls.onnx_pytorch.encoder import OPSET, StagedEncoderLayer, deployed, export
+from impls.onnx_pytorch.timing import Timing
 from impls.pytorch.adapter import choices
 
 PROVIDER = "CPUExecutionProvider"
@@ -49,8 +52,8 @@ class OnnxPyTorch(Adapter):
         warnings.filterwarnings("ignore", module="torch|copyreg")  # the exporter's, about its own insides
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         torch.set_num_threads(threads)
-        self.options = ort.SessionOptions()
-        self.options.intra_op_num_threads = threads
+        self.threads = threads
+        self.options = self.session_options()
         self.exported: dict[tuple[str, str], onnx.ModelProto] = {}
         modules = {"torch": torch, "onnx": onnx, "onnxscript": onnxscript, "onnxruntime": ort, "numpy": np}
         optimisation = f"{self.options.graph_optimization_level.name} but {DISABLED}"
@@ -65,12 +68,13 @@ class OnnxPyTorch(Adapter):
         if key not in self.exported:
             encoder = StagedEncoderLayer(**choices(layer))
             self.exported[key] = export(encoder.to(getattr(torch, dtype)))
-        model = self.exported[key]
+        model = self.model = self.exported[key]
         # The exporter's own constants are scalars, and shapes, which are int64; every other tensor is a parameter.
         held = {t.name: t for t in model.graph.initializer if t.dims and t.data_type != onnx.TensorProto.INT64}
         for name, value in PARAMETERS.to_own(parameters, layer).items():
             held[name].CopyFrom(numpy_helper.from_array(value, name))
-        self.staged, self.deployed = self.session(model), self.session(deployed(model))
+        self.staged = self.session(model, self.options)
+        self.deployed = self.session(deployed(model), self.options)
         return PARAMETERS.to_spec({name: numpy_helper.to_array(tensor) for name, tensor in held.items()})
 
     def output(self, x: Array, masks: Masks) -> Array:
@@ -79,6 +83,15 @@ class OnnxPyTorch(Adapter):
     def stages(self, x: Array, masks: Masks) -> Tensors:
         return self.ask(self.staged, x, masks)
 
+    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+        """Of the model that shows every stage, which ONNX Runtime can fuse less of than of the one that is deployed."""
+        with tempfile.TemporaryDirectory() as folder:
+            timing = Timing(Path(folder), self.session_options())
+            session = self.session(self.model, timing.options)
+            for _ in range(repeats + 1):
+                self.ask(session, x, masks)
+            return timing.by_stage(session.end_profiling(), repeats)
+
     def ask(self, session: ort.InferenceSession, x: Array, masks: Masks) -> Tensors:
         B, S, _ = x.shape
         mask = masks.joined()
@@ -86,8 +99,13 @@ class OnnxPyTorch(Adapter):
         answers = session.run(None, {"x": x, "mask": np.ascontiguousarray(whole)})
         return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
 
-    def session(self, model: onnx.ModelProto) -> ort.InferenceSession:
-        return ort.InferenceSession(model.SerializeToString(), self.options, [PROVIDER], disabled_optimizers=[DISABLED])
+    def session_options(self) -> ort.SessionOptions:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        return options
+
+    def session(self, model: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
+        return ort.InferenceSession(model.SerializeToString(), options, [PROVIDER], disabled_optimizers=[DISABLED])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
 from harness.adapter.base import Array
 from impls.pytorch.encoder import EncoderLayer, Tap, untapped
 
@@ -76,6 +76,12 @@ class PyTorch(Adapter):
         found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=self.tensor(cotangent))
         by_x, *by_parameters = map(to_numpy, found)
         return {"x": by_x, **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
+
+    @torch.no_grad()
+    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+        given = self.tensor(x)
+        settle = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
+        return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         mask = masks.joined()

@@ -34,3 +34,31 @@ def test_every_wrong_form_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> Non
     for step, forms in WAYS.items():
         right = {"rms_norm", "shared_by_heads"}  # a layer's choice, and no wrong form
         assert set(forms) - right | {"standard"} == set(PLANTS[step]), step
+
+
+def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
+    looked_at("jax_pure")
+
+
+def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
+    """What `profile` times: a stage computed from those before it, as zeros in their place show."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    from harness.adapter import Masks
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.jax_pure.adapter import JaxPure, one_stage
+
+    adapter, layer = JaxPure(), load().layers["pre-gelu"]
+    adapter.start("cpu", 1)
+    drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
+    adapter.build(layer.model_dump(mode="json"), drawn, "float32")
+    x = np.linspace(-1, 1, 2 * 5 * layer.d_model, dtype=np.float32).reshape(2, 5, -1)
+    shown = adapter.stages(x, Masks(None, None))
+    zeroed = {name: jnp.zeros_like(stage) for name, stage in shown.items()}
+    for name, stage in shown.items():
+        alone = one_stage(name, adapter.config, adapter.params, x, None, shown)
+        np.testing.assert_allclose(alone, stage, rtol=1e-5, atol=1e-6)
+    for name in ("query_heads", "attention_scores", "context", "context_merged", "output"):
+        assert not one_stage(name, adapter.config, adapter.params, x, None, zeroed).any()

@@ -21,3 +21,7 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("keras_tf", "KerasTensorFlow", 1) > 0.8
     assert busiest_thread("keras_tf", "KerasTensorFlow", 2) < 0.7
+
+
+def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
+    looked_at("keras_tf")

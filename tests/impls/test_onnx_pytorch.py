@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.adapter import Masks
 from harness.spec.case import layer_parameters
 from harness.spec.load import load
 
@@ -61,3 +62,25 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 1) > 0.8
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 2) < 0.7
+
+
+def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
+    looked_at("onnx_pytorch")
+
+
+def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
+    from impls.onnx_pytorch.timing import leading_to
+
+    layer = load().layers["pre-gelu"]
+    drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
+    started.build(layer.model_dump(mode="json"), drawn, "float32")
+    graph = started.model.graph
+    stages = leading_to(graph)
+    assert stages.keys() == {node.name for node in graph.node}
+    for node in graph.node:
+        if node.op_type in ("Softmax", "Erf", "LayerNormalization"):
+            stage = {"Softmax": "attention_weights", "Erf": "ffn_activation"}.get(node.op_type, node.output[0])
+            assert stages[node.name] == stage
+    times = started.profile(np.ones((2, 3, layer.d_model), np.float32), Masks(None, None), 4)
+    assert all(seconds.shape == (4,) for seconds in times.values())
+    assert all(times[name].sum() > 0 for name in ("norm1", "ffn_hidden", "attention_weights"))

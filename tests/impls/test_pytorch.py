@@ -92,3 +92,7 @@ def test_every_wrong_form_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> Non
     for step, forms in WAYS.items():
         right = {"rms_norm", "shared_by_heads"}  # a layer's choice, and no wrong form
         assert set(forms) - right | {"standard"} == set(PLANTS[step]), step
+
+
+def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
+    looked_at("pytorch")

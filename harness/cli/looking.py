@@ -1,0 +1,63 @@
+"""What `trace`, `memory` and `profile` have in common: their options, and how they say that they are at work."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import click
+from rich.console import Console
+
+from harness.look.subject import find_layer, resized
+from harness.spec.dtypes import FORMATS
+from harness.spec.layer import Layer
+
+LAYER, BATCH, SEQUENCE = "pre-gelu-512", 32, 50
+"""The published example's, where nothing else is asked for."""
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def layer_options(command: _Command) -> _Command:
+    """--layer, --d-model, --num-heads, --d-ff: taken together by `chosen_layer`."""
+    for option in reversed(
+        (
+            click.option("--layer", metavar="ID|YAML", help=f"A layer's id or a file of your own; default: {LAYER}."),
+            click.option("--d-model", type=click.IntRange(1), help="D in place of the layer's."),
+            click.option("--num-heads", type=click.IntRange(1), help="H in place of the layer's."),
+            click.option("--d-ff", type=click.IntRange(1), help="F in place of the layer's."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def chosen_layer(layer: str | None, d_model: int | None, num_heads: int | None, d_ff: int | None) -> Layer:
+    return resized(find_layer(layer or LAYER), d_model, num_heads, d_ff)
+
+
+batch_option = click.option("--batch", type=click.IntRange(1), help=f"B; default: {BATCH}.")
+sequence_option = click.option("--sequence", type=click.IntRange(1), help=f"S; default: {SEQUENCE}.")
+dtype_option = click.option("--dtype", type=click.Choice(list(FORMATS)), default="float32", show_default=True)
+impl_option = click.option(
+    "--impl", metavar="NAME|FOLDER", help="Implementation to ask; default: the first one whose framework is here."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+
+
+@contextmanager
+def at_work(what: str) -> Iterator[None]:
+    """Say what is being waited for, on stderr, when someone is looking."""
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    with screen.status(what):
+        yield
+
+
+def versions(found: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def bracketed(shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"

@@ -1,0 +1,108 @@
+"""`conform profile`: which stage takes how long."""
+
+import json
+import os
+from dataclasses import asdict
+
+import click
+from rich import box
+from rich.table import Table
+
+from harness.cli.looking import (
+    BATCH,
+    SEQUENCE,
+    at_work,
+    batch_option,
+    chosen_layer,
+    dtype_option,
+    impl_option,
+    json_option,
+    layer_options,
+    sequence_option,
+    versions,
+)
+from harness.errors import InputError
+from harness.impl.manifest import DtypeName
+from harness.look.asking import Unanswered, asking, find_task, must_fit
+from harness.look.profile import Times, times
+from harness.look.subject import at_size, described
+from harness.report.terminal import console
+from harness.wire.frames import UNSUPPORTED
+from harness.worker.session import Failure
+
+_EXAMPLES = """
+\b
+Examples:
+  conform profile --impl pytorch --batch 32 --sequence 50
+  conform profile --impl onnx_pytorch --layer post-relu-512 --sequence 128 --threads 1 --repeats 50
+  conform profile --impl jax_pure --d-model 768 --num-heads 12 --d-ff 3072 --json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@impl_option
+@layer_options
+@batch_option
+@sequence_option
+@dtype_option
+@click.option("--threads", type=click.IntRange(1), help="Threads of the framework; default: one a processor.")
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Passes to time.")
+@json_option
+def profile(
+    impl: str | None,
+    layer: str | None,
+    d_model: int | None,
+    num_heads: int | None,
+    d_ff: int | None,
+    batch: int | None,
+    sequence: int | None,
+    dtype: DtypeName,
+    threads: int | None,
+    repeats: int,
+    as_json: bool,
+) -> None:
+    """Show how long each stage takes, the most expensive first: the median over the repeats, and its share.
+
+    What a stage's time is differs by framework, and docs/looking.md says how; `whole` is the pass that a user makes.
+    """
+    at = at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE)
+    ready, task = find_task(impl, at, dtype, "stages")
+    name, threads = ready.implementation.name, threads or os.cpu_count() or 1
+    must_fit(at.x_shape[0] * at.x_shape[1] * at.x_shape[2], at, dtype)
+    with asking(ready, threads) as (session, answered), at_work(f"timing {name}"):
+        answer = session.profile(task, repeats)
+        if isinstance(answer, Failure) and answer.message.startswith(f"profile: {UNSUPPORTED}"):
+            reason = answer.message.partition(UNSUPPORTED)[2]
+            raise InputError(f"{name}: unsupported: {reason}", where="--impl", hint="profile another implementation")
+        try:
+            found = times(answered(answer), repeats)
+        except ValueError as error:
+            raise Unanswered(f"{name} answered profile with something else: {error}") from None
+        who = f"{name} ({versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"
+    if as_json:
+        facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "threads": threads}
+        shown = {**facts, "case": described(at), "repeats": repeats, **asdict(found)}
+        click.echo(json.dumps(shown, indent=1, ensure_ascii=False))
+    else:
+        _show(f"{described(at)}, {dtype}, {who}, median of {repeats}", found)
+
+
+def _show(title: str, found: Times) -> None:
+    screen = console()
+    screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("stage", no_wrap=True)
+    for heading in ("ms", "share", "least", "most"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for stage in found.stages:
+        row = (
+            f"{stage.seconds * 1e3:.3f}",
+            f"{stage.share:.1%}",
+            f"{stage.least * 1e3:.3f}",
+            f"{stage.most * 1e3:.3f}",
+        )
+        table.add_row(stage.stage, *row)
+    table.add_section()
+    table.add_row("all stages", f"{found.total * 1e3:.3f}", "100.0%")
+    table.add_row("whole", f"{found.whole * 1e3:.3f}", f"{found.whole / found.total:.1%}" if found.total else "")
+    screen.print(table)

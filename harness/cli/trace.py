@@ -1,0 +1,138 @@
+"""`conform trace`: every stage's shape, read from the live module."""
+
+import json
+import os
+from dataclasses import asdict
+from math import prod
+
+import click
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.looking import (
+    BATCH,
+    SEQUENCE,
+    at_work,
+    batch_option,
+    bracketed,
+    chosen_layer,
+    dtype_option,
+    impl_option,
+    json_option,
+    layer_options,
+    sequence_option,
+    versions,
+)
+from harness.errors import InputError
+from harness.golden.build import compute_all
+from harness.golden.expected import Expected
+from harness.golden.store import read_golden, read_manifest
+from harness.impl.manifest import DtypeName
+from harness.look.asking import asking, find_task, must_fit
+from harness.look.subject import at_size, described, find_case
+from harness.look.trace import Row, judging_seconds
+from harness.look.trace import trace as traced
+from harness.report.terminal import console
+from harness.spec.case import Case
+from harness.spec.constants import constants
+
+_EXAMPLES = """
+\b
+Examples:
+  conform trace --layer pre-gelu-512 --batch 32 --sequence 50
+  conform trace --impl pytorch --batch 1 --sequence 100 --d-model 768 --num-heads 12 --d-ff 3072
+  conform trace --impl ./my_backend --case post-gelu/padding-right
+  conform trace --layer my-layer.yaml --batch 2 --sequence 16 --judge
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@impl_option
+@click.option("--case", metavar="LAYER/SITUATION", help="Trace this case, and judge it by its golden.")
+@layer_options
+@batch_option
+@sequence_option
+@dtype_option
+@click.option("--judge", is_flag=True, help="Have the oracle say what each stage should be; slow at large sizes.")
+@json_option
+def trace(
+    impl: str | None,
+    case: str | None,
+    layer: str | None,
+    d_model: int | None,
+    num_heads: int | None,
+    d_ff: int | None,
+    batch: int | None,
+    sequence: int | None,
+    dtype: DtypeName,
+    judge: bool,
+    as_json: bool,
+) -> int:
+    """Show every stage of a layer: its name, its shape, what it is, and with a golden its rms error in σ.
+
+    The shapes are those of the tensors that the implementation answers with, at these sizes. Exit status: 0 all as
+    specified; 1 a stage is otherwise, or there was no answer; 2 wrong usage or bad input.
+    """
+    if case is not None:
+        if judge or any(given is not None for given in (layer, d_model, num_heads, d_ff, batch, sequence)):
+            hint = "leave out --layer, the sizes and --judge, or leave out --case"
+            raise InputError("a case has a layer, sizes and a golden of its own", where="--case", hint=hint)
+        at = find_case(case)
+    else:
+        at = at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE)
+    ready, task = find_task(impl, at, dtype, "stages")
+    must_fit(sum(prod(shape) for shape in at.expected_shapes("stages").values()), at, dtype)
+    expected = _expected(at, judge=judge, frozen=case is not None)
+    with asking(ready, os.cpu_count() or 1) as (session, answered), at_work(f"asking {ready.implementation.name}"):
+        observed = answered(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
+        rows = traced(task, observed, expected)
+        who = f"{ready.implementation.name} ({versions(session.versions)})"
+    if as_json:
+        facts = {"implementation": ready.implementation.name, "versions": session.versions, "dtype": dtype}
+        click.echo(
+            json.dumps(
+                {**facts, "case": described(at), "stages": list(map(asdict, rows))}, indent=1, ensure_ascii=False
+            )
+        )
+    else:
+        _show(f"{described(at)}, {dtype}, as {who} shows it", rows, judged=expected is not None)
+    return 0 if all(row.conforms for row in rows) else 1
+
+
+def _expected(at: Case, *, judge: bool, frozen: bool) -> Expected | None:
+    if frozen:
+        return read_golden(at, read_manifest(), constants())
+    if not judge:
+        return None
+    seconds = judging_seconds(at)
+    if seconds > 10:
+        click.echo(f"the oracle will take about {seconds:.0f} s to judge this", err=True)
+    with at_work("the oracle is at work"):
+        [(_, expected)] = compute_all([at], constants(), 1)
+    return expected
+
+
+def _show(title: str, rows: list[Row], *, judged: bool) -> None:
+    screen = console()
+    screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("stage", no_wrap=True)
+    table.add_column("shape", no_wrap=True)
+    if judged:
+        table.add_column("rms σ", justify="right", no_wrap=True)
+    table.add_column("what it is", overflow="fold")
+    for row in rows:
+        shape = bracketed(row.shape) if row.shape is not None else "–"
+        sigma = (
+            [] if not judged else ["" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"]
+        )
+        note = f"✗ {row.problem}. {row.note}".rstrip() if row.problem else row.note
+        table.add_row(row.stage, shape, *sigma, Text(note), style=None if row.conforms else "red")
+    screen.print(table)
+    wrong = [row for row in rows if not row.conforms]
+    for row in wrong[:1]:
+        said = f"{bracketed(row.shape) if row.shape else ''} {row.problem}" if row.problem else "out of line"
+        text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {said.strip()}"
+        screen.print(text, style="red", highlight=False, soft_wrap=True, markup=False)

@@ -1,0 +1,78 @@
+"""Asking one implementation about one case, outside a run: which one, and what a worker that fails says."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.errors import InputError
+from harness.impl.interpreter import Ready, resolve
+from harness.impl.manifest import DtypeName, find_folder, known_folders, read_implementation
+from harness.plan import Task
+from harness.spec.case import Case
+from harness.spec.dtypes import FORMATS
+from harness.spec.situation import Check
+from harness.wire.frames import LARGEST_FRAME
+from harness.worker.session import Failure, Observation, Session
+
+_LAST_LINES = 8
+
+
+class Unanswered(Exception):
+    """The implementation gave no answer that could be shown: it raised, ended, or took too long."""
+
+
+def find_task(named: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:
+    """The implementation `named`, or else the first one here that can do this; and what it is asked."""
+    folders = [find_folder(named)] if named else list(known_folders().values())
+    reasons, hint = [], "pip install 'encoder-conformance[all]', or ask another --impl, --layer or --dtype"
+    for folder in folders:
+        implementation = read_implementation(folder)
+        found = resolve(implementation, folder, {})
+        cannot = implementation.opt_out(case, dtype, check)
+        if isinstance(found, Ready) and cannot is None:
+            return found, Task(implementation, case, dtype, check, None)
+        if isinstance(found, Ready):
+            reasons.append(f"{implementation.name}: {cannot}")
+            hint = "ask another --impl, --layer or --dtype" if named else hint
+        else:
+            reasons.append(f"{implementation.name}: {found.reason}")
+            hint = found.hint if named else hint
+    what = "; ".join(reasons) if named else f"no implementation can be asked here ({'; '.join(reasons)})"
+    raise InputError(what, where="--impl", hint=hint)
+
+
+def must_fit(elements: int, case: Case, dtype: DtypeName) -> None:
+    """Refuse, before anything is computed, what could not come back in one frame."""
+    size = elements * FORMATS[dtype].numpy.itemsize
+    if size > LARGEST_FRAME * 0.99:  # the header and the rounding up take the rest
+        batch = int(LARGEST_FRAME * 0.99 * case.situation.batch) // size
+        hint = f"--batch {batch} would fit" if batch else "take a smaller --sequence: even one item is too large"
+        what = f"what comes back would be {size / 2**30:.2f} GiB; a frame holds {LARGEST_FRAME / 2**30:g}"
+        raise InputError(what, where="--batch, --sequence", hint=hint)
+
+
+@contextmanager
+def asking(
+    ready: Ready, threads: int, variables: Mapping[str, str] | None = None
+) -> Iterator[tuple[Session, Callable[[Observation | Failure], Observation]]]:
+    """A session, ended with the block, and what turns its answers into observations or raises `Unanswered`."""
+    with tempfile.TemporaryDirectory(prefix="conform-") as folder:
+        log = Path(folder) / f"{ready.implementation.name}.log"
+        session = Session(ready, "cpu", threads, log, variables)
+
+        def answered(answer: Observation | Failure) -> Observation:
+            if not isinstance(answer, Failure):
+                return answer
+            raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_end_of(log)]))
+
+        try:
+            yield session, answered
+            session.close()
+        finally:
+            session.abort()
+
+
+def _end_of(log: Path) -> list[str]:
+    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
+    return [f"  {line}" for line in lines[-_LAST_LINES:]]

@@ -1,0 +1,62 @@
+"""What is looked at: a layer, with sizes of its own or others, and a batch of items for it."""
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from harness.errors import InputError, nearest
+from harness.spec.case import Case
+from harness.spec.layer import Layer
+from harness.spec.load import load
+
+
+def find_layer(id_or_path: str) -> Layer:
+    """A layer of the specification by its id, or one of the user's own by the path of its YAML file."""
+    known = load().layers
+    if id_or_path in known:
+        return known[id_or_path]
+    path = Path(id_or_path)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return load(extra_layers=(path,)).layers[path.stem]
+    hint = f"{nearest(id_or_path, known)} (conform list layers; or give a YAML file)"
+    raise InputError(f"no layer {id_or_path!r}, nor a file of that name", where="--layer", hint=hint)
+
+
+def resized(layer: Layer, d_model: int | None, num_heads: int | None, d_ff: int | None) -> Layer:
+    """The same choices at other sizes; a size that is None stays as the layer has it."""
+    if d_model is num_heads is d_ff is None:
+        return layer
+    fields = layer.model_dump(mode="json")
+    fields["d_model"] = d_model or layer.d_model
+    fields["attention"]["num_heads"] = num_heads or layer.attention.num_heads
+    fields["feed_forward"]["d_ff"] = d_ff or layer.feed_forward.d_ff
+    fields["layer"] = f"{layer.layer}-resized"
+    try:
+        return Layer.model_validate_json(json.dumps(fields))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        where = "--d-model, --num-heads, --d-ff"
+        raise InputError(problem, where=where, hint=f"what is not given stays as {layer.layer} has it") from None
+
+
+def at_size(layer: Layer, batch: int, sequence: int) -> Case:
+    """`layer` without a mask on an ordinary input [batch, sequence, d_model]: `no-mask` at another size."""
+    ordinary = load().situations["no-mask"]
+    sizes = {"batch": batch, "sequence": sequence, "checks": ("output", "stages")}
+    return Case(layer, ordinary.model_copy(update=sizes))
+
+
+def find_case(case_id: str) -> Case:
+    cases = load().cases
+    if case_id not in cases:
+        hint = f"{nearest(case_id, cases)} (conform list cases)"
+        raise InputError(f"no case {case_id!r}", where="--case", hint=hint)
+    return cases[case_id]
+
+
+def described(case: Case) -> str:
+    """`pre-gelu-512: B = 32, S = 50, D = 512, H = 8, d = 64, F = 2048`."""
+    layer, (B, S, D) = case.layer, case.x_shape
+    heads, d_ff = layer.attention.num_heads, layer.feed_forward.d_ff
+    return f"{layer.layer}: B = {B}, S = {S}, D = {D}, H = {heads}, d = {layer.head_dim}, F = {d_ff}"
