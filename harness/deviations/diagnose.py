@@ -56,8 +56,9 @@ def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
 
     Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding has
     unspecified rows, which a deviation that mixes items carries into others: what it gives there cannot be foretold.
+    And where NaN is right, no number says how wrong another one is.
     """
-    foretold = [sighting for sighting in sightings if sighting.case.valid().any(axis=1).all()] or list(sightings)
+    foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)] or list(sightings)
     small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL]
     by_layer: dict[str, list[Sighting]] = {}
     for sighting in sorted(small or foretold, key=_telling):
@@ -73,6 +74,11 @@ def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
             taken[least.case.situation.situation] += 1
             chosen.append(least)
     return chosen[:wanted]
+
+
+def _can_be_foretold(sighting: Sighting) -> bool:
+    says_nan = sighting.case.layer.attention.fully_masked_row == "nan"
+    return not says_nan and bool(sighting.case.valid().any(axis=1).all())
 
 
 def _telling(sighting: Sighting) -> tuple[bool, bool, int, str]:

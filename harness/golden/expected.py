@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ExpectedTensor:
-    """`golden`, float64, and `condition`, float32: one value for each of `positions` (flat, ascending) in `shape`."""
+    """`golden` and `condition`, float64, one value for each of `positions` (flat, ascending) in `shape`."""
 
     shape: tuple[int, ...]
     positions: npt.NDArray[np.int64]
@@ -66,6 +66,6 @@ def thin(case: Case, expectation: Expectation, constants: Constants) -> Expected
             shape,
             at,
             expectation.golden[name].reshape(-1)[at],
-            expectation.condition[name].reshape(-1)[at].astype(np.float32),
+            expectation.condition[name].reshape(-1)[at],
         )
     return Expected(kept, expectation.kinked_rows)

@@ -68,15 +68,17 @@ def test_every_golden_is_whole_and_finite(case: Case) -> None:
         shape, compared = needed[name]
         assert tensor.shape == shape, name
         assert tensor.golden.dtype == tensor.condition.dtype == np.float64, name
-        kept = int(compared.sum()) if compared.size <= 512 else min(256, int(compared.sum()))
+        whole = name == "output" and compared.size <= 1024
+        kept = int(compared.sum()) if whole else min(128, int(compared.sum()))
         assert tensor.golden.shape == tensor.condition.shape == tensor.positions.shape == (kept,), name
         assert kept > 0, name
         assert np.all(np.diff(tensor.positions) > 0), name
         assert compared.reshape(-1)[tensor.positions].all(), name
-        assert np.isfinite(tensor.golden).all(), name
-        assert np.isfinite(tensor.condition).all(), name
-        assert tensor.condition.min() >= 0, name
-        assert tensor.condition.max() > 0, name
+        specified = ~np.isnan(tensor.golden) if case.layer.attention.fully_masked_row == "nan" else slice(None)
+        assert np.isfinite(tensor.golden[specified]).all(), name
+        assert np.isfinite(tensor.condition[specified]).all(), name
+        assert np.nanmin(tensor.condition) >= 0, name
+        assert np.nanmax(tensor.condition) > 0, name
     assert expected.kinked_rows.shape[1:] == (2,)
     assert all(case.valid()[tuple(row)] for row in expected.kinked_rows)
 
@@ -85,11 +87,11 @@ def test_every_golden_is_whole_and_finite(case: Case) -> None:
 def test_goldens_are_not_trivial(case: Case) -> None:
     """The gradient by the key bias is 0 in exact arithmetic; by query and key too, where softmax is constant."""
     tensors = read_golden(case, read_manifest(), constants()).tensors
-    assert tensors["output"].golden.std() > 0.1
+    assert np.nanstd(tensors["output"].golden) > 0.1
     constant = case.situation.situation == "single-position"
     silent = ("gradient.attention.q", "gradient.attention.k") if constant else ("gradient.attention.key.bias",)
     for name, tensor in tensors.items():
-        assert name.startswith(silent) or np.abs(tensor.golden).max() > 1e-9, name
+        assert name.startswith(silent) or np.nanmax(np.abs(tensor.golden)) > 1e-9, name
 
 
 def test_no_two_cases_have_the_same_output() -> None:

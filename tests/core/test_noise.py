@@ -204,24 +204,36 @@ def forward(
     out: dict[str, Array] = {}
 
     def norm(name: str, x: Array) -> None:
+        if case.layer.norm.kind == "rms_norm":
+            square = np.add.accumulate(x * x, axis=-1)[..., -1:] / dtype(D)
+            out[name] = x / np.sqrt(square + dtype(case.layer.norm.epsilon)) * p[f"{name}.gain"]
+            return
         mean = np.add.accumulate(x, axis=-1)[..., -1:] / dtype(D)
         variance = np.add.accumulate((x - mean) ** 2, axis=-1)[..., -1:] / dtype(D)
         normal = (x - mean) / np.sqrt(variance + dtype(case.layer.norm.epsilon))
         out[name] = normal * p[f"{name}.gain"] + p[f"{name}.shift"]
 
     def linear(name: str, x: Array) -> Array:
-        return affine(x, p[f"{name}.weight"], p[f"{name}.bias"])
+        weight = p[f"{name}.weight"]
+        slices = x.reshape(B, S, -1, len(weight))  # one, or one for each head that shares the map
+        bias = p.get(f"{name}.bias", np.zeros(weight.shape[1], dtype))
+        return affine(slices, weight, bias).reshape(B, S, -1)
 
     def attention(x: Array) -> Array:
         for name in ("query", "key", "value"):
             out[name] = linear(f"attention.{name}", x)
             out[f"{name}_heads"] = np.moveaxis(out[name].reshape(B, S, H, D // H), 2, 1)
         q, k, v = (out[f"{name}_heads"] for name in ("query", "key", "value"))
-        out["attention_scores"] = matmul(q, np.swapaxes(k, 2, 3)) / np.sqrt(dtype(D // H))
-        kept = out["attention_scores"] if mask is None else np.where(mask, out["attention_scores"], dtype(-np.inf))
-        raised = np.exp(kept - np.maximum(kept.max(axis=-1, keepdims=True), np.finfo(dtype).min))
-        with np.errstate(invalid="ignore"):  # a row with no key gives NaN: unspecified
-            out["attention_weights"] = raised / np.add.accumulate(raised, axis=-1)[..., -1:]
+        size = D if case.layer.attention.scale == "d_model" else D // H
+        scores = out["attention_scores"] = matmul(q, np.swapaxes(k, 2, 3)) / np.sqrt(dtype(size))
+        filled, empty_row = case.layer.attention.masked_score, case.layer.attention.fully_masked_row
+        kept = scores if mask is None else np.where(mask, scores, dtype(-1e30 if isinstance(filled, str) else filled))
+        raised = np.exp(kept - kept.max(axis=-1, keepdims=True))
+        weights = raised / np.add.accumulate(raised, axis=-1)[..., -1:]  # a row with no key is uniform
+        if mask is not None and empty_row in ("zero", "nan"):
+            given = dtype(0 if empty_row == "zero" else np.nan)
+            weights = np.where(mask.any(axis=-1, keepdims=True), weights, given)
+        out["attention_weights"] = weights
         out["context"] = matmul(out["attention_weights"], v)
         out["context_merged"] = np.moveaxis(out["context"], 1, 2).reshape(B, S, D)
         out["attention_output"] = linear("attention.output", out["context_merged"])
@@ -229,10 +241,16 @@ def forward(
 
     def feed_forward(x: Array) -> Array:
         hidden = out["ffn_hidden"] = linear("feed_forward.hidden", x)
-        if case.layer.feed_forward.activation == "gelu":
-            hidden = hidden * dtype(0.5) * (1 + scipy.special.erf(hidden * dtype(np.sqrt(0.5))))
-        else:
-            hidden = np.maximum(hidden, 0)
+        half, cubic, root = dtype(0.5), dtype(0.044715), dtype(np.sqrt(2 / np.pi))
+        match case.layer.feed_forward.activation:
+            case "gelu":
+                hidden = hidden * half * (1 + scipy.special.erf(hidden * dtype(np.sqrt(0.5))))
+            case "gelu_tanh":
+                hidden = half * hidden * (1 + np.tanh(root * (hidden + cubic * hidden * hidden * hidden)))
+            case "silu":
+                hidden = hidden / (1 + np.exp(-hidden))
+            case "relu":
+                hidden = np.maximum(hidden, 0)
         out["ffn_activation"] = hidden
         out["ffn_output"] = linear("feed_forward.output", hidden)
         return out["ffn_output"]

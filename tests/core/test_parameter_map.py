@@ -13,7 +13,7 @@ from harness.spec.load import load
 
 Array = np.ndarray[Any, Any]
 LAYERS = load().layers
-BIASED = {name: layer for name, layer in LAYERS.items() if layer.attention.qkv_bias}
+BIASED = {n: layer for n, layer in LAYERS.items() if layer.attention.qkv_bias and layer.feed_forward.d_ff % 2 == 0}
 QKV = ("attention.query.weight", "attention.key.weight", "attention.value.weight")
 QKV_BIASES = ("attention.query.bias", "attention.key.bias", "attention.value.bias")
 repeatably = settings(deadline=None, derandomize=True)

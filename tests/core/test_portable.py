@@ -1,6 +1,7 @@
 """Portable tensors (rules P-1 to P-6, G-3): a second implementation, in plain Python from specs/README.md alone."""
 
 import json
+import re
 from array import array
 from fractions import Fraction
 from functools import cache
@@ -20,8 +21,10 @@ from harness.paths import SPECS
 from harness.portable import Pattern
 from harness.spec.case import Case, layer_parameters
 from harness.spec.constants import constants
+from harness.spec.layer import Layer
 from harness.spec.load import load
 from harness.spec.parameters import PARAMETER_NAMES
+from harness.spec.situation import Blind
 
 VECTORS = SPECS / "vectors" / "portable.json"
 LAYERS, CASES = load().layers, load().cases
@@ -74,13 +77,27 @@ def same_bits(values: list[float], tensor: np.ndarray[Any, Any]) -> bool:
     return array("d", values).tobytes() == np.ascontiguousarray(tensor, dtype=np.float64).tobytes()
 
 
-def shape_by_the_table(name: str, D: int, F: int) -> tuple[int, ...]:
+def shape_by_the_table(name: str, layer: Layer) -> tuple[int, ...]:
+    D, F, H = layer.d_model, layer.feed_forward.d_ff, layer.attention.num_heads
     shapes = {
         "feed_forward.hidden.weight": (D, F),
         "feed_forward.hidden.bias": (F,),
         "feed_forward.output.weight": (F, D),
     }
-    return shapes.get(name, (D, D) if name.endswith("weight") else (D,))
+    shared = layer.attention.projections == "shared_by_heads"
+    P = D // H if shared and re.match(r"attention\.(query|key|value)", name) else D
+    return shapes.get(name, (P, P) if name.endswith("weight") else (P,))
+
+
+def has(name: str, layer: Layer) -> bool:
+    """Clause L-3."""
+    if name.endswith("shift"):
+        return layer.norm.kind == "layer_norm"
+    if not name.endswith("bias"):
+        return True
+    if name.startswith("feed_forward"):
+        return layer.feed_forward.bias
+    return layer.attention.output_bias if name == "attention.output.bias" else layer.attention.qkv_bias
 
 
 @cache
@@ -148,7 +165,10 @@ def test_position_vectors(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", PARAMETER_NAMES)
 def test_every_parameter_of_every_layer_bit_for_bit(name: str) -> None:
     for layer in sorted(LAYERS.values(), key=lambda layer: -layer.d_model):  # the largest first: it fills the cache
-        shape = shape_by_the_table(name, layer.d_model, layer.feed_forward.d_ff)
+        assert (name in layer_parameters(layer, {})) is has(name, layer)
+        if not has(name, layer):
+            continue
+        shape = shape_by_the_table(name, layer)
         if name.endswith("gain"):
             expected = values_of(name, prod(shape), "gain", -7)
         elif name.endswith("weight"):
@@ -169,8 +189,10 @@ def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     assert x.shape == shape
     assert same_bits(values_of("x", B * S * D, drawn.pattern, drawn.exponent), x)
     expected = values_of("cotangent", B * S * D, "symmetric", -7)
-    valid = case.situation.valid
-    for b, s in [(b, s) for b in range(B) for s in range(S) if not valid[b][s]]:
+    valid, attention = case.situation.valid, case.situation.mask.attention
+    unsaid = case.layer.attention.fully_masked_row == "unspecified"  # M-4
+    blind = attention.queries if isinstance(attention, Blind) and unsaid else [()] * B
+    for b, s in [(b, s) for b in range(B) for s in range(S) if not valid[b][s] or s in blind[b]]:
         expected[(b * S + s) * D : (b * S + s + 1) * D] = [0.0] * D
     assert same_bits(expected, case.cotangent(np.zeros((0, 2), dtype=np.int64)))
 
@@ -188,10 +210,10 @@ def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
     kept_whole = sampled = 0
     for key, (shape, compared) in compared_tensors(case).items():
         available = np.flatnonzero(compared).tolist()
-        if prod(shape) <= 512:
+        if key == "output" and prod(shape) <= 1024:
             expected, kept_whole = available, kept_whole + 1
         else:
-            drawn = positions_of(f"positions {case.id} {key}", len(available), 256)
+            drawn = positions_of(f"positions {case.id} {key}", len(available), 128)
             expected, sampled = [available[i] for i in drawn], sampled + 1
         assert kept_positions(case, key, shape, compared, constants()).tolist() == expected, key
     assert kept_whole + sampled == len(compared_tensors(case)) >= 19
@@ -214,7 +236,7 @@ def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
     weights = {name: value for name, value in layer_parameters(layer, {}).items() if value.ndim == 2}
     for name, value in weights.items():
         if value.shape[0] == value.shape[1]:
-            assert (value == value.T).mean() < 0.1, name
+            assert (value == value.T).mean() < 0.2, name
     assert len({value.tobytes() for value in weights.values()}) == len(weights) == 6
 
 

@@ -106,7 +106,7 @@ def test_the_parameter_table_of_the_readme_is_the_one_that_is_used() -> None:
     for names, shapes in re.findall(r"^\| ((?:`[\w.]+\.\w+`(?:, )?)+) \| (.+?) \|$", readme, re.MULTILINE):
         listed, sizes = re.findall(r"[\w.]+", names), re.findall(r"\[([^\]]+)\]", shapes)
         for name, size in zip(listed, sizes * (len(listed) if len(sizes) == 1 else 1), strict=True):
-            found[name] = tuple({"D": "d_model", "F": "d_ff"}[letter] for letter in size.split(", "))
+            found[name] = tuple({"D": "d_model", "P": "projection", "F": "d_ff"}[letter] for letter in size.split(", "))
     assert found == {parameter.name: parameter.sizes for parameter in PARAMETERS}
 
 
@@ -190,8 +190,8 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "unknown check": (SITUATION, "checks: [output, ", "checks: [outputs, ", ("checks.0", "outputs")),
     "unknown level": (SITUATION, "level: required", "level: mandatory", ("level", "mandatory")),
     "key twice": (LAYER, "d_model: 24\n", "d_model: 24\nd_model: 25\n", (f"{LAYER}:7:1", "'d_model'", "twice")),
-    "key twice below": (LAYER, "  d_ff: 40", "  d_ff: 40\n  d_ff: 41", ("pre-gelu.yaml:18:3", "'d_ff'", "twice")),
-    "tab": (LAYER, "  d_ff: 40", "\td_ff: 40", ("pre-gelu.yaml:17:1", "\\t")),
+    "key twice below": (LAYER, "  d_ff: 40", "  d_ff: 40\n  d_ff: 41", ("pre-gelu.yaml:21:3", "'d_ff'", "twice")),
+    "tab": (LAYER, "  d_ff: 40", "\td_ff: 40", ("pre-gelu.yaml:20:1", "\\t")),
     "bracket left open": (LAYER, CLAUSES_OF_LAYER, "clauses: [L-1", ("pre-gelu.yaml:5:",)),
     "two documents": (LAYER, "d_model: 24", "---\nd_model: 24", ("pre-gelu.yaml:6:1", "another document")),
     "a tag of Python's": (LAYER, "d_model: 24", "d_model: !!python/name:os.system", ("pre-gelu.yaml:6:10",)),
