@@ -1,6 +1,6 @@
 """Plays a deviation: what a case gives when an implementation is wrong in these ways (rules V-1 to V-4)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,14 +44,14 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
 def changes(case: Case, deviation: Deviation) -> bool:
     """Whether the patch says anything that the case does not say already."""
     patch = deviation.patch
-    held = {parameter.name for parameter in parameters_of(case.layer)}
+    shapes = {parameter.name: parameter.shape(case.layer) for parameter in parameters_of(case.layer)}
     layer_changes = patched_layer(case.layer, deviation) != case.layer
     right = right_ways(case.layer)
     if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
         return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
     steps_change = any(form != right.get(step) for step, form in patch.steps.items())
     mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
-    parameters_change = any(_applies(edit, held) for name, edit in patch.parameters.items() if name in held)
+    parameters_change = any(_applies(name, edit, shapes) for name, edit in patch.parameters.items())
     return layer_changes or steps_change or parameters_change or mask_changes
 
 
@@ -84,14 +84,15 @@ def check_steps(deviation: Deviation, where: str) -> None:
             )
 
 
-def _applies(edit: str, held: Collection[str]) -> bool:
-    """An edit that copies from a parameter that the layer does not have says nothing of it."""
-    return not edit.startswith("from ") or edit.removeprefix("from ") in held
+def _applies(name: str, edit: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """An edit of a parameter that the layer does not have, or from one of another shape, says nothing of it."""
+    source = edit.removeprefix("from ") if edit.startswith("from ") else name
+    return name in shapes and shapes.get(source) == shapes[name]
 
 
 def _edited(name: str, edit: str | None, parameters: dict[str, Array]) -> Array:
     value = parameters[name]
-    if edit is None or not _applies(edit, parameters):
+    if edit is None or not _applies(name, edit, {name: value.shape for name, value in parameters.items()}):
         return value
     if edit == "zero":
         return np.zeros_like(value)
