@@ -46,7 +46,7 @@ def test_float32_arithmetic_is_float32_throughout() -> None:
 
 def test_projections_that_heads_share_are_block_diagonal() -> None:
     x, weight, bias = np.arange(24.0).reshape(1, 4, 6), np.arange(36.0).reshape(6, 6), np.arange(6.0)
-    shared, _ = WAYS["query"]["shared-by-heads"](Arithmetic(), x, weight, bias, num_heads=3)
+    shared, _ = WAYS["query"]["first-head-for-all"](Arithmetic(), x, weight, bias, num_heads=3)
     assert shared == pytest.approx(x @ np.kron(np.eye(3), weight[:2, :2]) + np.tile(bias[:2], 3))
 
 

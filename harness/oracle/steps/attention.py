@@ -58,7 +58,9 @@ def masked_softmax(
     disturbing anything else.
     """
     kept = scores if mask is None else np.where(mask, scores, fill)
-    empty = np.asarray(False if mask is None else ~np.any(mask, axis=-1, keepdims=True))
+    empty = np.isneginf(kept.max(axis=-1, keepdims=True))
+    if mask is not None:
+        empty = empty | ~np.any(mask, axis=-1, keepdims=True)
     if empty_row == "uniform":  # whatever the score is that fills the row
         kept = np.where(empty, 0.0, kept)
     largest = kept.max(axis=-1, keepdims=True)
@@ -123,6 +125,16 @@ def _wrong(compute: Callable[[Arithmetic, Array, Any], Array]) -> Callable[..., 
     def softmax(a: Arithmetic, scores: Array, mask: Any, **right: object) -> Softmax:
         with np.errstate(invalid="ignore", divide="ignore"):
             return Softmax(compute(a, scores, mask), scores, scores, mask)
+
+    return softmax
+
+
+def _as_asked(compute: Callable[..., Array]) -> Callable[..., Softmax]:
+    """A form that is wrong in another way than in what it gives a query with no key."""
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Softmax:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return Softmax(compute(a, scores, mask, **right), scores, scores, mask)
 
     return softmax
 
@@ -194,15 +206,14 @@ def _plus_one(a: Arithmetic, scores: Array, mask: Any) -> Array:
 
 
 def _in(dtype: str) -> Callable[..., Softmax]:
-    def narrow(a: Arithmetic, scores: Array, mask: Any) -> Array:
-        inside = narrowed(scores, dtype)
-        return narrowed(_plain(a, inside if mask is None else np.where(mask, inside, -np.inf)), dtype)
+    def narrow(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+        return narrowed(masked_softmax(a, narrowed(scores, dtype), mask, **right).weights, dtype)
 
-    return _wrong(narrow)
+    return _as_asked(narrow)
 
 
-def _in_float32(a: Arithmetic, scores: Array, mask: Any) -> Array:
-    return masked_softmax(Float32(), scores.astype(np.float32), mask).weights.astype(scores.dtype)
+def _in_float32(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+    return masked_softmax(Float32(), scores.astype(np.float32), mask, **right).weights.astype(scores.dtype)
 
 
 def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
@@ -211,13 +222,13 @@ def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
     `broadcast`: the same weights in every item and head.
     """
 
-    def softmax(a: Arithmetic, scores: Array, mask: Any) -> Array:
-        weights = masked_softmax(a, scores, mask).weights
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+        weights = masked_softmax(a, scores, mask, **right).weights
         shape = (1, 1, *weights.shape[2:]) if broadcast else weights.shape
         drawn = portable.integers(f"dropout {a.draw} attention_weights", int(np.prod(shape))).reshape(shape)
         return np.where(drawn >= -204, weights / 0.9, 0.0)
 
-    return _wrong(softmax)
+    return _as_asked(softmax)
 
 
 def _empty_row(gives: str) -> Callable[..., Softmax]:
@@ -282,7 +293,7 @@ SOFTMAX: dict[str, Callable[..., Softmax]] = {
     "dropout-broadcast": _dropped(broadcast=True),
     "in-bfloat16": _in("bfloat16"),
     "in-float16": _in("float16"),
-    "in-float32": _wrong(_in_float32),
+    "in-float32": _as_asked(_in_float32),
 }
 ATTEND: dict[str, Step] = {
     "standard": attend,
