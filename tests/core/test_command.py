@@ -176,7 +176,7 @@ attention:
   scale: head_dim
   masked_score: minus_infinity
   fully_masked_row: unspecified
-feed_forward: {d_ff: 22, activation: gelu}
+feed_forward: {d_ff: 22, activation: gelu, bias: true}
 padded_rows: unspecified
 """
 
