@@ -85,9 +85,11 @@ def check_steps(deviation: Deviation, where: str) -> None:
 
 
 def _applies(name: str, edit: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """An edit of a parameter that the layer does not have, or from one of another shape, says nothing of it."""
-    source = edit.removeprefix("from ") if edit.startswith("from ") else name
-    return name in shapes and shapes.get(source) == shapes[name]
+    """An edit of what the layer does not have, or from what has another shape or is the same, says nothing of it."""
+    source = edit.removeprefix("from ")
+    if edit.startswith("from ") and (source == name or shapes.get(source) != shapes.get(name)):
+        return False
+    return name in shapes
 
 
 def _edited(name: str, edit: str | None, parameters: dict[str, Array]) -> Array:
