@@ -6,7 +6,7 @@ a deviation's patch names them (specs/deviations/), and `harness.oracle.encoder`
 
 from typing import Any
 
-from harness.oracle.steps import activation, attention, heads, linear, norm, residual
+from harness.oracle.steps import activation, attention, heads, linear, norm, residual, softmax
 
 WAYS: dict[str, dict[str, Any]] = {
     "norm1": norm.WAYS,
@@ -23,7 +23,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "value_heads": heads.SPLIT,
     "merge_heads": heads.MERGE,
     "attention_scores": attention.SCORES,
-    "masked_softmax": attention.SOFTMAX,
+    "masked_softmax": softmax.SOFTMAX,
     "attend": attention.ATTEND,
     "activation": activation.WAYS,  # the layer names its standard form
     "after_ffn": activation.AFTER,

@@ -1,0 +1,204 @@
+"""The masked softmax (E-5, M-1, M-4, M-6), and the ways to get it wrong.
+
+Scores and weights [B, H, S, S], the last axis counts keys; `mask` is None or bool, broadcastable to that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness import portable
+from harness.oracle.arithmetic import Arithmetic, Array, Float32
+from harness.oracle.steps.forward_only import narrowed
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The weights [B, H, S, S], the scores that the mask left, and the logarithm of their exponentials' sum.
+
+    `mask` is true where a score was left as it was, and so where its gradient goes.
+    """
+
+    weights: Array
+    kept: Array
+    log_sum: Array
+    mask: Any
+
+
+def masked_softmax(
+    a: Arithmetic, scores: Array, mask: Any, fill: float = -np.inf, empty_row: str = "unspecified"
+) -> Softmax:
+    """Softmax over the keys, with `fill` in place of the scores that the mask excludes (E-5, M-1, M-6).
+
+    `empty_row` is what a row of −∞ gives (M-4): "zero", "uniform" or "nan"; zero where nobody says, which keeps it from
+    disturbing anything else.
+    """
+    kept = scores if mask is None else np.where(mask, scores, fill)
+    empty = np.isneginf(kept.max(axis=-1, keepdims=True))
+    if mask is not None:
+        empty = empty | ~np.any(mask, axis=-1, keepdims=True)
+    if empty_row == "uniform":  # whatever the score is that fills the row
+        kept = np.where(empty, 0.0, kept)
+    largest = kept.max(axis=-1, keepdims=True)
+    if empty_row != "nan":
+        largest = np.where(empty, 0.0, largest)
+    with np.errstate(invalid="ignore"):  # −∞ − −∞ is the NaN that is asked for
+        exponentials = a.exp(a.subtract(kept, largest))
+    total = a.sum(exponentials, -1)
+    total = np.where(total == 0.0, 1.0, total)
+    return Softmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)), mask)
+
+
+def _plain(a: Arithmetic, kept: Array, axis: int = -1) -> Array:
+    """Softmax over an axis, as it is: a row of minus infinity gives NaN."""
+    exponentials = a.exp(a.subtract(kept, kept.max(axis=axis, keepdims=True)))
+    return a.divide(exponentials, a.sum(exponentials, axis))
+
+
+def _wrong(compute: Callable[[Arithmetic, Array, Any], Array]) -> Callable[..., Softmax]:
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: object) -> Softmax:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return Softmax(compute(a, scores, mask), scores, scores, mask)
+
+    return softmax
+
+
+def _as_asked(compute: Callable[..., Array]) -> Callable[..., Softmax]:
+    """A form that is wrong in another way than in what it gives a query with no key."""
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Softmax:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return Softmax(compute(a, scores, mask, **right), scores, scores, mask)
+
+    return softmax
+
+
+def _filled(value: float) -> Callable[..., Softmax]:
+    return _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else np.where(mask, scores, value)))
+
+
+def _added(value: float) -> Callable[..., Softmax]:
+    def added(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        return _plain(a, scores if mask is None else a.add(scores, np.where(mask, 0.0, value)))
+
+    return _wrong(added)
+
+
+def _multiplied(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    return _plain(a, scores if mask is None else scores * mask)
+
+
+def _after(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    return _plain(a, scores) if mask is None else _plain(a, scores) * mask
+
+
+def _after_renormalised(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    weights = _after(a, scores, mask)
+    return a.divide(weights, a.sum(weights, -1))
+
+
+def _over(axis: int) -> Callable[..., Softmax]:
+    def over(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        weights = _plain(a, scores if mask is None else np.where(mask, scores, -np.inf), axis)
+        return np.asarray(np.where(np.isnan(weights), 0.0, weights))
+
+    return _wrong(over)
+
+
+def _flushed(x: Array) -> Array:
+    return np.where(x < np.finfo(x.dtype).tiny, x.dtype.type(0), x)
+
+
+def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
+    """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first.
+
+    `flushed`: exp(s) · (1 / Σ), and what is below float32's smallest normal number becomes 0, as XLA has it on a CPU. A
+    row whose scores are all below −87 is NaN then, and one with a score above 87 is 0, where gradual underflow and
+    a division give the right weights.
+    """
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any) -> Array:
+        kept = (scores if mask is None else np.where(mask, scores, -np.inf)).astype(np.float32)
+        with np.errstate(over="ignore"):
+            exponentials = np.exp(kept)
+        if flushed:
+            exponentials = _flushed(exponentials)
+            weights = exponentials * _flushed(1 / exponentials.sum(-1, keepdims=True))
+        else:
+            weights = exponentials / exponentials.sum(-1, keepdims=True)
+        return np.asarray(weights.astype(scores.dtype))
+
+    return _wrong(softmax)
+
+
+def _plus_one(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    """exp(s) / (1 + Σ exp(s)): softmax_one, with a sink."""
+    kept = scores if mask is None else np.where(mask, scores, -np.inf)
+    largest = np.maximum(kept.max(axis=-1, keepdims=True), 0.0)
+    exponentials = a.exp(a.subtract(kept, largest))
+    return a.divide(exponentials, a.add(a.sum(exponentials, -1), a.exp(-largest)))
+
+
+def _in(dtype: str) -> Callable[..., Softmax]:
+    def narrow(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+        return narrowed(masked_softmax(a, narrowed(scores, dtype), mask, **right).weights, dtype)
+
+    return _as_asked(narrow)
+
+
+def _in_float32(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+    return masked_softmax(Float32(), scores.astype(np.float32), mask, **right).weights.astype(scores.dtype)
+
+
+def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
+    """Dropout of 0.1 left on: each weight is zeroed where the portable generator says so, the others scaled.
+
+    `broadcast`: the same weights in every item and head.
+    """
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+        weights = masked_softmax(a, scores, mask, **right).weights
+        shape = (1, 1, *weights.shape[2:]) if broadcast else weights.shape
+        drawn = portable.integers(f"dropout {a.draw} attention_weights", int(np.prod(shape))).reshape(shape)
+        return np.where(drawn >= -204, weights / 0.9, 0.0)
+
+    return _as_asked(softmax)
+
+
+def _empty_row(gives: str) -> Callable[..., Softmax]:
+    """Right but for a query with no key, to which it gives what another layer would."""
+
+    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: object) -> Softmax:
+        return masked_softmax(a, scores, mask, -np.inf, gives)
+
+    return softmax
+
+
+SOFTMAX: dict[str, Callable[..., Softmax]] = {
+    "standard": masked_softmax,
+    **{f"empty-row-{row}": _empty_row(row) for row in ("zero", "uniform", "nan")},
+    "filled-minus-10": _filled(-10.0),
+    "filled-minus-1e4": _filled(-1e4),
+    "filled-minus-1e9": _filled(-1e9),
+    "filled-minus-1e20": _filled(-1e20),
+    "filled-lowest": _filled(float(np.finfo(np.float32).min)),
+    "added-minus-10": _added(-10.0),
+    "added-minus-1e4": _added(-1e4),
+    "added-minus-1e9": _added(-1e9),
+    "added-minus-1e12": _added(-1e12),
+    "multiplied": _wrong(_multiplied),
+    "masked-after": _wrong(_after),
+    "masked-after-renormalised": _wrong(_after_renormalised),
+    "over-queries": _over(-2),
+    "over-heads": _over(1),
+    "without-largest": _without_largest(flushed=False),
+    "without-largest-flushed": _without_largest(flushed=True),
+    "plus-one": _wrong(_plus_one),
+    "dropout": _dropped(broadcast=False),
+    "dropout-broadcast": _dropped(broadcast=True),
+    "in-bfloat16": _in("bfloat16"),
+    "in-float16": _in("float16"),
+    "in-float32": _as_asked(_in_float32),
+}
