@@ -127,7 +127,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.adapter import serve
+from harness.adapter import Masks, serve
 from impls.{name}.adapter import {adapter}
 
 
@@ -141,16 +141,16 @@ def seconds():
 
 
 class Watched({adapter}):
-    def output(self, x, mask):
-        large = np.tile(x, (8, 32, 1))
+    def output(self, x, masks):
+        large, nothing = np.tile(x, (8, 32, 1)), Masks(None, None)
         for _ in range(2):
-            super().output(large, None)  # compiles, and starts every thread
+            super().output(large, nothing)  # compiles, and starts every thread
         before = seconds()
         for _ in range(8):
-            super().output(large, None)
+            super().output(large, nothing)
         spent = [after - before.get(thread, 0) for thread, after in seconds().items()]
         Path("share").write_text(str(max(spent) / sum(spent)))
-        return super().output(x, mask)
+        return super().output(x, masks)
 
 
 serve(Watched())

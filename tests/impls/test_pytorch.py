@@ -18,9 +18,9 @@ PLANTS = {
         "attention_weights",
     ),
     "scale_by_d_model": (
-        "fused, written_out = F.scaled_dot_product_attention, encoder.written_out_attention\n"
+        "fused, written_out = F.scaled_dot_product_attention, encoder.MultiHeadAttention.written_out\n"
         "F.scaled_dot_product_attention = lambda q, *kv, **rest: fused(q / q.size(1) ** 0.5, *kv, **rest)\n"
-        "encoder.written_out_attention = lambda q, *rest: written_out(q / q.size(1) ** 0.5, *rest)",
+        "encoder.MultiHeadAttention.written_out = lambda a, q, *rest: written_out(a, q / q.size(1) ** 0.5, *rest)",
         "attention_scores",
     ),
     "pre_post_swapped": (
