@@ -38,7 +38,7 @@ def test_one_export_serves_every_parameter_set_and_shape(
         assert all(np.array_equal(held[name], value) for name, value in drawn.items())
         for batch, sequence in ((1, 1), (3, 1), (1, 7), (4, 33)):
             x = np.linspace(-1, 1, batch * sequence * layer.d_model, dtype=np.float32).reshape(batch, sequence, -1)
-            answers.append(started.output(x, None))
+            answers.append(started.output(x, Masks(None, None)))
             assert answers[-1].shape == x.shape
     assert len(exports) == 1
     assert not np.array_equal(answers[3], answers[7]), "the second set of parameters is really in use"
@@ -55,7 +55,7 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     assert isinstance(batch, str)
     assert isinstance(sequence, str)
     assert d_model == layer.d_model
-    assert inputs["mask"] == [batch, 1, 1, sequence]
+    assert inputs["mask"] == [batch, layer.attention.num_heads, sequence, sequence]
     assert (output.name, output.shape) == ("output", [batch, sequence, d_model])
 
 
