@@ -1,0 +1,64 @@
+"""How long a diagnosis takes when everything fails: wrong layers played by the oracle in every case that is compared.
+
+    python benchmarks/many_failures.py
+    python benchmarks/many_failures.py norm-eps-1e-3 residual2-from-first
+
+Prints what was named, and the seconds beside those that playing and judging the same cases took. float32.
+"""
+
+import sys
+import time
+
+import numpy as np
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.diagnose import diagnose
+from harness.deviations.play import played
+from harness.deviations.sighting import Sighting, sighting
+from harness.golden.store import read_golden, read_manifest
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import judge
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+from harness.spec.stages import stages
+
+FLOAT32 = FORMATS["float32"]
+DEFAULT = (
+    ["norm-eps-1e-3"],
+    ["norm-eps-1e-3", "residual2-from-first"],
+    ["gelu-tanh", "key-bias-missing"],
+    ["heads-reversed", "dropout-left-on"],
+)
+
+
+def seen(ids: list[str]) -> list[Sighting]:
+    """What an implementation with these deviations gives in every case, rounded to float32."""
+    found = []
+    for case in load().cases.values():
+        expected = read_golden(case, read_manifest(), constants())
+        wrong = played(case, [catalogue()[name] for name in ids])
+        answers = {name: np.asarray(value).astype(np.float32) for name, value in wrong.items()}
+        verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
+        found.append(sighting(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
+    return found
+
+
+def main() -> None:
+    for ids in [sys.argv[1:]] if sys.argv[1:] else DEFAULT:
+        begun = time.monotonic()
+        sightings = seen(ids)
+        judged = time.monotonic()
+        diagnosis = diagnose("benchmark", "float32", sightings)
+        seconds = time.monotonic() - judged
+        failed = sum(s.failed for s in sightings)
+        named = " + ".join(diagnosis.deviations)
+        print(
+            f"{' + '.join(ids)}: {failed} of {len(sightings)} cases fail; {diagnosis.confidence}: {named}; "
+            f"{seconds:.1f} s, {seconds / (judged - begun):.2f} of what playing and judging them took",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
