@@ -94,4 +94,15 @@ def _stages(
         return Node(seen[name] if centre is None else seen[name] + (stage.value - centre[name]))
 
     with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
-        return forward(wrong.layer, wrong.given, arithmetic, onward)
+        computed = forward(wrong.layer, wrong.given, arithmetic, onward)
+    return computed | _not_foretold(wrong, computed, seen)
+
+
+def _not_foretold(wrong: Deviant, computed: Mapping[str, Array], seen: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights, with what was seen of queries that a wrong mask leaves no key: nobody specifies those (M-4)."""
+    name, mask = "attention_weights", wrong.given.mask
+    if mask is None or wrong.layer.attention.fully_masked_row != "unspecified":
+        return {}
+    if name not in seen or seen[name].shape != computed[name].shape:
+        return {}
+    return {name: np.where(np.any(mask, axis=-1, keepdims=True), computed[name], seen[name])}

@@ -22,6 +22,6 @@ def disagreement(frozen: Expected, today: Expected, constants: Constants) -> str
         verdict = judge_tensor(name, observed, tensor, FORMATS["float64"], constants)
         if not verdict.conforms:
             return f"{name} is {verdict.max:.3g} σ (float64) from the frozen golden"
-        if not np.allclose(now.condition, tensor.condition, rtol=_CONDITION_DRIFT, atol=0):
+        if not np.allclose(now.condition, tensor.condition, rtol=_CONDITION_DRIFT, atol=0, equal_nan=True):
             return f"{name}'s condition has changed"
     return ""
