@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harness.errors import InputError, nearest
-from harness.impl.manifest import DtypeName, Implementation
+from harness.impl.manifest import Implementation
 from harness.spec.case import Case
+from harness.spec.dtypes import DtypeName
 from harness.spec.situation import Check, Level
 
 LEVELS: tuple[Level, ...] = ("required", "recommended", "optional")
@@ -61,6 +62,7 @@ def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeN
         Task(implementation, case, dtype, check, implementation.opt_out(case, dtype, check))
         for case in cases
         for dtype in dtypes
+        if dtype in case.situation.dtypes
         for check in case.situation.checks
     ]
     return sorted(tasks, key=lambda task: repr(task.build_key))

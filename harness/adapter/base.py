@@ -23,9 +23,14 @@ class Environment:
 class Adapter(ABC):
     """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
 
-    `x` is [B, S, d_model]; every tensor comes and goes in the dtype that `build` was given. Raise anything: it becomes
-    this one answer's error.
+    Every tensor comes and goes in the dtype that `build` was given. Raise anything: it becomes this one answer's error.
     """
+
+    layout: str = "batch_first"
+    """How this run's x comes, and output, the gradient by x and the cotangent go: "batch_first" [B, S, d_model],
+    "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists those that an adapter takes."""
+    checkpoint: bool = False
+    """Whether this run's gradients are to be computed with activations made again rather than kept."""
 
     @abstractmethod
     def start(self, device: str, threads: int) -> Environment:
@@ -39,9 +44,25 @@ class Adapter(ABC):
         the harness compares them bit for bit.
         """
 
+    def batch_first(self, x: Array) -> Array:
+        """This run's x, or cotangent, as [B, S, d_model]; nothing is copied."""
+        if self.layout == "unbatched":
+            return x[None]
+        return x.swapaxes(0, 1) if self.layout == "sequence_first" else x
+
+    def as_given(self, y: Array) -> Array:
+        """[B, S, d_model], an output or a gradient by x, in this run's layout."""
+        if self.layout == "unbatched":
+            return np.asarray(y[0])
+        return y.swapaxes(0, 1) if self.layout == "sequence_first" else y
+
     @abstractmethod
     def output(self, x: Array, masks: Masks) -> Array:
-        """The layer's output [B, S, d_model], by the road that a user would take (fused attention and all)."""
+        """The layer's output, in the layout of x, by the road that a user would take (fused attention and all)."""
+
+    def weights(self, x: Array, masks: Masks) -> Tensors:
+        """`attention_weights` [B, H, S, S] and `output`, by the road that a user takes who asks for the weights."""
+        raise NotImplementedError(f"{type(self).__name__} gives no attention weights")
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
         """Every stage of the layer by name, or those that the manifest lists."""
@@ -61,6 +82,8 @@ class Adapter(ABC):
     def run(self, check: str, x: Array, masks: Masks, cotangent: Array | None) -> Tensors:
         if check == "output":
             return {"output": self.output(x, masks)}
+        if check == "weights":
+            return self.weights(x, masks)
         if check == "stages":
             return self.stages(x, masks)
         if check == "gradients" and cotangent is not None:

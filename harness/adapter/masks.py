@@ -1,5 +1,6 @@
-"""The masks of a run, as a Python adapter is given them."""
+"""The masks of a run, as a Python adapter is given them (clauses M-1 to M-9)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,17 +11,72 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Masks:
-    """Each is None or bool, true where a query may attend to a key (clauses M-1, M-2, M-5).
+    """What the harness hands over, as it comes. A framework that takes a mask in this very form takes it as it is; for
+    one that does not there are `joined` and `added`, which read every form.
 
-    `padding` is [B, 1, 1, S], the same for every head and query; `attention` [B or 1, H or 1, S, S], the query before
-    the key. A framework that takes both takes them as they are; for one that takes a single mask there is `joined`.
+    `encoding` says what an element means: "attend", true where a query may attend to a key; "ignore", true where it
+    may not; "integer", 1 and 0 for "attend"; "additive" or "additive_float32", what is added to the score, minus
+    infinity where it may not. `padding` is [B, 1, 1, S], [B, 1, S], [B, S] or [S]; `attention`, the query before the
+    key, [B or 1, H or 1, S, S], [B * H, S, S] or [S, S]. `causal`: a causal mask is meant beside what is given. `bias`,
+    [1, H, S, S], is added to the scores.
     """
 
     padding: Array | None
     attention: Array | None
+    bias: Array | None = None
+    encoding: str = "attend"
+    causal: bool = False
+    sequence: int = 0
 
-    def joined(self) -> Array | None:
-        """[B or 1, H or 1, S or 1, S], true where every mask that there is is true; None if there is none."""
-        if self.padding is None or self.attention is None:
-            return self.attention if self.padding is None else self.padding
-        return self.padding & self.attention
+    @classmethod
+    def of(cls, tensors: Mapping[str, Array], given: Mapping[str, Any]) -> "Masks":
+        """The masks in the frame of a `run` request, whose message says how they are given."""
+        sequence = tensors["x"].shape[0 if given["layout"] in ("sequence_first", "unbatched") else 1]
+        return cls(
+            tensors.get("padding_mask"),
+            tensors.get("attention_mask"),
+            tensors.get("attention_bias"),
+            given["masks"],
+            given["causal_flag"],
+            sequence,
+        )
+
+    def joined(self, num_heads: int = 1) -> Array | None:
+        """[B or 1, H or 1, S or 1, S], true where a query may attend to a key; None where nothing is masked.
+
+        `num_heads` tells the items from the heads in a mask [B * H, S, S].
+        """
+        allowed = [self._allowed(_padding_4d(self.padding)), self._allowed(_attention_4d(self.attention, num_heads))]
+        if self.causal:
+            allowed.append(np.tri(self.sequence, dtype=np.bool_)[None, None])
+        found = None
+        for mask in allowed:
+            if mask is not None:
+                found = mask if found is None else found & mask
+        return found
+
+    def added(self, num_heads: int = 1) -> Array | None:
+        """[1 or B, H, S, S], what is added to the scores beside the mask; None for nothing."""
+        if self.bias is not None or not self.encoding.startswith("additive"):
+            return self.bias
+        mask = _attention_4d(self.attention, num_heads)
+        bias = None if mask is None else np.where(np.isneginf(mask), mask.dtype.type(0), mask)
+        return bias if bias is not None and bias.any() else None
+
+    def _allowed(self, mask: Array | None) -> Array | None:
+        if mask is None or self.encoding == "attend":
+            return mask
+        if self.encoding == "ignore":
+            return ~mask
+        return mask != 0 if self.encoding == "integer" else ~np.isneginf(mask)
+
+
+def _padding_4d(mask: Array | None) -> Array | None:
+    return None if mask is None else mask.reshape(-1, 1, 1, mask.shape[-1])
+
+
+def _attention_4d(mask: Array | None, num_heads: int) -> Array | None:
+    if mask is None or mask.ndim == 4:
+        return mask
+    S = mask.shape[-1]
+    return mask[None, None] if mask.ndim == 2 else mask.reshape(-1, num_heads, S, S)

@@ -44,11 +44,12 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "build":
             return {"ok": True}, adapter.build(message["layer"], tensors, message["dtype"])
         case "run":
-            masks = Masks(tensors.get("padding_mask"), tensors.get("attention_mask"))
+            given = message["given"]
+            adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
+            masks = Masks.of(tensors, given)
             return {"ok": True}, adapter.run(message["check"], tensors["x"], masks, tensors.get("cotangent"))
         case "profile":
-            masks = Masks(tensors.get("padding_mask"), tensors.get("attention_mask"))
-            return _profile(adapter, tensors["x"], masks, message["repeats"])
+            return _profile(adapter, tensors["x"], Masks.of(tensors, message["given"]), message["repeats"])
         case "stop":
             return {"ok": True}, {}
         case op:

@@ -38,7 +38,7 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
 
     Commit them by themselves, with the reason.
     """
-    cases = load().cases
+    cases = load().with_golden
     chosen = select(cases, globs, None)
     manifest = read_manifest() if (GOLDEN / "manifest.json").exists() else None
     entries = dict(manifest.cases) if manifest else {}
@@ -64,7 +64,7 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
 @_JOBS
 def verify(globs: tuple[str, ...], jobs: int | None) -> int:
     """Check every golden against its sum, and against what the oracle computes today. Exit 1 if they disagree."""
-    cases = load().cases
+    cases = load().with_golden
     manifest = read_manifest()
     check_ids(cases, manifest)
     chosen = select(cases, globs, None)

@@ -21,14 +21,13 @@ from harness.cli.looking import (
     layer_options,
 )
 from harness.errors import InputError
-from harness.impl.manifest import DtypeName
 from harness.look.alive import Placement, alive
 from harness.look.asking import find_task, must_fit
 from harness.look.memory import PARTS, added_as_shown, longest_sequence, mib, parse_amount, parts, total
 from harness.look.peak import Peak, measure, refuse_elsewhere
 from harness.look.subject import at_size
 from harness.report.terminal import console
-from harness.spec.dtypes import FORMATS
+from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
 
 _EXAMPLES = """

@@ -22,11 +22,11 @@ from harness.cli.looking import (
     versions,
 )
 from harness.errors import InputError
-from harness.impl.manifest import DtypeName
 from harness.look.asking import Unanswered, asking, find_task, must_fit
 from harness.look.profile import Times, times
 from harness.look.subject import at_size, described
 from harness.report.terminal import console
+from harness.spec.dtypes import DtypeName
 from harness.wire.frames import UNSUPPORTED
 from harness.worker.session import Failure
 

@@ -16,7 +16,7 @@ from harness.golden.build import compute_all
 from harness.golden.expected import Expected
 from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import Device, DtypeName, find_folder, known_folders, read_implementation
+from harness.impl.manifest import Device, find_folder, known_folders, read_implementation
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import LEVELS, plan, select
 from harness.report.ledger import Ledger, environment
@@ -25,7 +25,7 @@ from harness.report.terminal import console, show_report
 from harness.runner import Run, Share
 from harness.spec.case import Case
 from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
+from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.load import Specification, load
 
 _EXAMPLES = """
@@ -220,7 +220,7 @@ def _expected(
                 progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
         return found
     manifest = read_manifest()
-    check_ids(specification.cases, manifest)
+    check_ids(specification.with_golden, manifest)
     return {case.id: read_golden(case, manifest, constants()) for case in cases}
 
 

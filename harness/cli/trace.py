@@ -29,7 +29,6 @@ from harness.errors import InputError
 from harness.golden.build import compute_all
 from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
-from harness.impl.manifest import DtypeName
 from harness.look.asking import asking, find_task, must_fit
 from harness.look.subject import at_size, described, find_case
 from harness.look.trace import Row, judging_seconds
@@ -37,6 +36,7 @@ from harness.look.trace import trace as traced
 from harness.report.terminal import console
 from harness.spec.case import Case
 from harness.spec.constants import constants
+from harness.spec.dtypes import DtypeName
 
 _EXAMPLES = """
 \b

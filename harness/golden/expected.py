@@ -54,7 +54,9 @@ def kept_positions(
     available = np.flatnonzero(compared)
     if name == "output" and prod(shape) <= constants.whole_output_up_to:
         return available
-    return available[portable.positions(f"positions {case.id} {name}", available.size, constants.sampled_positions)]
+    return available[
+        portable.positions(f"positions {case.golden_id} {name}", available.size, constants.sampled_positions)
+    ]
 
 
 def thin(case: Case, expectation: Expectation, constants: Constants) -> Expected:

@@ -8,13 +8,13 @@ from pydantic import Field, StringConstraints, model_validator
 from harness.errors import InputError, nearest
 from harness.paths import IMPLS, shown
 from harness.spec.case import Case
+from harness.spec.dtypes import DtypeName
 from harness.spec.layer import FeedForward
-from harness.spec.situation import Check, Mode
+from harness.spec.situation import Check, Encoding, Layout, Mode
 from harness.spec.stages import SHAPES
 from harness.spec.strict import Identifier, Link, Sentence, Strict
 from harness.spec.yaml_file import read_model
 
-DtypeName = Literal["float64", "float32"]
 Device = Literal["cpu", "cuda"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Seconds = Annotated[float, Field(gt=0)]
@@ -24,6 +24,9 @@ class Capabilities(Strict):
     dtypes: tuple[DtypeName, ...] = Field(min_length=1)
     devices: tuple[Device, ...] = Field(min_length=1)
     modes: tuple[Mode, ...] = Field(min_length=1)
+    layouts: tuple[Layout, ...] = Field(min_length=1, description="how it takes x and gives the output (S-2)")
+    masks: tuple[Encoding, ...] = Field(min_length=1, description="what an element of a mask may mean to it (M-9)")
+    checkpoint: bool = Field(description="whether it computes gradients without keeping activations (B-3)")
     checks: tuple[Check, ...] = Field(min_length=1)
     stages: Literal["all"] | tuple[str, ...] = Field(description="the stages that it can show")
 
@@ -102,11 +105,15 @@ class Implementation(Strict):
         for entry in self.unsupported:
             if entry.when.matches(case, dtype, check):
                 return entry.reason
-        can = self.capabilities
+        can, given = self.capabilities, case.situation.given
+        masked = case.situation.mask.padding or case.situation.mask.attention
         for what, value, known in (
             ("dtype", dtype, can.dtypes),
             ("mode", case.situation.mode, can.modes),
             ("check", check, can.checks),
+            ("layout", given.layout, can.layouts),
+            ("mask", given.masks, can.masks if masked else (given.masks,)),
+            ("checkpoint", given.checkpoint, (False, can.checkpoint)),
         ):
             if value not in known:
                 return f"{what} {value} is not among its capabilities"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness.errors import InputError
 from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import DtypeName, find_folder, known_folders, read_implementation
+from harness.impl.manifest import find_folder, known_folders, read_implementation
 from harness.plan import Task
 from harness.spec.case import Case
-from harness.spec.dtypes import FORMATS
+from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.situation import Check
 from harness.wire.frames import LARGEST_FRAME
 from harness.worker.session import Failure, Observation, Session

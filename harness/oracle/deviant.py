@@ -12,8 +12,8 @@ from harness.oracle.steps import WAYS
 from harness.spec.case import Bools, Case, causal_mask, joined
 from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
+from harness.spec.masking import Causal
 from harness.spec.parameters import parameters_of
-from harness.spec.situation import Causal
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
         parameters = {name: _edited(name, patch.parameters.get(name), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
         ways |= patch.steps
-    return Deviant(layer, Given(start.x, parameters, mask, ways))
+    return Deviant(layer, Given(start.x, parameters, mask, start.bias, ways))
 
 
 def changes(case: Case, deviation: Deviation) -> bool:
@@ -47,6 +47,8 @@ def changes(case: Case, deviation: Deviation) -> bool:
     shapes = {parameter.name: parameter.shape(case.layer) for parameter in parameters_of(case.layer)}
     layer_changes = patched_layer(case.layer, deviation) != case.layer
     right = right_ways(case.layer)
+    if "attention_bias" in patch.steps and case.situation.mask.bias is None:
+        return False
     if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
         return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
     steps_change = any(form != right.get(step) for step, form in patch.steps.items())

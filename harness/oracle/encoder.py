@@ -22,11 +22,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Given:
-    """What a layer is given: x [B, S, D], every parameter, and a mask or None."""
+    """What a layer is given: x [B, S, D], every parameter, a mask or None, and a bias of the scores or None."""
 
     x: Array
     parameters: dict[str, Array]
     mask: Array | None
+    bias: Array | None = None
     ways: Mapping[str, str] = field(default_factory=dict)
     """Step → the wrong form of it that is played; every other step takes its standard form."""
 
@@ -40,7 +41,7 @@ def as_computed(name: str, stage: Node) -> Node:
 
 
 def given(case: Case) -> Given:
-    return Given(case.x(), dict(case.parameters()), case.mask())
+    return Given(case.x(), dict(case.parameters()), case.mask(), case.attention_bias())
 
 
 def right_ways(layer: Layer) -> dict[str, str]:
@@ -60,7 +61,7 @@ def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None) -> Eva
     tape, what = Tape(arithmetic), given(case)
     x = tape.leaf(what.x)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    stages = encoder_layer(tape, case.layer, parameters, x, what.mask)
+    stages = encoder_layer(tape, case.layer, parameters, x, what.mask, what.bias)
     wanted = {"x": x, **parameters}
     gradients = {} if cotangent is None else tape.gradients(stages["output"], cotangent, wanted)
     return Evaluation({name: node.value for name, node in stages.items()}, gradients)
@@ -70,7 +71,7 @@ def forward(layer: Layer, what: Given, arithmetic: Arithmetic, onward: Onward = 
     """Every stage of a layer, right or wrong, without gradients."""
     tape = Tape(arithmetic)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.ways, onward)
+    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.bias, what.ways, onward)
     return {name: node.value for name, node in stages.items()}
 
 
@@ -80,10 +81,14 @@ def encoder_layer(
     parameters: dict[str, Node],
     x: Node,
     mask: Array | None,
+    bias: Array | None = None,
     ways: Mapping[str, str] = {},
     onward: Onward = as_computed,
 ) -> dict[str, Node]:
-    """Every stage of one layer, in order. `x` is [B, S, D]; `mask` None or bool, broadcastable to [B, H, S, S]."""
+    """Every stage of one layer, in order.
+
+    `x` is [B, S, D]; `mask`, None or bool, and `bias`, None or numbers, are broadcastable to [B, H, S, S].
+    """
     stage: dict[str, Node] = {}
     first, num_heads = x, layer.attention.num_heads
     taken = {**right_ways(layer), **ways}
@@ -115,6 +120,8 @@ def encoder_layer(
     def attention(x: Node) -> Node:
         query, key, value = (heads(name, x) for name in ("query", "key", "value"))
         scores = show("attention_scores", step("attention_scores", query, key))
+        if bias is not None:
+            scores = step("attention_bias", scores, bias=bias)
         form = WAYS["masked_softmax"][taken.get("masked_softmax", "standard")]
         softmax = form(tape.arithmetic, scores.value, mask, **softmax_choices)
         # The weights are shown; their gradient goes through `attend` as a whole.

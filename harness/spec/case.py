@@ -1,6 +1,6 @@
 """A case: one layer in one situation, with the tensors that an implementation is given (clauses S-*)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -8,8 +8,9 @@ import numpy.typing as npt
 from harness import portable
 from harness.portable import Floats
 from harness.spec.layer import Layer
+from harness.spec.masking import Blind, Causal, Drawn
 from harness.spec.parameters import parameters_of
-from harness.spec.situation import Blind, Causal, Check, Drawn, Level, Situation
+from harness.spec.situation import WITH_GOLDEN, Check, Level, Situation
 from harness.spec.stages import stage_shape, stages
 
 Bools = npt.NDArray[np.bool_]
@@ -26,6 +27,21 @@ class Case:
     @property
     def id(self) -> str:
         return f"{self.layer.layer}/{self.situation.situation}"
+
+    @property
+    def golden_id(self) -> str:
+        """The case whose goldens hold for this one: itself, unless the situation says that it equals another."""
+        return f"{self.layer.layer}/{self.situation.equals or self.situation.situation}"
+
+    @property
+    def has_golden(self) -> bool:
+        """Whether a file of its own says what it gives."""
+        return self.situation.equals is None and not WITH_GOLDEN.isdisjoint(self.situation.checks)
+
+    def as_frozen(self) -> "Case":
+        """The same with its padding as drawn: goldens keep what a right layer gives whatever stands there (M-8)."""
+        drawn = self.situation.input.model_copy(update={"padding": "as_drawn"})
+        return replace(self, situation=self.situation.model_copy(update={"input": drawn}))
 
     @property
     def level(self) -> Level:
@@ -69,6 +85,14 @@ class Case:
                 seeing = np.array([[s not in blind for s in range(S)] for blind in queries])
                 return np.broadcast_to(seeing[:, None, :, None], (len(queries), 1, S, S)).copy()
 
+    def attention_bias(self) -> Floats | None:
+        """[1, H, S, S], added to the scores before the mask; None for nothing (clause M-7)."""
+        if self.situation.mask.bias is None:
+            return None
+        S, H = self.situation.sequence, self.layer.attention.num_heads
+        distance = np.abs(np.arange(S)[:, None] - np.arange(S)).astype(np.float64)
+        return np.asarray(-np.ldexp(distance, -1 - np.arange(H)[:, None, None])[None])
+
     def mask(self) -> Bools | None:
         """Both masks together, broadcastable to [B, H, S, S], true where a key may be attended to; None for no mask."""
         return joined(self.padding_mask(), self.attention_mask())
@@ -80,13 +104,16 @@ class Case:
     def specified(self) -> Bools:
         """[B, S], true at the positions whose output the layer specifies: the valid ones (M-3).
 
-        Those that have no key to attend to are among them if the layer says what they give (M-4).
+        Those that have no key to attend to are among them if the layer says what they give (M-4), and those of an item
+        whose padding is not finite if the layer bears that (M-8).
         """
-        mask = self.mask()
+        mask, rows = self.mask(), self.valid()
+        if self.situation.input.padding in ("nan", "infinity") and self.layer.padding_content == "finite":
+            rows = rows & rows.all(axis=1, keepdims=True)
         if mask is None or self.layer.attention.fully_masked_row != "unspecified":
-            return self.valid()
+            return rows
         has_key: Bools = np.any(mask, axis=-1)  # [B or 1, H or 1, S or 1]
-        return np.asarray(self.valid() & np.all(has_key, axis=1))
+        return np.asarray(rows & np.all(has_key, axis=1))
 
     def cotangent(self, kinked_rows: npt.NDArray[np.int64]) -> Floats:
         """[B, S, d_model]: the gradient of the loss by the output (clauses B-1, B-2).
@@ -104,6 +131,10 @@ class Case:
             return {"output": self.x_shape}
         if check == "stages":
             return {stage: stage_shape(stage, self.layer, self.situation) for stage in stages(self.layer)}
+        if check == "weights":
+            return {s: stage_shape(s, self.layer, self.situation) for s in ("attention_weights", "output")}
+        if check != "gradients":
+            return {}
         return {"x": self.x_shape, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
 
     def compared(self, check: Check, tensor: str) -> Bools:

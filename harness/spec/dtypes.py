@@ -1,8 +1,12 @@
 """The floating-point formats that a case may be asked in (clause D-1)."""
 
 from dataclasses import dataclass
+from typing import Literal
 
+import ml_dtypes
 import numpy as np
+
+DtypeName = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -18,4 +22,6 @@ class Format:
 FORMATS: dict[str, Format] = {
     "float64": Format("float64", np.dtype(np.float64), 2.0**-53, 2.0**-1022),
     "float32": Format("float32", np.dtype(np.float32), 2.0**-24, 2.0**-126),
+    "bfloat16": Format("bfloat16", np.dtype(ml_dtypes.bfloat16), 2.0**-8, 2.0**-126),
+    "float16": Format("float16", np.dtype(np.float16), 2.0**-11, 2.0**-14),
 }

@@ -59,6 +59,34 @@ class FeedForward(Strict):
     bias: bool = Field(description="whether its two linear maps have biases")
 
 
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Dropout(Strict):
+    """Where a layer drops in training, and how much: the probability that an element becomes 0 (clause A-1)."""
+
+    attention_weights: Rate
+    attention_output: Rate = Field(description="before the first residual sum")
+    ffn_activation: Rate = Field(description="inside the feed-forward network")
+    ffn_output: Rate = Field(description="before the second residual sum")
+
+    def rates(self) -> dict[str, float]:
+        """Stage → the rate at which its elements are dropped, where it is not 0."""
+        return {name: rate for name, rate in self.model_dump().items() if rate}
+
+
+class Stack(Strict):
+    layers: PositiveInt = Field(description="how many encoder layers, one after the other (clause E-14)")
+    final_norm: bool = Field(description="whether a norm follows the last layer (clause E-14)")
+
+
+class Embedding(Strict):
+    """Token ids in, and not x (clause E-15)."""
+
+    vocabulary: PositiveInt
+    positions: Literal["none", "sinusoidal"] = Field(description="what is added to the embedded tokens (clause E-16)")
+
+
 class Layer(Strict):
     """One encoder layer: sizes and choices. Serialised with `model_dump(mode="json")` it is what an adapter gets."""
 
@@ -70,7 +98,13 @@ class Layer(Strict):
     norm: Norm
     attention: Attention
     feed_forward: FeedForward
+    dropout: Dropout
+    stack: Stack
+    embedding: Embedding | None
     padded_rows: Literal["unspecified"] = Field(description="what the output holds at padded positions")
+    padding_content: Literal["finite", "any"] = Field(
+        description="what padded positions may hold without changing anything elsewhere (clause M-8)"
+    )
 
     @property
     def head_dim(self) -> int:

@@ -33,6 +33,11 @@ class Specification:
         )
         return {case.id: case for case in made}
 
+    @property
+    def with_golden(self) -> dict[str, Case]:
+        """The cases that have a golden file of their own."""
+        return {name: case for name, case in self.cases.items() if case.has_golden}
+
 
 def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specification:
     """Read the folders; `extra_layers` are a user's own layer files, judged in the same situations."""
@@ -46,7 +51,34 @@ def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specificat
                 hint="give yours an id and a file name of its own",
             )
         layers[layer.layer] = layer
-    return Specification(layers, _read_folder(specs / "situations", Situation))
+    situations = _read_folder(specs / "situations", Situation)
+    for situation in situations.values():
+        if problem := _unequal(situation, situations):
+            where = f"{shown(specs / 'situations' / situation.situation)}.yaml: key equals"
+            raise InputError(problem, where=where, hint="equal situations differ in how they are given alone (G-4)")
+    return Specification(layers, situations)
+
+
+def _unequal(situation: Situation, situations: dict[str, Situation]) -> str:
+    """Why `equals` does not hold; "" if it does, or says nothing."""
+    if situation.equals is None:
+        return ""
+    other = situations.get(situation.equals)
+    if other is None or other.equals:
+        return f"{situation.equals} is no situation with goldens of its own"
+    differ = [key for key in _OF_NUMBERS if getattr(situation, key) != getattr(other, key)]
+    if situation.input.model_copy(update={"padding": other.input.padding}) != other.input:
+        differ.append("input")
+    if differ:
+        return f"{situation.equals} has another {' and '.join(differ)}"
+    if families := set(situation.families) - set(other.families):
+        return f"{situation.equals} does not apply to families {', '.join(sorted(families))}"
+    held = set(other.checks) | ({"output", "weights"} if "stages" in other.checks else set())
+    more = set(situation.checks) - held
+    return f"{situation.equals} does not check {', '.join(sorted(more))}" if more else ""
+
+
+_OF_NUMBERS = ("batch", "sequence", "parameter_exponents", "mask")
 
 
 def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:

@@ -1,53 +1,49 @@
-"""The situation language: inputs, mask, mode, numeric regime, and what is checked (clauses S-*)."""
+"""The situation language: inputs, mask, mode, numeric regime, how it is given, and what is checked (clauses S-*)."""
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
+from harness.spec.dtypes import DtypeName
 from harness.spec.layer import Family
+from harness.spec.masking import Drawn, Mask
 from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 Level = Literal["required", "recommended", "optional"]
-Check = Literal["output", "stages", "gradients"]
-Mode = Literal["eval"]
+Check = Literal[
+    "output", "weights", "stages", "gradients", "invariant", "refusal", "dropout", "initialisation"
+]  # fmt: skip
+Mode = Literal["eval", "train"]
+Layout = Literal["batch_first", "sequence_first", "unbatched"]
+Encoding = Literal["attend", "ignore", "integer", "additive", "additive_float32"]
+Invariant = Literal[
+    "padding_content", "padding_length", "batch_independence", "permutation", "causality",
+    "layout", "mask_encoding", "determinism", "train_without_dropout",
+]  # fmt: skip
+Flaw = Literal["num_heads", "activation", "feature_size", "mask_shape", "input_dtype"]
 Exponent = Annotated[int, Field(ge=-24, le=24)]
+
+WITH_GOLDEN: frozenset[Check] = frozenset({"output", "weights", "stages", "gradients"})
+"""The checks that are answered with tensors that a golden says; the others are judged without one."""
 
 
 class Input(Strict):
     pattern: Literal["symmetric", "offset"] = Field(description="the portable pattern that x is drawn from (P-4)")
     exponent: Exponent = Field(description="x is the pattern's integers times two to this power")
+    padding: Literal["as_drawn", "huge", "nan", "infinity"] = Field(
+        description="what stands at positions that are not valid (M-8): as drawn, 2^100, NaN or plus infinity"
+    )
 
 
-class EndPadding(Strict):
-    kind: Literal["right", "left"] = Field(description="the end of the sequence that the padding is at")
-    lengths: tuple[NonNegativeInt, ...] = Field(description="the number of valid positions of each item")
+class Given(Strict):
+    """How a case is handed to an implementation; it changes no number (clauses S-2, M-9, B-3)."""
 
-
-class Holes(Strict):
-    kind: Literal["holes"]
-    positions: tuple[tuple[NonNegativeInt, ...], ...] = Field(description="the positions of each item that are padding")
-
-
-class Causal(Strict):
-    kind: Literal["causal"] = Field(description="a query attends to its own position and to those before it")
-
-
-class Drawn(Strict):
-    kind: Literal["drawn"] = Field(description="which key a query attends to is drawn (M-5); always its own position")
-    axes: Literal["S,S", "B,S,S", "H,S,S", "B,H,S,S"] = Field(description="the axes along which the mask differs")
-
-
-class Blind(Strict):
-    kind: Literal["blind"] = Field(description="some queries attend to nothing, the others to everything (M-5)")
-    queries: tuple[tuple[NonNegativeInt, ...], ...] = Field(description="the blind queries of each item")
-
-
-class Mask(Strict):
-    """Which keys a query may attend to: those that are not padding and that the attention mask allows."""
-
-    padding: Annotated[EndPadding | Holes, Field(discriminator="kind")] | None
-    attention: Annotated[Causal | Drawn | Blind, Field(discriminator="kind")] | None
+    layout: Layout = Field(description="x and output: [B, S, D], [S, B, D], or [S, D] for one item (S-2)")
+    masks: Encoding = Field(description="how a mask says that a key may be attended to (M-9)")
+    rank: Literal[2, 3, 4] = Field(description="axes of the masks (M-9)")
+    causal: Literal["mask", "flag", "both"] = Field(description="a causal mask is given as such, by a flag, or both")
+    checkpoint: bool = Field(description="gradients with activations computed again, and not kept (B-3)")
 
 
 class Situation(Strict):
@@ -56,14 +52,21 @@ class Situation(Strict):
     level: Level
     clauses: tuple[ClauseId, ...] = Field(min_length=1, description="clauses of specs/README.md this situation tests")
     families: tuple[Family, ...] = Field(min_length=1, description="the layer families this situation applies to")
-    batch: PositiveInt
-    sequence: PositiveInt
+    equals: Identifier | None = Field(
+        description="the situation whose goldens hold here too, since this one differs in how it is given (G-4)"
+    )
+    batch: NonNegativeInt
+    sequence: Annotated[int, Field(ge=1)]
     input: Input
     parameter_exponents: dict[str, Exponent] = Field(
         description="parameters multiplied by two to this power, to reach a numeric regime; {} for none"
     )
     mask: Mask
+    given: Given
+    dtypes: tuple[DtypeName, ...] = Field(min_length=1, description="the formats that its numbers fit in (D-2)")
     mode: Mode
+    invariant: Invariant | None = Field(description="what changes nothing, or as much as is known (clauses I-*)")
+    flaw: Flaw | None = Field(description="what is wrong with what `refusal` gives (clauses X-*)")
     checks: tuple[Check, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -73,44 +76,29 @@ class Situation(Strict):
         unknown = sorted(set(self.parameter_exponents) - set(PARAMETER_NAMES))
         if unknown:
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
-        if self.mask.padding is not None:
-            self._check_padding(self.mask.padding)
-        if isinstance(self.mask.attention, Blind):
-            self._check_blind(self.mask.attention)
+        if problem := self.mask.problem(self.batch, self.sequence) or self._of_given() or self._of_checks():
+            raise ValueError(problem)
         return self
 
-    def _check_padding(self, padding: EndPadding | Holes) -> None:
-        if isinstance(padding, EndPadding):
-            key, entries, largest = "mask.padding.lengths", len(padding.lengths), max(padding.lengths, default=0)
-            too_large = largest > self.sequence
-        else:
-            key, entries = "mask.padding.positions", len(padding.positions)
-            largest = max((position for holes in padding.positions for position in holes), default=0)
-            too_large = largest >= self.sequence
-        if entries != self.batch:
-            raise ValueError(f"{key} has {entries} entries, batch is {self.batch}")
-        if too_large:
-            raise ValueError(f"{key} has {largest}, sequence is {self.sequence}")
-        if not any(map(any, self.valid)):
-            raise ValueError(f"{key} leaves no position valid: there is nothing to compare")
+    def _of_given(self) -> str:
+        given, attention = self.given, self.mask.attention
+        if given.layout == "unbatched" and (self.batch != 1 or given.rank != 2):
+            return "given.layout is unbatched, which is of batch 1 and of masks of rank 2"
+        if given.layout != "batch_first" and not set(self.checks) <= {"output", "gradients"}:
+            return f"given.layout is {given.layout}, but stages and weights have no other layout than batch_first"
+        if given.rank == 2 and isinstance(attention, Drawn) and attention.axes != "S,S":
+            return f"given.rank is 2, but mask.attention differs along {attention.axes}"
+        return ""
 
-    def _check_blind(self, attention: Blind) -> None:
-        if len(attention.queries) != self.batch:
-            raise ValueError(f"mask.attention.queries has {len(attention.queries)} entries, batch is {self.batch}")
-        largest = max((query for queries in attention.queries for query in queries), default=0)
-        if largest >= self.sequence:
-            raise ValueError(f"mask.attention.queries has {largest}, sequence is {self.sequence}")
+    def _of_checks(self) -> str:
+        for key, value, check in (("invariant", self.invariant, "invariant"), ("flaw", self.flaw, "refusal")):
+            if (value is None) == (check in self.checks):
+                return f"{key} is {value or 'null'}, but checks {'has' if value is None else 'lacks'} {check}"
+        if self.equals and not set(self.checks) <= WITH_GOLDEN:
+            return f"equals is {self.equals}, but not every check has a golden"
+        return ""
 
     @property
     def valid(self) -> tuple[tuple[bool, ...], ...]:
         """[B][S], true at the positions that hold data and not padding (clause M-2)."""
-        match self.mask.padding:
-            case EndPadding(kind="right", lengths=lengths):
-                padded = [set(range(length, self.sequence)) for length in lengths]
-            case EndPadding(lengths=lengths):
-                padded = [set(range(self.sequence - length)) for length in lengths]
-            case Holes(positions=positions):
-                padded = [set(holes) for holes in positions]
-            case None:
-                padded = [set()] * self.batch
-        return tuple(tuple(s not in item for s in range(self.sequence)) for item in padded)
+        return self.mask.valid(self.batch, self.sequence)

@@ -13,7 +13,7 @@ from harness.spec.case import layer_parameters
 from harness.spec.load import load
 from harness.spec.stages import stages
 from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, encode
-from harness.wire.messages import Answer, Build, Profile, Run, Start, Started, Stop
+from harness.wire.messages import Answer, AsGiven, Build, Profile, Run, Start, Started, Stop
 
 FOLDER = SPECS / "vectors" / "frames"
 
@@ -24,6 +24,7 @@ def example_frames() -> dict[Path, bytes]:
     parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     x = portable.tensor("x", (1, 3, layer.d_model), "symmetric", -7).astype(np.float32)
     mask = np.array([[[[True, True, False]]]])
+    given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     started = Started(id=1, ok=True, protocol=PROTOCOL, versions={"framework": "1.0"}, settings={"threads": 1})
     seconds = {name: np.array([0.25, 0.125]) for name in (*stages(layer), WHOLE)}
     frames = {
@@ -32,12 +33,12 @@ def example_frames() -> dict[Path, bytes]:
         "2-build-request": encode({"id": 2, **Build(layer=layer, dtype="float32").model_dump(mode="json")}, parameters),
         "2-build-answer": encode(Answer(id=2, ok=True).model_dump(), parameters),
         "3-run-request": encode(
-            {"id": 3, **Run(check="output", mode="eval").model_dump()}, {"x": x, "padding_mask": mask}
+            {"id": 3, **Run(check="output", mode="eval", given=given).model_dump()}, {"x": x, "padding_mask": mask}
         ),
         "3-run-answer": encode(Answer(id=3, ok=True).model_dump(), {"output": np.zeros_like(x)}),
         "4-run-refused": encode(Answer(id=4, ok=False, error="ValueError: no such check").model_dump()),
         "5-profile-request": encode(
-            {"id": 5, **Profile(mode="eval", repeats=2).model_dump()}, {"x": x, "padding_mask": mask}
+            {"id": 5, **Profile(mode="eval", given=given, repeats=2).model_dump()}, {"x": x, "padding_mask": mask}
         ),
         "5-profile-answer": encode(Answer(id=5, ok=True).model_dump(), seconds),
         "6-profile-unsupported": encode(Answer(id=6, ok=False, error=f"{UNSUPPORTED}nothing to time").model_dump()),

@@ -15,7 +15,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-PROTOCOL = 2
+PROTOCOL = 3
 UNSUPPORTED = "unsupported: "
 """How the error begins with which an adapter says that it has no such operation, and why."""
 WHOLE = "whole"

@@ -1,7 +1,8 @@
 """The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
 
 Tensors travel beside the message, in the frame: parameters with `build` and its answer; `x`, `padding_mask`,
-`attention_mask` and `cotangent` with `run`, the same but the last with `profile`; what was asked for with its answer.
+`attention_mask`, `attention_bias` and `cotangent` with `run`, the same but the last with `profile`; what was asked for
+with its answer.
 """
 
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from harness.spec.layer import Layer
-from harness.spec.situation import Check, Mode
+from harness.spec.situation import Check, Encoding, Layout, Mode
 from harness.wire.frames import PROTOCOL
 
 
@@ -34,12 +35,22 @@ class Build(_Message):
     dtype: str
 
 
+class AsGiven(_Message):
+    """How x and the masks are given, and how gradients are wanted (clauses S-2, M-9, B-3)."""
+
+    layout: Layout
+    masks: Encoding
+    causal_flag: bool
+    checkpoint: bool
+
+
 class Run(_Message):
     """Put the tensors in the frame through the layer and answer with what `check` asks for."""
 
     op: Literal["run"] = "run"
     check: Check
     mode: Mode
+    given: AsGiven
 
 
 class Profile(_Message):
@@ -50,6 +61,7 @@ class Profile(_Message):
 
     op: Literal["profile"] = "profile"
     mode: Mode
+    given: AsGiven
     repeats: PositiveInt
 
 

@@ -13,9 +13,11 @@ from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
+from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS
 from harness.wire.frames import PROTOCOL, Tensors
-from harness.wire.messages import Build, Profile, Run, Start, Started
+from harness.wire.messages import AsGiven, Build, Profile, Run, Start, Started
+from harness.worker.border import causal_flag, handed_over, laid_out, turned_back, wrong_layout
 from harness.worker.process import WorkerFailure, WorkerProcess, one_line
 
 Observation = Tensors
@@ -52,9 +54,9 @@ class Session:
 
     def profile(self, task: Task, repeats: int) -> Observation | Failure:
         """The task's case, timed: stage → [repeats] seconds, and `whole`. May take as long as that many runs."""
-        request = Profile(mode=task.case.situation.mode, repeats=repeats)
+        request = Profile(mode=task.case.situation.mode, given=_given(task.case), repeats=repeats)
         seconds = (repeats + 1) * self.ready.implementation.timeouts.run
-        return self._asked(task, lambda worker: worker.ask(request, _given(task), seconds).tensors)
+        return self._asked(task, lambda worker: worker.ask(request, handed_over(task), seconds).tensors)
 
     @property
     def pid(self) -> int | None:
@@ -130,21 +132,20 @@ class Session:
         self._built = task.build_key
 
     def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
-        tensors = _given(task)
+        tensors, case = handed_over(task), task.case
         if task.check == "gradients":
-            tensors["cotangent"] = task.case.cotangent(kinked_rows).astype(FORMATS[task.dtype].numpy)
-        request = Run(check=task.check, mode=task.case.situation.mode)
-        return worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
+            cotangent = case.cotangent(kinked_rows).astype(FORMATS[task.dtype].numpy)
+            tensors["cotangent"] = laid_out(cotangent, case.situation.given)
+        request = Run(check=task.check, mode=case.situation.mode, given=_given(case))
+        answer = worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
+        if wrong := wrong_layout(answer, case):
+            raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
+        return turned_back(answer, case)
 
 
-def _given(task: Task) -> Tensors:
-    """x and the masks of the task's case, in its dtype."""
-    case = task.case
-    tensors: Tensors = {"x": case.x().astype(FORMATS[task.dtype].numpy)}
-    for name, mask in (("padding_mask", case.padding_mask()), ("attention_mask", case.attention_mask())):
-        if mask is not None:
-            tensors[name] = mask
-    return tensors
+def _given(case: Case) -> AsGiven:
+    given = case.situation.given
+    return AsGiven(layout=given.layout, masks=given.masks, causal_flag=causal_flag(case), checkpoint=given.checkpoint)
 
 
 def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failure:

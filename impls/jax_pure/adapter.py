@@ -11,6 +11,7 @@ from jax.tree_util import keystr, tree_flatten_with_path
 from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, timed
 from harness.adapter.base import Array
 from impls.jax_pure.encoder import Config, Tree, encoder_layer, encoder_stage, encoder_stages
+from impls.jax_pure.encoder import Masks as Given
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
@@ -41,8 +42,8 @@ one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
 @partial(jax.jit, static_argnums=0)
-def backward(config: Config, params: Tree, x: jax.Array, mask: jax.Array | None, cotangent: jax.Array) -> Any:
-    _, pull_back = jax.vjp(lambda params, x: encoder_layer(config, params, x, mask), params, x)
+def backward(config: Config, params: Tree, x: jax.Array, masks: Given, cotangent: jax.Array) -> Any:
+    _, pull_back = jax.vjp(lambda params, x: encoder_layer(config, params, x, masks), params, x)
     return pull_back(cotangent)
 
 
@@ -79,18 +80,29 @@ class JaxPure(Adapter):
         return self.map.to_spec(flat(self.params))
 
     def output(self, x: Array, masks: Masks) -> Array:
-        return np.asarray(forward(self.config, self.params, x, masks.joined()))
+        return self.as_given(np.asarray(forward(self.config, self.params, self.batch_first(x), self.given(masks))))
+
+    def weights(self, x: Array, masks: Masks) -> Tensors:
+        seen = self.stages(x, masks)
+        return {name: seen[name] for name in ("attention_weights", "output")}
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        return flat(forward_stages(self.config, self.params, x, masks.joined()))
+        return flat(forward_stages(self.config, self.params, x, self.given(masks)))
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        by_params, by_x = backward(self.config, self.params, x, masks.joined(), cotangent)
-        return {"x": np.asarray(by_x), **self.map.to_spec(flat(by_params))}
+        given = self.batch_first(x), self.given(masks), self.batch_first(cotangent)
+        by_params, by_x = backward(self.config, self.params, *given)
+        return {"x": self.as_given(np.asarray(by_x)), **self.map.to_spec(flat(by_params))}
+
+    def given(self, masks: Masks) -> Given:
+        heads = self.config.num_heads
+        bias = masks.added(heads)
+        dtype = self.params["norm1"]["gain"].dtype
+        return Given(masks.joined(heads), None if bias is None else bias.astype(dtype))
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""
-        given = self.config, self.params, jax.device_put(x), masks.joined()
+        given = self.config, self.params, jax.device_put(x), self.given(masks)
         stages = forward_stages(*given)
         work = {name: partial(one_stage, name, *given, stages) for name in stages}
         return {name: timed(lambda stage=stage: stage().block_until_ready(), repeats) for name, stage in work.items()}

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,29 +61,40 @@ class Config:
                 raise ValueError(f"{what} = {getattr(self, what)!r}, not one of {', '.join(known)}")
 
 
+class Masks(NamedTuple):
+    """Both broadcast to [B, H, S, S]. `allowed`, None or bool, is true where a key may be attended to; `bias`, None or
+    in the dtype of x, is added to the scores."""
+
+    allowed: Array | None = None
+    bias: Array | None = None
+
+
+NO_MASKS = Masks()
+
+
 def untapped(name: str, stage: Array) -> Array:
     return stage
 
 
-def encoder_layer(config: Config, params: Tree, x: Array, mask: Array | None = None, tap: Tap = untapped) -> Array:
-    """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to."""
+def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap = untapped) -> Array:
+    """x [B, S, D]."""
     norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
 
     if config.placement == "pre":
         h = tap("norm1", norm(params["norm1"], x))
-        x = tap("residual1", x + attention(config, params["attention"], h, mask, tap))
+        x = tap("residual1", x + attention(config, params["attention"], h, masks, tap))
         h = tap("norm2", norm(params["norm2"], x))
         x = tap("residual2", x + feed_forward(params["feed_forward"], h, activation, tap))
     else:
-        x = tap("residual1", x + attention(config, params["attention"], x, mask, tap))
+        x = tap("residual1", x + attention(config, params["attention"], x, masks, tap))
         x = tap("norm1", norm(params["norm1"], x))
         x = tap("residual2", x + feed_forward(params["feed_forward"], x, activation, tap))
         x = tap("norm2", norm(params["norm2"], x))
     return tap("output", x)
 
 
-def encoder_stages(config: Config, params: Tree, x: Array, mask: Array | None = None) -> dict[str, Array]:
+def encoder_stages(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS) -> dict[str, Array]:
     """Every stage by name: the tap is at work only while this is traced, so that it is as pure as the rest."""
     stages: dict[str, Array] = {}
 
@@ -91,11 +102,11 @@ def encoder_stages(config: Config, params: Tree, x: Array, mask: Array | None = 
         stages[name] = stage
         return stage
 
-    encoder_layer(config, params, x, mask, tap)
+    encoder_layer(config, params, x, masks, tap)
     return stages
 
 
-def encoder_stage(name: str, config: Config, params: Tree, x: Array, mask: Array | None, stages: Tree) -> Array:
+def encoder_stage(name: str, config: Config, params: Tree, x: Array, masks: Masks, stages: Tree) -> Array:
     """One stage, from `stages`: the tap puts these in the place of what would lead to them, which then falls away."""
     found: dict[str, Array] = {}
 
@@ -103,7 +114,7 @@ def encoder_stage(name: str, config: Config, params: Tree, x: Array, mask: Array
         found[stage_name] = stage
         return stages.get(stage_name, stage)
 
-    encoder_layer(config, params, x, mask, tap)
+    encoder_layer(config, params, x, masks, tap)
     return found[name]
 
 
@@ -127,8 +138,8 @@ CHOICES: dict[str, Collection[str]] = {
 }
 
 
-def attention(config: Config, p: Tree, x: Array, mask: Array | None, tap: Tap) -> Array:
-    """softmax(q kᵀ / √d) v in each of H heads."""
+def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap) -> Array:
+    """softmax(q kᵀ / √d + bias) v in each of H heads."""
 
     def project(name: str) -> Array:
         if p[name]["kernel"].ndim == 2:  # shared by the heads
@@ -141,19 +152,22 @@ def attention(config: Config, p: Tree, x: Array, mask: Array | None, tap: Tap) -
     # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
     # query with no key uniform weights: what is more, or else, is written out.
     if tap is untapped and x.dtype != jnp.float64 and config.empty_row == "uniform" and config.masked_score is None:
-        context = jax.nn.dot_product_attention(q, k, v, mask=mask, scale=1 / config.root)
+        context = jax.nn.dot_product_attention(q, k, v, masks.bias, masks.allowed, scale=1 / config.root)
     else:
-        context = written_out_attention(config, q, k, v, mask, tap)
+        context = written_out_attention(config, q, k, v, masks, tap)
     context = tap("context_merged", context.reshape(x.shape)).reshape(context.shape)
     return tap("attention_output", with_bias(p["output"], jnp.einsum("bshd,hdD->bsD", context, p["output"]["kernel"])))
 
 
-def written_out_attention(config: Config, q: Array, k: Array, v: Array, mask: Array | None, tap: Tap) -> Array:
+def written_out_attention(config: Config, q: Array, k: Array, v: Array, masks: Masks, tap: Tap) -> Array:
     """What jax.nn.dot_product_attention computes, step by step and in the dtype of q. [B, S, H, d] in and out."""
     q = tap("query_heads", q.swapaxes(1, 2))  # [B, H, S, d]
     k = tap("key_heads", k.swapaxes(1, 2))
     v = tap("value_heads", v.swapaxes(1, 2))
     scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / config.root)  # [B, H, S, S]
+    mask = masks.allowed
+    if masks.bias is not None:
+        scores = scores + masks.bias
     if mask is not None:
         # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
         least = -jnp.inf if config.empty_row == "nan" else -1e30

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
 from harness.adapter.base import Array
-from impls.keras_tf.encoder import EncoderLayer, Tensor
+from impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
 
 PARAMETERS = ParameterMap(
     {
@@ -72,13 +72,17 @@ class KerasTensorFlow(Adapter):
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
         paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
-        self.weights = dict(zip(paths, self.encoder.weights, strict=True))
+        self.held = dict(zip(paths, self.encoder.weights, strict=True))
         for name, value in PARAMETERS.to_own(parameters, layer).items():
-            self.weights[name].assign(value)
-        return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.weights.items()})
+            self.held[name].assign(value)
+        return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
 
     def output(self, x: Array, masks: Masks) -> Array:
-        return self.encoder(x, masks.joined()).numpy()
+        return self.as_given(self.forward(self.batch_first(x), masks).numpy())
+
+    def weights(self, x: Array, masks: Masks) -> Tensors:
+        seen = self.stages(x, masks)
+        return {name: seen[name] for name in ("attention_weights", "output")}
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
         seen: Tensors = {}
@@ -87,20 +91,27 @@ class KerasTensorFlow(Adapter):
             seen[name] = stage.numpy()
             return stage
 
-        self.encoder(x, masks.joined(), tap=tap)
+        self.forward(x, masks, tap)
         return seen
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        wanted = {"x": tf.Variable(x), **{name: weight.value for name, weight in self.weights.items()}}
+        wanted = {"x": tf.Variable(self.batch_first(x)), **{name: w.value for name, w in self.held.items()}}
         with tf.GradientTape() as tape:
-            output = self.encoder(wanted["x"], masks.joined())
-        by_x, *by_weights = tape.gradient(output, list(wanted.values()), output_gradients=tf.constant(cotangent))
-        found = {name: by.numpy() for name, by in zip(self.weights, by_weights, strict=True)}
-        return {"x": by_x.numpy(), **PARAMETERS.to_spec(found)}
+            output = self.forward(wanted["x"], masks)
+        by_output = tf.constant(self.batch_first(cotangent))
+        by_x, *by_weights = tape.gradient(output, list(wanted.values()), output_gradients=by_output)
+        found = {name: by.numpy() for name, by in zip(self.held, by_weights, strict=True)}
+        return {"x": self.as_given(by_x.numpy()), **PARAMETERS.to_spec(found)}
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
-        given, mask = tf.constant(x), masks.joined()
-        return between_taps(lambda tap: self.encoder(given, mask, tap=tap), repeats)
+        given = tf.constant(x)
+        return between_taps(lambda tap: self.forward(given, masks, tap), repeats)
+
+    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        heads = self.encoder.attention.num_heads
+        added = masks.added(heads)
+        bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
+        return self.encoder(x, masks.joined(heads), bias, tap=tap)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def check(what: str, name: str, known: Collection[str]) -> None:
 
 
 class MultiHeadAttention(layers.Layer):
-    """softmax(q kᵀ / √d) v in each of H heads. `attention_mask` is true where a key may be attended to.
+    """softmax(q kᵀ / √d + bias) v in each of H heads. `attention_mask` is true where a key may be attended to.
 
     `shared` is one d × d map each for query, key and value. A masked score becomes `masked_score`, minus infinity if it
     is None; a query with no key then has weights of 0, 1/S or NaN (`empty_row`: zero, uniform, nan).
@@ -76,7 +76,9 @@ class MultiHeadAttention(layers.Layer):
         self.value = layers.Dense(size, use_bias=qkv_bias, name="value", dtype=self.dtype_policy)
         self.out = layers.Dense(d_model, use_bias=output_bias, name="out", dtype=self.dtype_policy)
 
-    def call(self, x: Tensor, attention_mask: Tensor | None = None, tap: Tap = untapped) -> Tensor:
+    def call(
+        self, x: Tensor, attention_mask: Tensor | None = None, bias: Tensor | None = None, tap: Tap = untapped
+    ) -> Tensor:
         q = tap("query", self.project(self.query, x))  # [B, S, D]
         k = tap("key", self.project(self.key, x))
         v = tap("value", self.project(self.value, x))
@@ -85,9 +87,9 @@ class MultiHeadAttention(layers.Layer):
         if tap is untapped and self.empty_row == "uniform" and self.masked_score is None:
             # The scale is a tensor because a Python float, and the default too, goes through float32 on its way.
             scale = ops.convert_to_tensor(1 / math.sqrt(self.scaled_by), dtype=q.dtype)
-            context = ops.dot_product_attention(q, k, v, mask=attention_mask, scale=scale)
+            context = ops.dot_product_attention(q, k, v, bias=bias, mask=attention_mask, scale=scale)
         else:
-            context = self.written_out(q, k, v, attention_mask, tap)
+            context = self.written_out(q, k, v, attention_mask, bias, tap)
         merged = tap("context_merged", ops.reshape(context, ops.shape(x)))
         return tap("attention_output", self.out(merged))
 
@@ -99,13 +101,17 @@ class MultiHeadAttention(layers.Layer):
         B, S, _ = ops.shape(x)
         return ops.reshape(x, (B, S, self.num_heads, self.head_dim))
 
-    def written_out(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
+    def written_out(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    ) -> Tensor:
         """What ops.dot_product_attention computes, step by step, to show its stages. [B, S, H, d] in and out."""
         q = tap("query_heads", ops.swapaxes(q, 1, 2))  # [B, H, S, d]
         k = tap("key_heads", ops.swapaxes(k, 1, 2))
         v = tap("value_heads", ops.swapaxes(v, 1, 2))
         scores = q @ ops.swapaxes(k, 2, 3) / math.sqrt(self.scaled_by)  # [B, H, S, S]
         scores = tap("attention_scores", scores)
+        if bias is not None:
+            scores = scores + bias
         if mask is not None:
             scores = ops.where(mask, scores, self.fill())
         weights = ops.softmax(scores, axis=-1)
@@ -161,12 +167,15 @@ class EncoderLayer(layers.Layer):
         self.norm2 = NORMS[norm](epsilon=epsilon, name="norm2", dtype=policy)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias, name="feed_forward", dtype=policy)
 
-    def call(self, x: Tensor, attention_mask: Tensor | None = None, tap: Tap = untapped) -> Tensor:
-        """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to."""
+    def call(
+        self, x: Tensor, attention_mask: Tensor | None = None, bias: Tensor | None = None, tap: Tap = untapped
+    ) -> Tensor:
+        """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;
+        bias, None or in the dtype of x and broadcast as the mask is, is added to the scores."""
         if self.placement == "pre":
-            x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), attention_mask, tap=tap))
+            x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), attention_mask, bias, tap=tap))
             x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap=tap))
         else:
-            x = tap("norm1", self.norm1(tap("residual1", x + self.attention(x, attention_mask, tap=tap))))
+            x = tap("norm1", self.norm1(tap("residual1", x + self.attention(x, attention_mask, bias, tap=tap))))
             x = tap("norm2", self.norm2(tap("residual2", x + self.feed_forward(x, tap=tap))))
         return tap("output", x)

@@ -54,7 +54,7 @@ class OnnxPyTorch(Adapter):
         torch.set_num_threads(threads)
         self.threads = threads
         self.options = self.session_options()
-        self.exported: dict[tuple[str, str], onnx.ModelProto] = {}
+        self.exported: dict[tuple[str, str, bool], onnx.ModelProto] = {}
         modules = {"torch": torch, "onnx": onnx, "onnxscript": onnxscript, "onnxruntime": ort, "numpy": np}
         optimisation = f"{self.options.graph_optimization_level.name} but {DISABLED}"
         return Environment(
@@ -63,41 +63,61 @@ class OnnxPyTorch(Adapter):
         )
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        self.num_heads = layer["attention"]["num_heads"]
-        key = json.dumps(layer, sort_keys=True), dtype
-        if key not in self.exported:
-            encoder = StagedEncoderLayer(**choices(layer))
-            self.exported[key] = export(encoder.to(getattr(torch, dtype)))
-        model = self.model = self.exported[key]
-        # The exporter's own constants are scalars, and shapes, which are int64; every other tensor is a parameter.
-        held = {t.name: t for t in model.graph.initializer if t.dims and t.data_type != onnx.TensorProto.INT64}
-        for name, value in PARAMETERS.to_own(parameters, layer).items():
-            held[name].CopyFrom(numpy_helper.from_array(value, name))
-        self.staged = self.session(model, self.options)
-        self.deployed = self.session(deployed(model), self.options)
+        self.layer, self.dtype = layer, dtype
+        self.own = PARAMETERS.to_own(parameters, layer)
+        self.sessions: dict[tuple[str, bool], ort.InferenceSession] = {}
+        held = parameters_in(self.model(biased=False))
         return PARAMETERS.to_spec({name: numpy_helper.to_array(tensor) for name, tensor in held.items()})
 
+    def model(self, *, biased: bool) -> onnx.ModelProto:
+        """The model that shows every stage, with this build's parameters; exported once for a layer and dtype."""
+        key = json.dumps(self.layer, sort_keys=True), self.dtype, biased
+        if key not in self.exported:
+            encoder = StagedEncoderLayer(**choices(self.layer))
+            self.exported[key] = export(encoder.to(getattr(torch, self.dtype)), biased=biased)
+        held = parameters_in(self.exported[key])
+        for name, value in self.own.items():
+            held[name].CopyFrom(numpy_helper.from_array(value, name))
+        return self.exported[key]
+
     def output(self, x: Array, masks: Masks) -> Array:
-        return self.ask(self.deployed, x, masks)["output"]
+        return self.as_given(self.ask("deployed", self.batch_first(x), masks)["output"])
+
+    def weights(self, x: Array, masks: Masks) -> Tensors:
+        seen = self.stages(x, masks)
+        return {name: seen[name] for name in ("attention_weights", "output")}
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        return self.ask(self.staged, x, masks)
+        return self.ask("staged", x, masks)
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Of the model that shows every stage, which ONNX Runtime can fuse less of than of the one that is deployed."""
         with tempfile.TemporaryDirectory() as folder:
             timing = Timing(Path(folder), self.session_options())
-            session = self.session(self.model, timing.options)
+            given = self.inputs(x, masks)
+            session = self.session(self.model(biased="bias" in given), timing.options)
             for _ in range(repeats + 1):
-                self.ask(session, x, masks)
+                session.run(None, given)
             return timing.by_stage(session.end_profiling(), repeats)
 
-    def ask(self, session: ort.InferenceSession, x: Array, masks: Masks) -> Tensors:
-        B, S, _ = x.shape
-        mask = masks.joined()
-        whole = np.broadcast_to(True if mask is None else mask, (B, self.num_heads, S, S))
-        answers = session.run(None, {"x": x, "mask": np.ascontiguousarray(whole)})
+    def ask(self, kind: str, x: Array, masks: Masks) -> Tensors:
+        """`kind` is staged, or deployed: with the output alone."""
+        given = self.inputs(x, masks)
+        key = kind, "bias" in given
+        if key not in self.sessions:
+            model = self.model(biased="bias" in given)
+            self.sessions[key] = self.session(model if kind == "staged" else deployed(model), self.options)
+        session = self.sessions[key]
+        answers = session.run(None, given)
         return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
+
+    def inputs(self, x: Array, masks: Masks) -> Tensors:
+        (B, S, _), H = x.shape, self.layer["attention"]["num_heads"]
+        mask, bias = masks.joined(H), masks.added(H)
+        given = {"x": x, "mask": np.broadcast_to(True if mask is None else mask, (B, H, S, S))}
+        if bias is not None:
+            given["bias"] = np.broadcast_to(bias.astype(x.dtype), (B, H, S, S))
+        return {name: np.ascontiguousarray(tensor) for name, tensor in given.items()}
 
     def session_options(self) -> ort.SessionOptions:
         options = ort.SessionOptions()
@@ -106,6 +126,11 @@ class OnnxPyTorch(Adapter):
 
     def session(self, model: onnx.ModelProto, options: ort.SessionOptions) -> ort.InferenceSession:
         return ort.InferenceSession(model.SerializeToString(), options, [PROVIDER], disabled_optimizers=[DISABLED])
+
+
+def parameters_in(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """The exporter's own constants are scalars, and shapes, which are int64; every other tensor is a parameter."""
+    return {t.name: t for t in model.graph.initializer if t.dims and t.data_type != onnx.TensorProto.INT64}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The PyTorch encoder layer as an ONNX model: exported once with every stage an output, then cut down to deploy.
 
 Both models take x [batch, sequence, d_model] and mask [batch, num_heads, sequence, sequence], bool, true where a query
-(third axis) may attend to a key (fourth). Batch and sequence are free.
+(third axis) may attend to a key (fourth); a biased one takes bias too, which is added to the scores, in the shape of
+the mask and the dtype of x. Batch and sequence are free.
 """
 
 import numpy as np
@@ -19,18 +20,18 @@ OPSET = 18
 class StagedEncoderLayer(EncoderLayer):
     """The encoder layer, giving all of its stages. Its attention is written out, so that the export is as written."""
 
-    def forward(self, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    def forward(self, x: Tensor, mask: Tensor, bias: Tensor | None = None) -> dict[str, Tensor]:
         stages: dict[str, Tensor] = {}
 
         def tap(name: str, stage: Tensor) -> Tensor:
             stages[name] = stage
             return stage
 
-        super().forward(x, mask, tap)
+        super().forward(x, mask, bias, tap)
         return stages
 
 
-def export(encoder: StagedEncoderLayer) -> onnx.ModelProto:
+def export(encoder: StagedEncoderLayer, *, biased: bool) -> onnx.ModelProto:
     """A model with an output for each stage and an initializer for each parameter, under its PyTorch name.
 
     The parameters are random: put your own into the initializers. Weights are [in, out], PyTorch's transposed.
@@ -41,12 +42,14 @@ def export(encoder: StagedEncoderLayer) -> onnx.ModelProto:
     # A size of 1 in the example would be exported as a constant (pytorch/pytorch#170264).
     x = torch.zeros(2, 3, gain.numel(), dtype=gain.dtype)
     mask = torch.ones(2, encoder.attention.num_heads, 3, 3, dtype=torch.bool)
+    given = (x, mask, torch.zeros(mask.shape, dtype=gain.dtype)) if biased else (x, mask)
     batch, sequence = torch.export.Dim("batch"), torch.export.Dim("sequence")
+    free = {0: batch, 2: sequence, 3: sequence}
     program = torch.onnx.export(
         encoder.eval(),
-        (x, mask),
-        dynamic_shapes={"x": {0: batch, 1: sequence}, "mask": {0: batch, 2: sequence, 3: sequence}},
-        output_names=list(encoder(x, mask)),
+        given,
+        dynamic_shapes=({0: batch, 1: sequence}, free, *([free] if biased else [])),
+        output_names=list(encoder(*given)),
         opset_version=OPSET,
         dynamo=True,
         verbose=False,
@@ -78,6 +81,6 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 
 def deployed(staged: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the last stage as its only output, which leaves a runtime free to fuse what comes before."""
-    model = onnx.utils.Extractor(staged).extract_model(["x", "mask"], ["output"])
+    model = onnx.utils.Extractor(staged).extract_model([given.name for given in staged.graph.input], ["output"])
     onnx.checker.check_model(model, full_check=True)
     return model

@@ -57,7 +57,11 @@ class PyTorch(Adapter):
 
     @torch.no_grad()
     def output(self, x: Array, masks: Masks) -> Array:
-        return to_numpy(self.forward(self.tensor(x), masks))
+        return self.as_given(to_numpy(self.forward(self.tensor(self.batch_first(x)), masks)))
+
+    def weights(self, x: Array, masks: Masks) -> Tensors:
+        seen = self.stages(x, masks)
+        return {name: seen[name] for name in ("attention_weights", "output")}
 
     @torch.no_grad()
     def stages(self, x: Array, masks: Masks) -> Tensors:
@@ -71,11 +75,13 @@ class PyTorch(Adapter):
         return seen
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        wanted = {"x": self.tensor(x).requires_grad_(), **dict(self.encoder.named_parameters())}
+        wanted = {"x": self.tensor(self.batch_first(x)).requires_grad_(), **dict(self.encoder.named_parameters())}
         output = self.forward(wanted["x"], masks)
-        found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=self.tensor(cotangent))
+        found = torch.autograd.grad(
+            output, list(wanted.values()), grad_outputs=self.tensor(self.batch_first(cotangent))
+        )
         by_x, *by_parameters = map(to_numpy, found)
-        return {"x": by_x, **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
+        return {"x": self.as_given(by_x), **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
 
     @torch.no_grad()
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
@@ -84,11 +90,11 @@ class PyTorch(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
-        mask = masks.joined()
-        return self.encoder(x, None if mask is None else self.tensor(mask), tap)
+        heads = self.encoder.attention.num_heads
+        return self.encoder(x, self.tensor(masks.joined(heads)), self.tensor(masks.added(heads), x.dtype), tap)
 
-    def tensor(self, array: Array) -> Tensor:
-        return torch.tensor(array, device=self.device)
+    def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
+        return None if array is None else torch.tensor(array, dtype=dtype, device=self.device)
 
 
 def choices(layer: dict[str, Any]) -> dict[str, Any]:

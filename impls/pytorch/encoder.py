@@ -33,7 +33,7 @@ def check(what: str, name: str, known: Collection[str]) -> None:
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(q kᵀ / √d) v in each of H heads. `mask` is true where a key may be attended to.
+    """softmax(q kᵀ / √d + bias) v in each of H heads. `mask` is true where a key may be attended to.
 
     `shared` is one d × d map each for query, key and value. A masked score becomes `masked_score`, minus infinity if it
     is None; a query with no key then has weights of 0, 1/S or NaN (`empty_row`: zero, uniform, nan).
@@ -65,7 +65,7 @@ class MultiHeadAttention(nn.Module):
         self.W_v = nn.Linear(size, size, bias=qkv_bias)
         self.W_o = nn.Linear(d_model, d_model, bias=output_bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None, tap: Tap = untapped) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None, tap: Tap = untapped) -> Tensor:
         q = tap("query", self.project(self.W_q, x))  # [B, S, D]
         k = tap("key", self.project(self.W_k, x))
         v = tap("value", self.project(self.W_v, x))
@@ -74,9 +74,11 @@ class MultiHeadAttention(nn.Module):
         v = tap("value_heads", self.split(v))
         # The fused kernel knows no row but zero's.
         if tap is untapped and self.empty_row == "zero" and self.masked_score is None:
+            if bias is not None:
+                mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
             context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scaled_by**-0.5)
         else:
-            context = self.written_out(q, k, v, mask, tap)
+            context = self.written_out(q, k, v, mask, bias, tap)
         merged = tap("context_merged", tap("context", context).transpose(1, 2).flatten(2))  # [B, S, D]
         return tap("attention_output", self.W_o(merged))
 
@@ -87,10 +89,14 @@ class MultiHeadAttention(nn.Module):
         """[B, S, D] to [B, H, S, d]."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
-    def written_out(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
+    def written_out(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    ) -> Tensor:
         """What F.scaled_dot_product_attention computes, step by step, to show the scores and the weights."""
         root = q.new_tensor(self.scaled_by).sqrt()  # no Python float: torch.onnx.export would round it to float32
         scores = tap("attention_scores", q @ k.transpose(-2, -1) / root)  # [B, H, S, S]
+        if bias is not None:
+            scores = scores + bias
         if mask is not None:
             scores = scores.masked_fill(~mask, self.fill(scores))
         weights = scores.softmax(dim=-1)
@@ -146,12 +152,13 @@ class EncoderLayer(nn.Module):
         self.norm2 = NORMS[norm](d_model, eps=epsilon)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, tap: Tap = untapped) -> Tensor:
-        """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to."""
+    def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None, tap: Tap = untapped) -> Tensor:
+        """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to; bias, None or
+        in the dtype of x and broadcast as the mask is, is added to the scores."""
         if self.placement == "pre":
-            x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), mask, tap))
+            x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), mask, bias, tap))
             x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap))
         else:
-            x = tap("norm1", self.norm1(tap("residual1", x + self.attention(x, mask, tap))))
+            x = tap("norm1", self.norm1(tap("residual1", x + self.attention(x, mask, bias, tap))))
             x = tap("norm2", self.norm2(tap("residual2", x + self.feed_forward(x, tap))))
         return tap("output", x)

@@ -36,8 +36,9 @@ def _ready(config: pytest.Config) -> Ready:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item a case and dtype. What the manifest opts out of as a whole is no item: neither passed nor skipped."""
-    cases = load().cases
-    check_ids(cases, read_manifest())
+    specification = load()
+    cases = specification.cases
+    check_ids(specification.with_golden, read_manifest())
     tasks = plan(_ready(metafunc.config).implementation, list(cases.values()), ("float32", "float64"))
     items = {
         f"{dtype}-{case}": list(group)

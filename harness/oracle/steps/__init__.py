@@ -23,6 +23,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "value_heads": heads.SPLIT,
     "merge_heads": heads.MERGE,
     "attention_scores": attention.SCORES,
+    "attention_bias": attention.BIAS,
     "masked_softmax": softmax.SOFTMAX,
     "attend": attention.ATTEND,
     "activation": activation.WAYS,  # the layer names its standard form

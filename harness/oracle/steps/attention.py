@@ -107,6 +107,33 @@ SCORES: dict[str, Step] = {
 }
 
 
+def attention_bias(a: Arithmetic, scores: Array, *, bias: Array) -> tuple[Array, Pullback]:
+    """scores + bias, [B, H, S, S] (M-7)."""
+    return a.add(scores, a.exact(bias)), lambda by: (by,)
+
+
+def _biased(times: Callable[[Array], float]) -> Step:
+    """The bias multiplied by what `times` makes of its shape."""
+
+    def biased(a: Arithmetic, scores: Array, *, bias: Array) -> Array:
+        return a.add(scores, a.exact(bias * times(bias)))
+
+    return forward_only(biased)
+
+
+def _bias_of_head_0(a: Arithmetic, scores: Array, *, bias: Array) -> Array:
+    return a.add(scores, a.exact(bias[:, :1]))
+
+
+BIAS: dict[str, Step] = {
+    "standard": attention_bias,
+    "missing": _biased(lambda bias: 0.0),
+    "subtracted": _biased(lambda bias: -1.0),
+    "added-twice": _biased(lambda bias: 2.0),
+    "of-head-0": forward_only(_bias_of_head_0),
+}
+
+
 ATTEND: dict[str, Step] = {
     "standard": attend,
     "identity": forward_only(_identity),

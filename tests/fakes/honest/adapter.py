@@ -20,20 +20,27 @@ class Honest(Adapter):
         return parameters
 
     def output(self, x: Any, masks: Any) -> Any:
-        return self._forward(x, masks)[3]["output"].value
+        return self.as_given(self._forward(self.batch_first(x), masks)[3]["output"].value)
+
+    def weights(self, x: Any, masks: Any) -> Tensors:
+        seen = self.stages(x, masks)
+        return {name: seen[name] for name in ("attention_weights", "output")}
 
     def stages(self, x: Any, masks: Any) -> Tensors:
         return {name: node.value for name, node in self._forward(x, masks)[3].items()}
 
     def gradients(self, x: Any, masks: Any, cotangent: Any) -> Tensors:
-        tape, by_x, parameters, stages = self._forward(x, masks)
-        return tape.gradients(stages["output"], cotangent, {"x": by_x, **parameters})
+        tape, by_x, parameters, stages = self._forward(self.batch_first(x), masks)
+        found = tape.gradients(stages["output"], self.batch_first(cotangent), {"x": by_x, **parameters})
+        return {**found, "x": self.as_given(found["x"])}
 
     def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
         tape = Tape(Arithmetic(self.dtype))
         by_x = tape.leaf(x)
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
-        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, masks.joined())
+        heads = self.layer.attention.num_heads
+        masked = masks.joined(heads), masks.added(heads)
+        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, *masked)
 
 
 if __name__ == "__main__":

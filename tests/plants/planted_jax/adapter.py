@@ -37,7 +37,9 @@ class PlantedJax(JaxPure):
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
         mask = self.planting.mask(masks, x.shape[1])
-        operands = jnp.asarray(x), None if mask is None else jnp.asarray(mask)
+        bias = masks.added(self.config.num_heads)
+        given = mask, None if bias is None else bias.astype(x.dtype)
+        operands = jnp.asarray(x), *(None if one is None else jnp.asarray(one) for one in given)
         return flat(planted_stages(self.config, self.planting.ways, self.params, *operands))
 
 

@@ -36,6 +36,15 @@ SCORES: dict[str, Form] = {
 }
 
 
+BIAS: dict[str, Form] = {
+    "standard": lambda scores, bias: scores + bias,
+    "missing": lambda scores, bias: scores,
+    "subtracted": lambda scores, bias: scores - bias,
+    "added-twice": lambda scores, bias: scores + bias + bias,
+    "of-head-0": lambda scores, bias: scores + bias[:, :1],
+}
+
+
 def filled(scores: Array, mask: Array | None, value: float = -jnp.inf) -> Array:
     return scores if mask is None else jnp.where(mask, scores, value)
 

@@ -11,7 +11,7 @@ from planted_jax.steps import WAYS
 
 
 def planted_stages(
-    config: Config, ways: Mapping[str, str], params: Tree, x: Array, mask: Array | None
+    config: Config, ways: Mapping[str, str], params: Tree, x: Array, mask: Array | None, bias: Array | None
 ) -> dict[str, Array]:
     """Every stage by name. `ways` names the wrong form of each step that is planted."""
     check_ways(ways, WAYS)
@@ -31,6 +31,8 @@ def planted_stages(
         k = tap("key_heads", step("key_heads", k, config.num_heads))
         v = tap("value_heads", step("value_heads", v, config.num_heads))
         scores = tap("attention_scores", step("attention_scores", q, k))
+        if bias is not None:
+            scores = step("attention_bias", scores, bias)
         weights = tap("attention_weights", step("masked_softmax", scores, mask))
         context = tap("context", step("attend", weights, v))
         merged = tap("context_merged", step("merge_heads", context))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from impls.jax_pure.encoder import Tree, layer_norm
-from planted_jax.attention import ATTEND, SCORES, SOFTMAX
+from planted_jax.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_jax.made_of import Form, dropped, in_float32, narrowed
 
 # LayerNorm: (p, x, epsilon), p with gain and shift [D], x [B, S, D].
@@ -193,6 +193,7 @@ WAYS: dict[str, dict[str, Form]] = {
     **dict.fromkeys(("query_heads", "key_heads", "value_heads"), SPLIT),
     "merge_heads": MERGE,
     "attention_scores": SCORES,
+    "attention_bias": BIAS,
     "masked_softmax": SOFTMAX,
     "attend": ATTEND,
     "activation": ACTIVATION,

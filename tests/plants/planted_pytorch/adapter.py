@@ -34,7 +34,9 @@ class PlantedPyTorch(PyTorch):
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         mask = self.planting.mask(masks, x.size(1))
-        return planted_layer(self.encoder, self.planting.ways, x, None if mask is None else self.tensor(mask), tap)
+        bias = masks.added(self.encoder.attention.num_heads)
+        given = self.tensor(mask), self.tensor(bias, x.dtype)
+        return planted_layer(self.encoder, self.planting.ways, x, *given, tap)
 
 
 if __name__ == "__main__":

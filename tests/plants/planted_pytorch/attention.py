@@ -35,6 +35,15 @@ SCORES: dict[str, Form] = {
 }
 
 
+BIAS: dict[str, Form] = {
+    "standard": lambda scores, bias: scores + bias,
+    "missing": lambda scores, bias: scores,
+    "subtracted": lambda scores, bias: scores - bias,
+    "added-twice": lambda scores, bias: scores + bias + bias,
+    "of-head-0": lambda scores, bias: scores + bias[:, :1],
+}
+
+
 def filled(scores: Tensor, mask: Tensor | None, value: float = -torch.inf) -> Tensor:
     return scores if mask is None else scores.masked_fill(~mask, value)
 

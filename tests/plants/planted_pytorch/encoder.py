@@ -10,7 +10,9 @@ from impls.pytorch.encoder import EncoderLayer, Tap
 from planted_pytorch.steps import WAYS
 
 
-def planted_layer(layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, tap: Tap) -> Tensor:
+def planted_layer(
+    layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+) -> Tensor:
     """`ways` names the wrong form of each step that is planted. Taps as `EncoderLayer` does."""
     check_ways(ways, WAYS)
     first, attention, feed_forward = x, layer.attention, layer.feed_forward
@@ -26,6 +28,8 @@ def planted_layer(layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask:
         k = tap("key_heads", step("key_heads", k, attention.num_heads))
         v = tap("value_heads", step("value_heads", v, attention.num_heads))
         scores = tap("attention_scores", step("attention_scores", q, k))
+        if bias is not None:
+            scores = step("attention_bias", scores, bias)
         weights = tap("attention_weights", step("masked_softmax", scores, mask))
         context = tap("context", step("attend", weights, v))
         merged = tap("context_merged", step("merge_heads", context))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from planted_pytorch.attention import ATTEND, SCORES, SOFTMAX
+from planted_pytorch.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_pytorch.made_of import NARROW, Form, dropped, in_float32, narrowed
 
 # LayerNorm: (n, x), n an nn.LayerNorm, x [B, S, D].
@@ -181,6 +181,7 @@ WAYS: dict[str, dict[str, Form]] = {
     **dict.fromkeys(("query_heads", "key_heads", "value_heads"), SPLIT),
     "merge_heads": MERGE,
     "attention_scores": SCORES,
+    "attention_bias": BIAS,
     "masked_softmax": SOFTMAX,
     "attend": ATTEND,
     "activation": ACTIVATION,

@@ -1,0 +1,113 @@
+"""How a case is handed to an implementation, and what comes back turned round again (clauses S-2, M-8, M-9).
+
+The harness counts in one form alone: x and output [B, S, D], masks true where a query may attend to a key.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.plan import Task
+from harness.spec.case import Bools, Case
+from harness.spec.dtypes import FORMATS
+from harness.spec.masking import Causal
+from harness.spec.situation import Given
+from harness.wire.frames import Tensors
+
+Array = npt.NDArray[Any]
+CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
+"""What stands at positions that are not valid (clause M-8)."""
+
+
+def handed_over(task: Task) -> Tensors:
+    """x and the masks of the task's case, as its situation gives them, in its dtype."""
+    case, given = task.case, task.case.situation.given
+    dtype = FORMATS[task.dtype].numpy
+    x = case.x()
+    if (content := case.situation.input.padding) != "as_drawn":
+        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
+    return {"x": laid_out(x.astype(dtype), given), **_masks(case, dtype)}
+
+
+def laid_out(x: Array, given: Given) -> Array:
+    """[B, S, D] as the situation gives it."""
+    if given.layout == "unbatched":
+        return np.asarray(x[0])
+    return np.ascontiguousarray(x.swapaxes(0, 1)) if given.layout == "sequence_first" else x
+
+
+def turned_back(tensors: Tensors, case: Case) -> Tensors:
+    """What was observed, of no wrong layout, in the harness' own."""
+    layout = case.situation.given.layout
+    if layout == "batch_first":
+        return tensors
+    laid = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
+    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in laid.items()}}
+
+
+def wrong_layout(tensors: Tensors, case: Case) -> str:
+    """What is wrong with the layout of what was observed; "" if nothing is."""
+    if case.situation.given.layout == "batch_first":
+        return ""  # the judge says it better
+    due = laid_out(np.empty(case.x_shape), case.situation.given).shape
+    wrong = [f"{name}: shape {list(tensors[name].shape)}" for name in ("output", "x") if name in tensors]
+    wrong = [said for said in wrong if not said.endswith(f"shape {list(due)}")]
+    return f"{wrong[0]} instead of {list(due)}, {case.situation.given.layout}" if wrong else ""
+
+
+def causal_flag(case: Case) -> bool:
+    """Whether a causal mask is meant beside what is given."""
+    return isinstance(case.situation.mask.attention, Causal) and case.situation.given.causal != "mask"
+
+
+def _masks(case: Case, dtype: np.dtype[Any]) -> Tensors:
+    given, tensors = case.situation.given, Tensors()
+    padding, attention, bias = case.padding_mask(), case.attention_mask(), case.attention_bias()
+    if causal_flag(case) and given.causal == "flag":
+        attention = None
+    folded = bias is not None and given.masks.startswith("additive")
+    if folded and attention is None:
+        attention = np.ones((1, 1, 1, 1), dtype=np.bool_)
+    if padding is not None:
+        tensors["padding_mask"] = _padding_ranked(_encoded(padding, given, dtype), given)
+    if attention is not None:
+        encoded = _encoded(attention, given, dtype)
+        if folded and bias is not None:
+            encoded = encoded + bias.astype(encoded.dtype)
+        tensors["attention_mask"] = _attention_ranked(encoded, given, case)
+    if bias is not None and not folded:
+        tensors["attention_bias"] = bias.astype(dtype)
+    return tensors
+
+
+def _encoded(mask: Bools, given: Given, dtype: np.dtype[Any]) -> Array:
+    match given.masks:
+        case "attend":
+            return mask
+        case "ignore":
+            return ~mask
+        case "integer":
+            return mask.astype(np.int32)
+        case "additive":
+            return np.where(mask, 0.0, -np.inf).astype(dtype)
+        case "additive_float32":
+            return np.where(mask, 0.0, -np.inf).astype(np.float32)
+
+
+def _padding_ranked(mask: Array, given: Given) -> Array:
+    """[B, 1, 1, S] as [B, 1, S], [B, S], or [S] for one item."""
+    if given.rank == 4:
+        return mask
+    flat = mask[:, 0] if given.rank == 3 else mask[:, 0, 0]
+    return flat[0] if given.layout == "unbatched" else flat
+
+
+def _attention_ranked(mask: Array, given: Given, case: Case) -> Array:
+    """[B or 1, H or 1, S, S] as [B * H, S, S] or [S, S]."""
+    if given.rank == 4:
+        return mask
+    B, S, H = case.situation.batch, case.situation.sequence, case.layer.attention.num_heads
+    if given.rank == 2:
+        return np.broadcast_to(mask[0, 0], (S, S))
+    return np.broadcast_to(mask, (B, H, S, S)).reshape(B * H, S, S)
