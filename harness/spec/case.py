@@ -99,7 +99,7 @@ class Case:
 
     def valid(self) -> Bools:
         """[B, S], true at the positions that hold data and not padding (clause M-2)."""
-        return np.array(self.situation.valid)
+        return np.array(self.situation.valid, dtype=np.bool_).reshape(self.x_shape[:2])
 
     def specified(self) -> Bools:
         """[B, S], true at the positions whose output the layer specifies: the valid ones (M-3).
