@@ -63,6 +63,11 @@ class Masks:
         bias = None if mask is None else np.where(np.isneginf(mask), mask.dtype.type(0), mask)
         return bias if bias is not None and bias.any() else None
 
+    def valid(self) -> Array | None:
+        """[B, S], true at the positions that are not padding; None where none is."""
+        allowed = self._allowed(_padding_4d(self.padding))
+        return None if allowed is None else allowed[:, 0, 0]
+
     def _allowed(self, mask: Array | None) -> Array | None:
         if mask is None or self.encoding == "attend":
             return mask

@@ -59,8 +59,10 @@ class Seen:
         self._found: dict[tuple[str, str], dict[str, Sighting]] = {}
 
     def see(self, task: Task, expected: Expected, record: Record, observation: Mapping[str, Array]) -> None:
-        if task.check == "gradients" or record.outcome == Outcome.ERROR:
+        if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
             return
+        if not any(tensor.positions.size for tensor in expected.tensors.values()):
+            return  # an empty batch, say, which speaks for nothing
         failed = record.outcome == Outcome.FAIL
         found = sighting(task.case, expected, FORMATS[task.dtype], observation, failed=failed)
         self._found.setdefault((task.dtype, task.case.id), {})[task.check] = found

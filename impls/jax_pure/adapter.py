@@ -98,7 +98,7 @@ class JaxPure(Adapter):
         heads = self.config.num_heads
         bias = masks.added(heads)
         dtype = self.params["norm1"]["gain"].dtype
-        return Given(masks.joined(heads), None if bias is None else bias.astype(dtype))
+        return Given(masks.joined(heads), None if bias is None else bias.astype(dtype), masks.valid())
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""

@@ -67,6 +67,8 @@ class Masks(NamedTuple):
 
     allowed: Array | None = None
     bias: Array | None = None
+    valid: Array | None = None
+    """None or bool [B, S], true where x holds data and not padding."""
 
 
 NO_MASKS = Masks()
@@ -81,6 +83,8 @@ def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASK
     norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
 
+    if masks.valid is not None:  # a weight of 0 does not keep out what overflows, nor NaN
+        x = jnp.where(masks.valid[:, :, None], x, 0)
     if config.placement == "pre":
         h = tap("norm1", norm(params["norm1"], x))
         x = tap("residual1", x + attention(config, params["attention"], h, masks, tap))

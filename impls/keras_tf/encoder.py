@@ -168,10 +168,18 @@ class EncoderLayer(layers.Layer):
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias, name="feed_forward", dtype=policy)
 
     def call(
-        self, x: Tensor, attention_mask: Tensor | None = None, bias: Tensor | None = None, tap: Tap = untapped
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        valid: Tensor | None = None,
+        tap: Tap = untapped,
     ) -> Tensor:
         """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;
-        bias, None or in the dtype of x and broadcast as the mask is, is added to the scores."""
+        bias, None or in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool
+        [B, S], is true where x holds data and not padding."""
+        if valid is not None:  # a weight of 0 does not keep out what overflows, nor NaN
+            x = ops.where(ops.expand_dims(valid, -1), x, 0.0)
         if self.placement == "pre":
             x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), attention_mask, bias, tap=tap))
             x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap=tap))

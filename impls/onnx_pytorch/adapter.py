@@ -114,7 +114,12 @@ class OnnxPyTorch(Adapter):
     def inputs(self, x: Array, masks: Masks) -> Tensors:
         (B, S, _), H = x.shape, self.layer["attention"]["num_heads"]
         mask, bias = masks.joined(H), masks.added(H)
-        given = {"x": x, "mask": np.broadcast_to(True if mask is None else mask, (B, H, S, S))}
+        valid = masks.valid()
+        given = {
+            "x": x,
+            "mask": np.broadcast_to(True if mask is None else mask, (B, H, S, S)),
+            "valid": np.broadcast_to(True if valid is None else valid, (B, S)),
+        }
         if bias is not None:
             given["bias"] = np.broadcast_to(bias.astype(x.dtype), (B, H, S, S))
         return {name: np.ascontiguousarray(tensor) for name, tensor in given.items()}

@@ -1,8 +1,9 @@
 """The PyTorch encoder layer as an ONNX model: exported once with every stage an output, then cut down to deploy.
 
-Both models take x [batch, sequence, d_model] and mask [batch, num_heads, sequence, sequence], bool, true where a query
-(third axis) may attend to a key (fourth); a biased one takes bias too, which is added to the scores, in the shape of
-the mask and the dtype of x. Batch and sequence are free.
+Both models take x [batch, sequence, d_model]; mask [batch, num_heads, sequence, sequence], bool, true where a query
+(third axis) may attend to a key (fourth); and valid [batch, sequence], bool, true where x holds data and not padding. A
+biased one takes bias too, which is added to the scores, in the shape of the mask and the dtype of x. Batch and sequence
+are free.
 """
 
 import numpy as np
@@ -20,14 +21,14 @@ OPSET = 18
 class StagedEncoderLayer(EncoderLayer):
     """The encoder layer, giving all of its stages. Its attention is written out, so that the export is as written."""
 
-    def forward(self, x: Tensor, mask: Tensor, bias: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(self, x: Tensor, mask: Tensor, valid: Tensor, bias: Tensor | None = None) -> dict[str, Tensor]:
         stages: dict[str, Tensor] = {}
 
         def tap(name: str, stage: Tensor) -> Tensor:
             stages[name] = stage
             return stage
 
-        super().forward(x, mask, bias, tap)
+        super().forward(x, mask, bias, valid, tap)
         return stages
 
 
@@ -42,13 +43,14 @@ def export(encoder: StagedEncoderLayer, *, biased: bool) -> onnx.ModelProto:
     # A size of 1 in the example would be exported as a constant (pytorch/pytorch#170264).
     x = torch.zeros(2, 3, gain.numel(), dtype=gain.dtype)
     mask = torch.ones(2, encoder.attention.num_heads, 3, 3, dtype=torch.bool)
-    given = (x, mask, torch.zeros(mask.shape, dtype=gain.dtype)) if biased else (x, mask)
+    valid = torch.ones(2, 3, dtype=torch.bool)
+    given = (x, mask, valid, torch.zeros(mask.shape, dtype=gain.dtype)) if biased else (x, mask, valid)
     batch, sequence = torch.export.Dim("batch"), torch.export.Dim("sequence")
     free = {0: batch, 2: sequence, 3: sequence}
     program = torch.onnx.export(
         encoder.eval(),
         given,
-        dynamic_shapes=({0: batch, 1: sequence}, free, *([free] if biased else [])),
+        dynamic_shapes=({0: batch, 1: sequence}, free, {0: batch, 1: sequence}, *([free] if biased else [])),
         output_names=list(encoder(*given)),
         opset_version=OPSET,
         dynamo=True,

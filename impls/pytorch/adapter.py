@@ -91,7 +91,8 @@ class PyTorch(Adapter):
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         heads = self.encoder.attention.num_heads
-        return self.encoder(x, self.tensor(masks.joined(heads)), self.tensor(masks.added(heads), x.dtype), tap)
+        mask, bias = self.tensor(masks.joined(heads)), self.tensor(masks.added(heads), x.dtype)
+        return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
         return None if array is None else torch.tensor(array, dtype=dtype, device=self.device)

@@ -152,9 +152,19 @@ class EncoderLayer(nn.Module):
         self.norm2 = NORMS[norm](d_model, eps=epsilon)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None, tap: Tap = untapped) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        valid: Tensor | None = None,
+        tap: Tap = untapped,
+    ) -> Tensor:
         """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to; bias, None or
-        in the dtype of x and broadcast as the mask is, is added to the scores."""
+        in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool [B, S], is true
+        where x holds data and not padding."""
+        if valid is not None:  # a weight of 0 does not keep out what overflows, nor NaN
+            x = x.masked_fill(~valid.unsqueeze(-1), 0.0)
         if self.placement == "pre":
             x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), mask, bias, tap))
             x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap))

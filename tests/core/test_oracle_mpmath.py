@@ -14,7 +14,8 @@ from harness.oracle.condition import Expectation, expectation
 from harness.oracle.encoder import evaluate
 from harness.spec.case import Case
 from harness.spec.layer import Layer
-from harness.spec.situation import EndPadding, Situation
+from harness.spec.masking import EndPadding
+from harness.spec.situation import Situation
 
 Array = np.ndarray[Any, Any]
 U64 = 2.0**-53

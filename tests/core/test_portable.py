@@ -23,8 +23,8 @@ from harness.spec.case import Case, layer_parameters
 from harness.spec.constants import constants
 from harness.spec.layer import Layer
 from harness.spec.load import load
+from harness.spec.masking import Blind
 from harness.spec.parameters import PARAMETER_NAMES
-from harness.spec.situation import Blind
 
 VECTORS = SPECS / "vectors" / "portable.json"
 LAYERS, CASES = load().layers, load().cases

@@ -295,3 +295,11 @@ def test_an_error_is_told_relative_to_where_one_stands(copy: Path, monkeypatch: 
     edit(copy / LAYER, "d_model: 24", "colour: red")
     monkeypatch.chdir(copy)
     assert refused(copy, LAYER).startswith(LAYER)
+
+
+def test_every_case_with_a_golden_compares_something() -> None:
+    """A case in which nothing is specified would pass whatever it is given; of an empty batch the shape is the point."""
+    for case in load().cases.values():
+        tensors = compared_tensors(case)
+        compared = [where.any() for _, where in tensors.values()]
+        assert all(compared) or not case.situation.batch, f"{case.id} compares nothing in {list(tensors)}"

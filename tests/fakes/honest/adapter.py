@@ -36,7 +36,8 @@ class Honest(Adapter):
 
     def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
         tape = Tape(Arithmetic(self.dtype))
-        by_x = tape.leaf(x)
+        valid = masks.valid()
+        by_x = tape.leaf(x if valid is None else np.where(valid[:, :, None], x, x.dtype.type(0)))
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
         heads = self.layer.attention.num_heads
         masked = masks.joined(heads), masks.added(heads)
