@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from harness.errors import InputError
+from harness.golden.expected import compared_tensors
 from harness.paths import IMPLS, SPECS
 from harness.spec.clauses import clauses
 from harness.spec.constants import Constants
@@ -298,7 +299,7 @@ def test_an_error_is_told_relative_to_where_one_stands(copy: Path, monkeypatch: 
 
 
 def test_every_case_with_a_golden_compares_something() -> None:
-    """A case in which nothing is specified would pass whatever it is given; of an empty batch the shape is the point."""
+    """Where nothing is specified anything would pass; of an empty batch the shape is the point."""
     for case in load().cases.values():
         tensors = compared_tensors(case)
         compared = [where.any() for _, where in tensors.values()]
