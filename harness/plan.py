@@ -8,6 +8,7 @@ from harness.impl.manifest import Implementation
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
 from harness.spec.situation import Check, Level
+from harness.spec.stages import kind_of
 
 LEVELS: tuple[Level, ...] = ("required", "recommended", "optional")
 
@@ -35,7 +36,7 @@ class Task:
         shown = self.implementation.capabilities.stages
         if self.check != "stages" or shown == "all":
             return names
-        return tuple(name for name in names if name in shown)
+        return tuple(name for name in names if kind_of(name) in shown)
 
 
 def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:

@@ -23,7 +23,8 @@ class Environment:
 class Adapter(ABC):
     """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
 
-    Every tensor comes and goes in the dtype that `build` was given. Raise anything: it becomes this one answer's error.
+    `x` below is token ids, int64 [B, S], where the layer has an embedding; then there is no gradient by x. Every other
+    tensor comes and goes in the dtype that `build` was given. Raise anything: it becomes this one answer's error.
     """
 
     layout: str = "batch_first"
@@ -45,7 +46,7 @@ class Adapter(ABC):
         """
 
     def batch_first(self, x: Array) -> Array:
-        """This run's x, or cotangent, as [B, S, d_model]; nothing is copied."""
+        """This run's x, or cotangent, as [B, S, d_model], or token ids as [B, S]; nothing is copied."""
         if self.layout == "unbatched":
             return x[None]
         return x.swapaxes(0, 1) if self.layout == "sequence_first" else x

@@ -72,9 +72,7 @@ def right_ways(layer: Layer) -> dict[str, str]:
     return ways
 
 
-def evaluate(
-    case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: Given | None = None
-) -> Evaluation:
+def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: Given | None = None) -> Evaluation:
     """Run the layer forward in the given arithmetic, and backward from `cotangent` if there is one.
 
     `what` is `given(case)`, for who runs it many times.

@@ -59,9 +59,6 @@ def encoder_stack(
             inner.append(one(own, x))
             x = inner[-1]["output"]
         x = show(layer_stage(number), x)
-    if layer.stack.final_norm:
-        x = show("final_norm", norm("stack_norm", x))
-    else:
-        x = norm("stack_end", x)
+    x = show("final_norm", norm("stack_norm", x)) if layer.stack.final_norm else norm("stack_end", x)
     show("output", x)
     return stage, inner

@@ -90,7 +90,8 @@ class Embedding(Strict):
 
 
 class Layer(Strict):
-    """One encoder layer, or a stack of equal ones: sizes and choices. Serialised with `model_dump(mode="json")` it is what an adapter gets."""
+    """One encoder layer, or a stack of equal ones: sizes and choices. Serialised with
+    `model_dump(mode="json")` it is what an adapter gets."""
 
     layer: Identifier = Field(description="the id, equal to the file's name, stable for ever")
     title: Sentence

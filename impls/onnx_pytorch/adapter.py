@@ -14,9 +14,9 @@ import onnxscript
 import torch
 from onnx import numpy_helper
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, stack_of
 from harness.adapter.base import Array
-from impls.onnx_pytorch.encoder import OPSET, StagedEncoderLayer, deployed, export
+from impls.onnx_pytorch.encoder import OPSET, StagedEncoder, StagedEncoderLayer, deployed, export
 from impls.onnx_pytorch.timing import Timing
 from impls.pytorch.adapter import choices
 
@@ -41,7 +41,12 @@ PARAMETERS = ParameterMap(
         "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
         "feed_forward.output.weight": Take("feed_forward.output.weight"),
         "feed_forward.output.bias": Take("feed_forward.output.bias"),
-    }
+    },
+    around={
+        "embedding.weight": Take("embedding.weight"),
+        "norm.weight": Take("final_norm.gain"),
+        "norm.bias": Take("final_norm.shift"),
+    },
 )
 
 
@@ -73,7 +78,8 @@ class OnnxPyTorch(Adapter):
         """The model that shows every stage, with this build's parameters; exported once for a layer and dtype."""
         key = json.dumps(self.layer, sort_keys=True), self.dtype, biased
         if key not in self.exported:
-            encoder = StagedEncoderLayer(**choices(self.layer))
+            stacked, chosen = stack_of(self.layer), choices(self.layer)
+            encoder = StagedEncoder(**stacked, **chosen) if stacked else StagedEncoderLayer(**chosen)
             self.exported[key] = export(encoder.to(getattr(torch, self.dtype)), biased=biased)
         held = parameters_in(self.exported[key])
         for name, value in self.own.items():
@@ -112,7 +118,7 @@ class OnnxPyTorch(Adapter):
         return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
 
     def inputs(self, x: Array, masks: Masks) -> Tensors:
-        (B, S, _), H = x.shape, self.layer["attention"]["num_heads"]
+        (B, S), H = x.shape[:2], self.layer["attention"]["num_heads"]
         mask, bias = masks.joined(H), masks.added(H)
         valid = masks.valid()
         given = {
@@ -121,7 +127,7 @@ class OnnxPyTorch(Adapter):
             "valid": np.broadcast_to(True if valid is None else valid, (B, S)),
         }
         if bias is not None:
-            given["bias"] = np.broadcast_to(bias.astype(x.dtype), (B, H, S, S))
+            given["bias"] = np.broadcast_to(bias.astype(self.dtype), (B, H, S, S))
         return {name: np.ascontiguousarray(tensor) for name, tensor in given.items()}
 
     def session_options(self) -> ort.SessionOptions:
@@ -134,8 +140,8 @@ class OnnxPyTorch(Adapter):
 
 
 def parameters_in(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
-    """The exporter's own constants are scalars, and shapes, which are int64; every other tensor is a parameter."""
-    return {t.name: t for t in model.graph.initializer if t.dims and t.data_type != onnx.TensorProto.INT64}
+    """Those that bear a parameter's name. The others are the exporter's own: shapes, scalars, what it folded."""
+    return {t.name: t for t in model.graph.initializer if t.name.endswith((".weight", ".bias"))}
 
 
 if __name__ == "__main__":

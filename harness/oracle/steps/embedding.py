@@ -26,21 +26,22 @@ def scaled(a: Arithmetic, weight: Array, ids: Array) -> Array:
 
 def sinusoidal(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
     """x + sin(s / 10000^(2i/D)) at features 2i, and + the cosine at features 2i + 1, s from 0 (E-16)."""
-    return a.add(x, table(a, *x.shape[1:])), lambda g: (g,)
+    return a.add(x, table(a, x)), lambda g: (g,)
 
 
-def table(a: Arithmetic, sequence: int, size: int, first: int = 0) -> Array:
-    """[S, D]: the positions from `first` on, sine and cosine by turns."""
-    waves = np.stack(_waves(a, sequence, size, first), axis=-1)
-    return waves.reshape(sequence, -1)[:, :size]
+def table(a: Arithmetic, x: Array, first: int = 0) -> Array:
+    """[S, D]: positions for x [B, S, D], counted from `first`, sine and cosine by turns."""
+    waves = np.stack(_waves(a, x, first), axis=-1)
+    return waves.reshape(x.shape[1], -1)[:, : x.shape[2]]
 
 
-def _waves(a: Arithmetic, sequence: int, size: int, first: int) -> tuple[Array, Array]:
+def _waves(a: Arithmetic, x: Array, first: int) -> tuple[Array, Array]:
     """[S, ⌈D / 2⌉], the sines and the cosines.
 
     10000^(−2i/D) is written as exp(−2i · (ln 10000 / D)), as implementations do that have no power: it rounds most,
     since what is rounded below goes on to 9.2 times as much above.
     """
+    _, sequence, size = x.shape
     step = a.divide(a.log(a.exact(1e4)), a.exact(float(size)))
     even = a.exact(2.0 * np.arange((size + 1) // 2))
     position = a.exact(np.arange(first, first + sequence, dtype=np.float64))[:, None]
@@ -55,13 +56,12 @@ def pass_on(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
 
 def from_one(a: Arithmetic, x: Array) -> Array:
     """Positions that count from 1."""
-    return a.add(x, table(a, *x.shape[1:], first=1))
+    return a.add(x, table(a, x, first=1))
 
 
 def halves(a: Arithmetic, x: Array) -> Array:
     """Every sine in the first half of the features, every cosine in the second, as in tensor2tensor."""
-    sequence, size = x.shape[1:]
-    return a.add(x, np.concatenate(_waves(a, sequence, size, 0), axis=-1)[:, :size])
+    return a.add(x, np.concatenate(_waves(a, x, 0), axis=-1)[:, : x.shape[2]])
 
 
 TOKENS: dict[str, Step] = {"standard": tokens, "scaled": forward_only(scaled)}
