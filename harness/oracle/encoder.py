@@ -79,7 +79,7 @@ def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: 
     """
     tape, what = Tape(arithmetic), what or given(case)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    x, stages, layers = _encoder(tape, case.layer, what, parameters)
+    x, stages, layers = encoder(tape, case.layer, what, parameters)
     gradients: dict[str, Array] = {}
     if cotangent is not None:
         wanted = parameters if x is None else {"x": x, **parameters}
@@ -93,14 +93,14 @@ def forward(layer: Layer, what: Given, arithmetic: Arithmetic, onward: Onward = 
     """Every stage of a layer or stack, right or wrong, without gradients."""
     tape = Tape(arithmetic)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    return _values(what, _encoder(tape, layer, what, parameters, onward)[1])
+    return _values(what, encoder(tape, layer, what, parameters, onward)[1])
 
 
 def _values(what: Given, stages: Mapping[str, Node]) -> dict[str, Array]:
     return {name: what.of_batch(node.value) for name, node in stages.items()}
 
 
-def _encoder(
+def encoder(
     tape: Tape, layer: Layer, what: Given, parameters: dict[str, Node], onward: Onward = as_computed
 ) -> tuple[Node | None, dict[str, Node], list[dict[str, Node]]]:
     """x, unless token ids are given in its place; every stage, of the items that are evaluated; those of each layer."""

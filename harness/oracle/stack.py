@@ -51,7 +51,7 @@ def encoder_stack(
         assert isinstance(given, Node)
         x = given
     for number, taken in enumerate(form("layer_order")(layer.stack.layers)):
-        if number:
+        if number and layer.embedding is not None:
             x = tape.apply(form("between_layers"), x)
         if taken is not None:
             start = prefix(taken)
