@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.paths import SPECS
 from harness.spec.load import load
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
@@ -161,24 +162,12 @@ def test_a_manifest_whose_name_is_not_its_folder_s(conform: Callable, fake: Call
     assert "the name 'first' is not the folder's" in ended.stderr
 
 
-LAYER = """
-layer: mine
-title: A layer of the user's own
-clauses: [L-1]
-family: small
-d_model: 18
-norm: {placement: post, kind: layer_norm, epsilon: 1e-3}
-attention:
-  num_heads: 3
-  projections: full
-  qkv_bias: true
-  output_bias: true
-  scale: head_dim
-  masked_score: minus_infinity
-  fully_masked_row: unspecified
-feed_forward: {d_ff: 22, activation: gelu, bias: true}
-padded_rows: unspecified
-"""
+LAYER = (
+    (SPECS / "layers" / "pre-gelu.yaml")
+    .read_text()
+    .replace("layer: pre-gelu", "layer: mine")
+    .replace("d_model: 24", "d_model: 18")
+)
 
 
 def test_a_layer_of_the_users_own(conform: Callable, honest: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from harness.spec.load import load
 from harness.spec.stages import stages
 
 Array = np.ndarray[Any, Any]
-CASES = load().cases
+CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
 MANIFEST = read_manifest()
 NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 

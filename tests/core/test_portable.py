@@ -27,7 +27,7 @@ from harness.spec.masking import Blind
 from harness.spec.parameters import PARAMETER_NAMES
 
 VECTORS = SPECS / "vectors" / "portable.json"
-LAYERS, CASES = load().layers, load().cases
+LAYERS, CASES = load().layers, load().with_golden
 PATTERNS: tuple[Pattern, ...] = ("symmetric", "gain", "offset")
 NAMES = st.text(max_size=40)
 repeatably = settings(deadline=None, derandomize=True)
