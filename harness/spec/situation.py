@@ -15,7 +15,9 @@ Exponent = Annotated[int, Field(ge=-24, le=24)]
 
 
 class Input(Strict):
-    pattern: Literal["symmetric", "offset"] = Field(description="the portable pattern that x is drawn from (P-4)")
+    pattern: Literal["symmetric", "offset", "balanced"] = Field(
+        description="the portable pattern that x is drawn from (P-4); balanced needs an even d_model"
+    )
     exponent: Exponent = Field(description="x is the pattern's integers times two to this power")
 
 
