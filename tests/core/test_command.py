@@ -230,7 +230,7 @@ def test_a_run_that_is_killed_leaves_an_incomplete_report(conform: Callable, fak
     assert ended.outcomes() == ["not-run", "not-run", "not-run"]
 
 
-@pytest.mark.parametrize("what", ["impls", "layers", "situations", "cases", "clauses", "deviations"])
+@pytest.mark.parametrize("what", ["impls", "layers", "situations", "cases", "clauses", "deviations", "coverage"])
 def test_list_on_the_terminal_and_as_json(conform: Callable, what: str) -> None:
     rows = json.loads(conform("list", what, "--json").stdout)
     shown = conform("list", what).stdout
