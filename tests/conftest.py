@@ -1,5 +1,6 @@
 """Options, and the public door: the command in a process of its own, and fakes that each lie in one way."""
 
+import importlib
 import json
 import runpy
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from harness.oracle.steps import WAYS
 
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
@@ -112,6 +115,20 @@ def fake(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return write
+
+
+@pytest.fixture
+def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Each wrong form that the oracle plays is in tests/plants/NAME too: benchmarks/diagnosis.py plants them all."""
+
+    def same_forms(name: str) -> None:
+        monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
+        plants = importlib.import_module(f"{name}.steps").WAYS
+        for step, forms in WAYS.items():
+            right = {"rms_norm", "shared_by_heads"}  # a layer's choice, and no wrong form
+            assert set(forms) - right | {"standard"} == set(plants[step]), step
+
+    return same_forms
 
 
 _LIAR = """
