@@ -119,10 +119,11 @@ def run(
     ledger = Ledger(out, shares, absent, in_progress, environment(shares, in_progress, device, seed))
     try:
         _collect(in_progress, ledger, total=sum(len(share.tasks) for share in shares))
-    except BaseException:
+    except BaseException as error:
         for record in in_progress.left():
             ledger.add(record)
         ledger.close()
+        error.add_note(f"what was judged until then is in {ledger.path}, marked incomplete")
         raise
     report = ledger.close(in_progress.diagnoses())
     show_report(console(), report, out)
@@ -213,11 +214,16 @@ def _expected(
     another seed."""
     if layer_file or any(case.seed for case in cases):
         found = {}
-        with _progress() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
-            bar = progress.add_task("computing goldens", total=len(cases))
-            for case, expected in computed:
-                found[case.id] = expected
-                progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
+        try:
+            with _progress() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
+                bar = progress.add_task("computing goldens", total=len(cases))
+                for case, expected in computed:
+                    found[case.id] = expected
+                    progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
+        except BaseException as error:
+            computed_of_all = f"{len(found)} of {len(cases)} goldens were computed, and they are not kept"
+            error.add_note(f"nothing was judged, and no report is written: {computed_of_all}")
+            raise
         return found
     manifest = read_manifest()
     check_ids(specification.with_golden, manifest)
