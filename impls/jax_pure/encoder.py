@@ -83,8 +83,8 @@ def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASK
     norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
 
-    if masks.valid is not None:  # a weight of 0 does not keep out what overflows, nor NaN
-        x = jnp.where(masks.valid[:, :, None], x, 0)
+    if masks.valid is not None:
+        x = jnp.where(needed(config, masks)[:, :, None], x, 0)
     if config.placement == "pre":
         h = tap("norm1", norm(params["norm1"], x))
         x = tap("residual1", x + attention(config, params["attention"], h, masks, tap))
@@ -96,6 +96,14 @@ def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASK
         x = tap("residual2", x + feed_forward(params["feed_forward"], x, activation, tap))
         x = tap("norm2", norm(params["norm2"], x))
     return tap("output", x)
+
+
+def needed(config: Config, masks: Masks) -> Array:
+    """[B, S], false at padding that nothing is to be computed with: a weight of 0 keeps out neither what overflows nor
+    NaN. Uniform weights over every key are no 0: an item with a query that has no key keeps its padding."""
+    if config.empty_row != "uniform":
+        return masks.valid
+    return masks.valid | ~masks.allowed.any(-1).all((1, 2))[:, None]
 
 
 def encoder_stages(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS) -> dict[str, Array]:

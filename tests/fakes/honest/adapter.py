@@ -37,7 +37,10 @@ class Honest(Adapter):
     def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
         tape = Tape(Arithmetic(self.dtype))
         valid = masks.valid()
-        by_x = tape.leaf(x if valid is None else np.where(valid[:, :, None], x, x.dtype.type(0)))
+        if valid is not None:  # in an item with a query that has no key, padding may be a part of what it gives
+            needed = valid | ~masks.joined(self.layer.attention.num_heads).any(-1).all((1, 2))[:, None]
+            x = np.where(needed[:, :, None], x, x.dtype.type(0))
+        by_x = tape.leaf(x)
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
         heads = self.layer.attention.num_heads
         masked = masks.joined(heads), masks.added(heads)
