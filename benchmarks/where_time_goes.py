@@ -90,7 +90,8 @@ def main() -> None:
     manifest = read_manifest()
     expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
     print(f"specification and goldens of {len(cases)} cases: {time.perf_counter() - begun:.1f} s\n", flush=True)
-    rows = []
+    parts_named = (*COLUMNS, OTHERS, PARENT)
+    print(markdown(("implementation", "whole", *parts_named), []), flush=True)
     for name in options.impl or sorted(known_folders()):
         folder = find_folder(name)
         ready = resolve(read_implementation(folder), folder, {})
@@ -99,9 +100,8 @@ def main() -> None:
             continue
         parts = taken_by(ready, cases, expected, options.threads)
         whole = sum(map(sum, parts.values()))
-        named = (*COLUMNS, OTHERS, PARENT)
-        rows.append((name, f"{whole:.1f} s", *(cell(parts.get(part, []), whole) for part in named)))
-    print(markdown(("implementation", "whole", *COLUMNS, OTHERS, PARENT), rows))
+        cells = (cell(parts.get(part, []), whole) for part in parts_named)
+        print(f"| {' | '.join((name, f'{whole:.1f} s', *cells))} |", flush=True)
 
 
 if __name__ == "__main__":
