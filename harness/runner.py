@@ -67,7 +67,7 @@ class Run:
     def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            for name in self.sessions:
+            for name in sorted(self.sessions, key=self._allowed, reverse=True):
                 pool.submit(self._take_through, name)
             unfinished = len(self.sessions)
             try:
@@ -106,6 +106,11 @@ class Run:
         self._aborted.set()
         for session in self.sessions.values():
             session.abort()
+
+    def _allowed(self, name: str) -> float:
+        """What its manifest allows a build and an answer: one that takes long, begun last, would end alone."""
+        timeouts = self.sessions[name].ready.implementation.timeouts
+        return timeouts.build + timeouts.run
 
     def _take_through(self, name: str) -> None:
         session = self.sessions[name]

@@ -190,6 +190,20 @@ def test_workers_of_two_implementations_run_and_only_the_liar_fails(conform: Cal
     assert ended.outcomes("stages", "two") == ["pass", "pass"]
 
 
+def test_the_one_that_is_allowed_most_time_begins(conform: Callable, fake: Callable, tmp_path: Path) -> None:
+    lie = """
+    def start(self, device, threads):
+        with open("../begun", "a") as begun:
+            print(os.path.basename(os.getcwd()), file=begun)
+        return super().start(device, threads)
+    """
+    quick = fake("quick", lie, timeouts="{start: 90, build: 20, run: 20}")
+    slow = fake("slow", lie, timeouts="{start: 60, build: 60, run: 20}")
+    ended = conform("run", "--impl", quick, "--impl", slow, *CASES, "--jobs", "1")
+    assert (tmp_path / "begun").read_text().split() == ["slow", "quick"]
+    assert [judged["name"] for judged in ended.report["implementations"]] == ["quick", "slow"]
+
+
 def test_an_opt_out_is_no_pass(conform: Callable, fake: Callable) -> None:
     unsupported = '[{when: {check: gradients}, reason: "it has no backward pass", link: "https://example.org/x"}]'
     ended = conform("run", "--impl", fake("modest", unsupported=unsupported), *CASES[:2], "--dtype", "float32")
