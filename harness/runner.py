@@ -13,6 +13,7 @@ from harness.deviations.declared import declared, judge_declared
 from harness.deviations.diagnose import diagnose
 from harness.deviations.sighting import Seen, Sighting
 from harness.golden.expected import Expected
+from harness.golden.narrow import in_format
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
@@ -118,7 +119,7 @@ class Run:
             for task in self._tasks[name]:
                 if self._aborted.is_set():
                     return
-                expected = self._expected(task.case)
+                expected = in_format(task.case, self._expected(task.case), FORMATS[task.dtype])
                 asked = ask(session, task, expected, self._constants)
                 if asked.observation is not None:
                     self._seen[name].see(task, expected, asked.record, asked.observation)

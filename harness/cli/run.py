@@ -51,7 +51,7 @@ Examples:
 )
 @click.option("--level", type=click.Choice(LEVELS), help="Only cases of this level or a stricter one.")
 @click.option(
-    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: float32 and float64."
+    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: each that a case is asked in."
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--jobs", type=click.IntRange(1), help="Workers side by side; default: one a processor.")
@@ -106,7 +106,7 @@ def run(
     jobs = jobs or os.cpu_count() or 1
     _refuse_unwritable(out)
     expected = _expected(chosen, specification, layer_file, jobs)
-    shares = [Share(r, plan(r.implementation, chosen, dtypes or ("float32", "float64"))) for r in ready]
+    shares = [Share(r, plan(r.implementation, chosen, dtypes)) for r in ready]
     in_progress = Run(
         shares,
         lambda case: expected[case.id],

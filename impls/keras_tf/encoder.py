@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import ml_dtypes
 from keras import KerasTensor as Tensor
 from keras import layers, ops
 
@@ -127,10 +128,11 @@ class MultiHeadAttention(layers.Layer):
         return ops.swapaxes(tap("context", tap("attention_weights", weights) @ v), 1, 2)
 
     def fill(self) -> float:
-        if self.masked_score is not None:
-            return self.masked_score
         # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
-        return -math.inf if self.empty_row == "nan" else -1e30
+        if self.empty_row == "nan":
+            return -math.inf
+        filled = -1e30 if self.masked_score is None else self.masked_score
+        return max(filled, float(ml_dtypes.finfo(self.compute_dtype).min))
 
 
 class FeedForward(layers.Layer):

@@ -112,13 +112,14 @@ class MultiHeadAttention(nn.Module):
         return tap("attention_weights", weights) @ v
 
     def fill(self, scores: Tensor) -> float:
+        least = max(torch.finfo(scores.dtype).min, torch.finfo(torch.float32).min)
         if self.masked_score is not None:
-            return self.masked_score
+            return max(self.masked_score, least)
         if self.empty_row == "nan":
             return -torch.inf
         # A row of the lowest number has weights of 1/S, and a gradient, where one of minus infinity has NaN. No lower
         # than float32's: torch.onnx.export takes a float64's lowest through float32, where it is minus infinity.
-        return max(torch.finfo(scores.dtype).min, torch.finfo(torch.float32).min)
+        return least
 
 
 class FeedForward(nn.Module):
