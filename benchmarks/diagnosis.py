@@ -50,7 +50,7 @@ class Plants:
         module, name = ADAPTERS[framework]
         self.adapter: Any = getattr(importlib.import_module(module), name)()
         self.adapter.start("cpu", 2)
-        manifest, cases = read_manifest(), load().cases.values()
+        manifest, cases = read_manifest(), load().with_golden.values()
         small = [case for case in cases if case.layer.family == "small"]
         self.cases = [(case, read_golden(case, manifest, constants())) for case in small]
 

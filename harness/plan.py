@@ -57,13 +57,13 @@ def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) 
     return kept
 
 
-def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...]) -> list[Task]:
-    """Every task, ordered so that each layer is built as seldom as can be."""
+def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
+    """Every task in these dtypes, or in all that the cases name; ordered so that each layer is built seldom."""
     tasks = [
         Task(implementation, case, dtype, check, implementation.opt_out(case, dtype, check))
         for case in cases
-        for dtype in dtypes
-        if dtype in case.situation.dtypes
+        for dtype in case.situation.dtypes
+        if dtype in dtypes or not dtypes
         for check in case.situation.checks
     ]
     return sorted(tasks, key=lambda task: repr(task.build_key))

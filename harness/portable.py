@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-Pattern = Literal["symmetric", "gain", "offset"]
+Pattern = Literal["symmetric", "gain", "offset", "balanced"]
 Floats = npt.NDArray[np.float64]
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
@@ -58,8 +58,8 @@ def ids(name: str, count: int, vocabulary: int) -> npt.NDArray[np.int64]:
 def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
     """The portable tensor `name`, filled in row-major order (rule P-4), float64, not to be written to.
 
-    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254; all times
-    2**exponent.
+    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254; `balanced`: n in
+    the first half of the last axis, and their negatives in the second; all times 2**exponent.
     """
     n = integers(name, prod(shape))
     match pattern:
@@ -69,6 +69,11 @@ def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -
             values = 128 + n // 4
         case "offset":
             values = 254 + (n % 8 == 0)
+        case "balanced":
+            if shape[-1] % 2:
+                raise ValueError(f"a balanced tensor has two halves, and its last axis is {shape[-1]} long")
+            first, _ = np.split(n.reshape(shape), 2, axis=-1)
+            values = np.concatenate([first, -first], axis=-1)
     drawn = np.ldexp(values.astype(np.float64), exponent).reshape(shape)
     drawn.flags.writeable = False
     return drawn

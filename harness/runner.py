@@ -13,6 +13,7 @@ from harness.deviations.declared import declared, judge_declared
 from harness.deviations.diagnose import diagnose
 from harness.deviations.sighting import Seen, Sighting
 from harness.golden.expected import Expected
+from harness.golden.narrow import in_format
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
@@ -67,7 +68,7 @@ class Run:
     def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            for name in self.sessions:
+            for name in sorted(self.sessions, key=self._allowed, reverse=True):
                 pool.submit(self._take_through, name)
             unfinished = len(self.sessions)
             try:
@@ -107,13 +108,18 @@ class Run:
         for session in self.sessions.values():
             session.abort()
 
+    def _allowed(self, name: str) -> float:
+        """What its manifest allows a build and an answer: one that takes long, begun last, would end alone."""
+        timeouts = self.sessions[name].ready.implementation.timeouts
+        return timeouts.build + timeouts.run
+
     def _take_through(self, name: str) -> None:
         session = self.sessions[name]
         try:
             for task in self._tasks[name]:
                 if self._aborted.is_set():
                     return
-                expected = self._expected(task.case)
+                expected = in_format(task.case, self._expected(task.case), FORMATS[task.dtype])
                 asked = ask(session, task, expected, self._constants)
                 if asked.observation is not None:
                     self._seen[name].see(task, expected, asked.record, asked.observation)

@@ -1,5 +1,6 @@
 """Options, and the public door: the command in a process of its own, and fakes that each lie in one way."""
 
+import importlib
 import json
 import runpy
 import subprocess
@@ -12,11 +13,22 @@ from typing import Any
 
 import pytest
 
+from harness.oracle.steps import WAYS
+
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--impl", metavar="NAME|FOLDER", help="the implementation that tests/suite judges")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Elsewhere than on Linux a test that is marked so is not selected: pytest says how many, and none is green."""
+    if sys.platform == "linux":
+        return
+    elsewhere = [item for item in items if item.get_closest_marker("linux")]
+    items[:] = [item for item in items if item not in elsewhere]
+    config.hook.pytest_deselected(items=elsewhere)
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,20 @@ def fake(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture
+def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Each wrong form that the oracle plays is in tests/plants/NAME too: benchmarks/diagnosis.py plants them all."""
+
+    def same_forms(name: str) -> None:
+        monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
+        plants = importlib.import_module(f"{name}.steps").WAYS
+        for step, forms in WAYS.items():
+            right = {"rms_norm", "shared_by_heads", "none"} - set(plants[step])  # a layer's choice, and no wrong form
+            assert set(forms) - right | {"standard"} == set(plants[step]), step
+
+    return same_forms
+
+
 _LIAR = """
 import os, runpy, signal, time
 import numpy as np
@@ -161,10 +187,8 @@ serve(Watched())
 def busiest_thread(conform: Callable[..., Ended], fake: Callable[..., Path]) -> Callable[[str, str, int], float]:
     """The share of the computing that an implementation's busiest thread does under `conform run --threads N`.
 
-    In processor time, not wall time: how busy the machine is does not matter.
+    In processor time, not wall time: how busy the machine is does not matter. It reads /proc: mark the test `linux`.
     """
-    if not Path("/proc/self/task").is_dir():
-        pytest.skip("reads /proc")
 
     def share(name: str, adapter: str, threads: int) -> float:
         script = _WATCHED.format(name=name, adapter=adapter)

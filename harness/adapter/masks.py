@@ -79,7 +79,7 @@ class Masks:
 
 
 def _padding_4d(mask: Array | None) -> Array | None:
-    return None if mask is None else mask.reshape(-1, 1, 1, mask.shape[-1])
+    return mask if mask is None or mask.ndim == 4 else mask.reshape(-1, 1, 1, mask.shape[-1])
 
 
 def _attention_4d(mask: Array | None, num_heads: int) -> Array | None:

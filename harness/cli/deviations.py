@@ -34,7 +34,7 @@ def deviations(
     if not names:
         hint = f"{nearest(globs[0], catalogue())} (conform list deviations)"
         raise InputError(f"matches no deviation: {globs[0]!r}", where="--deviation", hint=hint)
-    chosen = select(load().cases, cases, None)
+    chosen = select(load().with_golden, cases, None)
     found = list(kills(names, chosen, dtypes or tuple(FORMATS), jobs or os.cpu_count() or 1))
     if as_json:
         click.echo(json.dumps([asdict(kill) for kill in found], indent=1))

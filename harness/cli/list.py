@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 
 import click
 from rich import box
@@ -13,6 +14,7 @@ from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import known_folders, read_implementation
 from harness.report.terminal import console
 from harness.spec.clauses import clauses
+from harness.spec.coverage import coverage
 from harness.spec.load import load
 
 Row = dict[str, str | int]
@@ -60,6 +62,10 @@ def _clauses() -> list[Row]:
     return [{"clause": name, "cases": cited.count(name), "text": text} for name, text in clauses().items()]
 
 
+def _coverage() -> list[Row]:
+    return [asdict(row) for row in coverage(load().cases.values())]
+
+
 def _deviations() -> list[Row]:
     return [
         {"deviation": d.deviation, "kind": d.kind, "sentence": d.sentence, "links": " ".join(d.links)}
@@ -73,6 +79,7 @@ _WHAT: dict[str, Callable[[], list[Row]]] = {
     "situations": _situations,
     "cases": _cases,
     "clauses": _clauses,
+    "coverage": _coverage,
     "deviations": _deviations,
 }
 
@@ -81,7 +88,7 @@ _WHAT: dict[str, Callable[[], list[Row]]] = {
 @click.argument("what", type=click.Choice(list(_WHAT)))
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on standard output.")
 def list_(what: str, as_json: bool) -> None:
-    """List implementations, layers, situations, cases, clauses or deviations."""
+    """List what there is; `coverage` is the number of cases for each value of each key of a layer or situation."""
     rows = _WHAT[what]()
     if as_json:
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))

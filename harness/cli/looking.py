@@ -7,7 +7,8 @@ from typing import TypeVar
 import click
 from rich.console import Console
 
-from harness.look.subject import find_layer, resized
+from harness.look.subject import at_size, find_layer, resized
+from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS
 from harness.spec.layer import Layer
 
@@ -33,6 +34,17 @@ def layer_options(command: _Command) -> _Command:
 
 def chosen_layer(layer: str | None, d_model: int | None, num_heads: int | None, d_ff: int | None) -> Layer:
     return resized(find_layer(layer or LAYER), d_model, num_heads, d_ff)
+
+
+def chosen_case(
+    layer: str | None,
+    d_model: int | None,
+    num_heads: int | None,
+    d_ff: int | None,
+    batch: int | None,
+    sequence: int | None,
+) -> Case:
+    return at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE)
 
 
 batch_option = click.option("--batch", type=click.IntRange(1), help=f"B; default: {BATCH}.")

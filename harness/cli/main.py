@@ -57,10 +57,10 @@ def _status() -> int:
     try:
         status = cli.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
-    except click.exceptions.Abort:
-        return _interrupted()
-    except KeyboardInterrupt:
-        return _interrupted()
+    except click.exceptions.Abort as abort:
+        return _interrupted(abort.__cause__ or abort)  # click's word for what was raised
+    except KeyboardInterrupt as interrupt:
+        return _interrupted(interrupt)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -79,8 +79,9 @@ def _status() -> int:
         return INCOMPLETE
 
 
-def _interrupted() -> int:
-    click.echo("conform: interrupted; what was judged until then is in the report, marked incomplete", err=True)
+def _interrupted(interrupt: BaseException) -> int:
+    """A command that leaves something behind says in a note what, or what not."""
+    click.echo("; ".join(["conform: interrupted", *getattr(interrupt, "__notes__", [])]), err=True)
     return INCOMPLETE
 
 

@@ -9,17 +9,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from harness.cli.looking import (
-    BATCH,
-    SEQUENCE,
-    at_work,
-    batch_option,
-    chosen_layer,
-    dtype_option,
-    impl_option,
-    json_option,
-    layer_options,
-)
+from harness.cli import looking
 from harness.errors import InputError
 from harness.look.alive import Placement, alive
 from harness.look.asking import find_task, must_fit
@@ -42,19 +32,23 @@ _PLACEMENTS: tuple[Placement, ...] = ("pre", "post")
 
 
 @click.command(epilog=_EXAMPLES)
-@layer_options
-@batch_option
+@looking.layer_options
+@looking.batch_option
 @click.option(
-    "--sequence", "sequences", type=click.IntRange(1), multiple=True, help=f"S, or several; default: {SEQUENCE}."
+    "--sequence",
+    "sequences",
+    type=click.IntRange(1),
+    multiple=True,
+    help=f"S, or several; default: {looking.SEQUENCE}.",
 )
 @click.option("--layers", type=click.IntRange(1), help="Layers, one after another; default: as many as the layer has.")
-@dtype_option
+@looking.dtype_option
 @click.option("--limit", metavar="8GiB", help="Also the longest sequence whose activations fit in this much memory.")
 @click.option(
     "--measure", "measured", is_flag=True, help="Also a worker's peak memory during a pass of one layer; Linux."
 )
-@impl_option
-@json_option
+@looking.impl_option
+@looking.json_option
 def memory(
     layer: str | None,
     d_model: int | None,
@@ -76,9 +70,9 @@ def memory(
     """
     if impl is not None and not measured:
         raise InputError("only a measurement asks an implementation", where="--impl", hint="add --measure")
-    chosen = chosen_layer(layer, d_model, num_heads, d_ff)
+    chosen = looking.chosen_layer(layer, d_model, num_heads, d_ff)
     layers = layers or chosen.stack.layers
-    at, batch, sequences = chosen.one_of_it, batch or BATCH, sequences or (SEQUENCE,)
+    at, batch, sequences = chosen.one_of_it, batch or looking.BATCH, sequences or (looking.SEQUENCE,)
     itemsize = FORMATS[dtype].numpy.itemsize
     amount = parse_amount(limit, "--limit") if limit is not None else None
     peaks, name = _peaks(impl, at, batch, sequences, dtype) if measured else ({}, "")
@@ -135,7 +129,7 @@ def _peaks(
         case = at_size(layer, batch, S)
         ready, task = find_task(impl, case, dtype, "output")
         must_fit(batch * S * layer.d_model, case, dtype)
-        with at_work(f"measuring {ready.implementation.name} at S = {S}"):
+        with looking.at_work(f"measuring {ready.implementation.name} at S = {S}"):
             peaks[S] = measure(ready, task, os.cpu_count() or 1)
     return peaks, ready.implementation.name
 

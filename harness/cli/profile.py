@@ -8,23 +8,11 @@ import click
 from rich import box
 from rich.table import Table
 
-from harness.cli.looking import (
-    BATCH,
-    SEQUENCE,
-    at_work,
-    batch_option,
-    chosen_layer,
-    dtype_option,
-    impl_option,
-    json_option,
-    layer_options,
-    sequence_option,
-    versions,
-)
+from harness.cli import looking
 from harness.errors import InputError
 from harness.look.asking import Unanswered, asking, find_task, must_fit
 from harness.look.profile import Times, times
-from harness.look.subject import at_size, described
+from harness.look.subject import described
 from harness.report.terminal import console
 from harness.spec.dtypes import DtypeName
 from harness.wire.frames import UNSUPPORTED
@@ -40,14 +28,14 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@impl_option
-@layer_options
-@batch_option
-@sequence_option
-@dtype_option
+@looking.impl_option
+@looking.layer_options
+@looking.batch_option
+@looking.sequence_option
+@looking.dtype_option
 @click.option("--threads", type=click.IntRange(1), help="Threads of the framework; default: one a processor.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Passes to time.")
-@json_option
+@looking.json_option
 def profile(
     impl: str | None,
     layer: str | None,
@@ -65,11 +53,11 @@ def profile(
 
     What a stage's time is differs by framework, and docs/looking.md says how; `whole` is the pass that a user makes.
     """
-    at = at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE)
+    at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
     ready, task = find_task(impl, at, dtype, "stages")
     name, threads = ready.implementation.name, threads or os.cpu_count() or 1
     must_fit(at.x_shape[0] * at.x_shape[1] * at.x_shape[2], at, dtype)
-    with asking(ready, threads) as (session, answered), at_work(f"timing {name}"):
+    with asking(ready, threads) as (session, answered), looking.at_work(f"timing {name}"):
         answer = session.profile(task, repeats)
         if isinstance(answer, Failure) and answer.message.startswith(f"profile: {UNSUPPORTED}"):
             reason = answer.message.partition(UNSUPPORTED)[2]
@@ -78,7 +66,7 @@ def profile(
             found = times(answered(answer), repeats)
         except ValueError as error:
             raise Unanswered(f"{name} answered profile with something else: {error}") from None
-        who = f"{name} ({versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"
+        who = f"{name} ({looking.versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"
     if as_json:
         facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "threads": threads}
         shown = {**facts, "case": described(at), "repeats": repeats, **asdict(found)}

@@ -51,7 +51,7 @@ Examples:
 )
 @click.option("--level", type=click.Choice(LEVELS), help="Only cases of this level or a stricter one.")
 @click.option(
-    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: float32 and float64."
+    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: each that a case is asked in."
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--jobs", type=click.IntRange(1), help="Workers side by side; default: one a processor.")
@@ -106,7 +106,7 @@ def run(
     jobs = jobs or os.cpu_count() or 1
     _refuse_unwritable(out)
     expected = _expected(chosen, specification, layer_file, jobs)
-    shares = [Share(r, plan(r.implementation, chosen, dtypes or ("float32", "float64"))) for r in ready]
+    shares = [Share(r, plan(r.implementation, chosen, dtypes)) for r in ready]
     in_progress = Run(
         shares,
         lambda case: expected[case.id],
@@ -119,10 +119,11 @@ def run(
     ledger = Ledger(out, shares, absent, in_progress, environment(shares, in_progress, device, seed))
     try:
         _collect(in_progress, ledger, total=sum(len(share.tasks) for share in shares))
-    except BaseException:
+    except BaseException as error:
         for record in in_progress.left():
             ledger.add(record)
         ledger.close()
+        error.add_note(f"what was judged until then is in {ledger.path}, marked incomplete")
         raise
     report = ledger.close(in_progress.diagnoses())
     show_report(console(), report, out)
@@ -213,11 +214,16 @@ def _expected(
     another seed."""
     if layer_file or any(case.seed for case in cases):
         found = {}
-        with _progress() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
-            bar = progress.add_task("computing goldens", total=len(cases))
-            for case, expected in computed:
-                found[case.id] = expected
-                progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
+        try:
+            with _progress() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
+                bar = progress.add_task("computing goldens", total=len(cases))
+                for case, expected in computed:
+                    found[case.id] = expected
+                    progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
+        except BaseException as error:
+            computed_of_all = f"{len(found)} of {len(cases)} goldens were computed, and they are not kept"
+            error.add_note(f"nothing was judged, and no report is written: {computed_of_all}")
+            raise
         return found
     manifest = read_manifest()
     check_ids(specification.with_golden, manifest)

@@ -11,26 +11,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.looking import (
-    BATCH,
-    SEQUENCE,
-    at_work,
-    batch_option,
-    bracketed,
-    chosen_layer,
-    dtype_option,
-    impl_option,
-    json_option,
-    layer_options,
-    sequence_option,
-    versions,
-)
+from harness.cli import looking
 from harness.errors import InputError
 from harness.golden.build import compute_all
 from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.look.asking import asking, find_task, must_fit
-from harness.look.subject import at_size, described, find_case
+from harness.look.subject import described, find_case
 from harness.look.trace import Row, judging_seconds
 from harness.look.trace import trace as traced
 from harness.report.terminal import console
@@ -49,14 +36,14 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@impl_option
+@looking.impl_option
 @click.option("--case", metavar="LAYER/SITUATION", help="Trace this case, and judge it by its golden.")
-@layer_options
-@batch_option
-@sequence_option
-@dtype_option
+@looking.layer_options
+@looking.batch_option
+@looking.sequence_option
+@looking.dtype_option
 @click.option("--judge", is_flag=True, help="Have the oracle say what each stage should be; slow at large sizes.")
-@json_option
+@looking.json_option
 def trace(
     impl: str | None,
     case: str | None,
@@ -81,16 +68,17 @@ def trace(
             raise InputError("a case has a layer, sizes and a golden of its own", where="--case", hint=hint)
         at = find_case(case)
     else:
-        at = at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE)
+        at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
     ready, task = find_task(impl, at, dtype, "stages")
     must_fit(sum(prod(shape) for shape in at.expected_shapes("stages").values()), at, dtype)
     expected = _expected(at, judge=judge, frozen=case is not None)
-    with asking(ready, os.cpu_count() or 1) as (session, answered), at_work(f"asking {ready.implementation.name}"):
+    name = ready.implementation.name
+    with asking(ready, os.cpu_count() or 1) as (session, answered), looking.at_work(f"asking {name}"):
         observed = answered(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
         rows = traced(task, observed, expected)
-        who = f"{ready.implementation.name} ({versions(session.versions)})"
+        who = f"{name} ({looking.versions(session.versions)})"
     if as_json:
-        facts = {"implementation": ready.implementation.name, "versions": session.versions, "dtype": dtype}
+        facts = {"implementation": name, "versions": session.versions, "dtype": dtype}
         click.echo(
             json.dumps(
                 {**facts, "case": described(at), "stages": list(map(asdict, rows))}, indent=1, ensure_ascii=False
@@ -109,7 +97,7 @@ def _expected(at: Case, *, judge: bool, frozen: bool) -> Expected | None:
     seconds = judging_seconds(at)
     if seconds > 10:
         click.echo(f"the oracle will take about {seconds:.0f} s to judge this", err=True)
-    with at_work("the oracle is at work"):
+    with looking.at_work("the oracle is at work"):
         [(_, expected)] = compute_all([at], constants(), 1)
     return expected
 
@@ -124,7 +112,7 @@ def _show(title: str, rows: list[Row], *, judged: bool) -> None:
         table.add_column("rms σ", justify="right", no_wrap=True)
     table.add_column("what it is", overflow="fold")
     for row in rows:
-        shape = bracketed(row.shape) if row.shape is not None else "–"
+        shape = looking.bracketed(row.shape) if row.shape is not None else "–"
         sigma = (
             [] if not judged else ["" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"]
         )
@@ -133,6 +121,6 @@ def _show(title: str, rows: list[Row], *, judged: bool) -> None:
     screen.print(table)
     wrong = [row for row in rows if not row.conforms]
     for row in wrong[:1]:
-        said = f"{bracketed(row.shape) if row.shape else ''} {row.problem}" if row.problem else "out of line"
+        said = f"{looking.bracketed(row.shape) if row.shape else ''} {row.problem}" if row.problem else "out of line"
         text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {said.strip()}"
         screen.print(text, style="red", highlight=False, soft_wrap=True, markup=False)

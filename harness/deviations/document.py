@@ -32,7 +32,7 @@ RULES = [*(rule.name for rule in TOLERANCES), SIGMA]
 
 def page(jobs: int) -> str:
     """The whole page."""
-    cases = list(load().cases.values())
+    cases = list(load().with_golden.values())
     small = [case for case in cases if case.layer.family in GRADED]
     found = list(kills(list(catalogue()), small, ("float32", "float64"), jobs))
     by_dtype = {d: best([k for k in found if k.dtype == d], constants().rms_limit) for d in ("float32", "float64")}

@@ -1,14 +1,13 @@
 """The kill matrix: every deviation played against every case, in σ, to grade the suite."""
 
-import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from harness.deviations.catalogue import catalogue
 from harness.deviations.play import played, verdict
 from harness.golden.store import read_golden, read_manifest
 from harness.oracle.deviant import changes
+from harness.pool import Pool
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
@@ -35,7 +34,7 @@ class Kill:
 def kills(names: list[str], cases: list[Case], dtypes: tuple[str, ...], jobs: int) -> Iterator[Kill]:
     """Every (deviation, case) that the patch says anything about, case by case, in several processes."""
     heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with Pool(jobs) as pool:
         for found in pool.map(_kills_of, *zip(*((case.id, names, dtypes) for case in heavy_first), strict=True)):
             yield from found
 

@@ -7,7 +7,7 @@ import numpy as np
 from harness.golden.expected import Expected
 from harness.judge.verdict import Verdict, judge
 from harness.oracle.arithmetic import Arithmetic, Array, Rounded
-from harness.oracle.condition import SAMPLE_ROUNDOFF
+from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from harness.oracle.deviant import Deviant, deviant
 from harness.oracle.encoder import forward
 from harness.oracle.tape import Node
@@ -54,12 +54,11 @@ def continued_with_noise(
     """
     wrong = deviant(case, deviations)
     centre = _stages(wrong, Arithmetic(np.float64), seen)
-    squares = {name: np.zeros(value.shape) for name, value in centre.items()}
     with np.errstate(all="ignore"):
+        spread = Spread(centre)
         for run in range(_NOISE_RUNS):
-            for name, value in _stages(wrong, noise(SAMPLE_ROUNDOFF, run), seen, centre).items():
-                squares[name] += ((value - centre[name]) / SAMPLE_ROUNDOFF) ** 2
-    return centre, {name: np.sqrt(total / _NOISE_RUNS) for name, total in squares.items()}
+            spread.add(_stages(wrong, noise(SAMPLE_ROUNDOFF, run), seen, centre))
+        return centre, spread.conditions()
 
 
 _with_noise: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]] = {}

@@ -1,12 +1,12 @@
 """Computing goldens, side by side in as many processes as asked for."""
 
-import multiprocessing
 import os
 from collections.abc import Generator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 
 from harness.golden.expected import Expected, thin
 from harness.oracle.condition import expectation
+from harness.pool import Pool
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.threads import blas_threads
@@ -22,11 +22,7 @@ def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator
     # A fresh interpreter a process: the BLAS reads its thread count when it is loaded. One thread, one order of sums.
     os.environ.update(blas_threads(1))
     heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            futures = {pool.submit(compute, case, constants): case for case in heavy_first}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with Pool(jobs) as pool:
+        futures = {pool.submit(compute, case, constants): case for case in heavy_first}
+        for future in as_completed(futures):
+            yield futures[future], future.result()

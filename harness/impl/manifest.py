@@ -45,6 +45,7 @@ class When(Strict):
     dtype: DtypeName | None = None
     activation: Annotated[str, Field()] | None = None
     placement: Literal["pre", "post"] | None = None
+    norm: Literal["layer_norm", "rms_norm"] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "When":
@@ -61,6 +62,7 @@ class When(Strict):
             "dtype": dtype,
             "activation": case.layer.feed_forward.activation,
             "placement": case.layer.norm.placement,
+            "norm": case.layer.norm.kind,
         }
         return all(facts[key] == getattr(self, key) for key in self.model_fields_set)
 

@@ -49,17 +49,18 @@ class Spread:
     an element is therefore measured in a power of two of its own, which changes no bit of what does not underflow.
     """
 
-    def __init__(self, undisturbed: Mapping[str, Array]) -> None:
-        self._undisturbed, self._runs = undisturbed, 0
+    def __init__(self, undisturbed: Mapping[str, Array], roundoff: float = SAMPLE_ROUNDOFF) -> None:
+        """`roundoff` is the size of the disturbances."""
+        self._undisturbed, self._runs, self._roundoff = undisturbed, 0, roundoff
         self._units = {name: _unit(name, value) for name, value in undisturbed.items()}
         self._squares = {name: np.zeros(value.shape) for name, value in undisturbed.items()}
 
     def add(self, disturbed: Mapping[str, Array]) -> None:
-        """One run with disturbances of size `SAMPLE_ROUNDOFF`."""
+        """One run with disturbances."""
         self._runs += 1
         for name, value in disturbed.items():
             displaced = (value - self._undisturbed[name]) / self._units[name]
-            self._squares[name] += (displaced / SAMPLE_ROUNDOFF) ** 2
+            self._squares[name] += (displaced / self._roundoff) ** 2
 
     def conditions(self) -> dict[str, Array]:
         """κ of every element, smoothed along the features."""

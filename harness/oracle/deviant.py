@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness.adapter.masks import Masks
 from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
 from harness.oracle.steps import WAYS, takes_step
-from harness.spec.case import Bools, Case, causal_mask, joined
+from harness.spec.case import Bools, Case, causal_mask
 from harness.spec.deviation import Deviation, Patch
 from harness.spec.layer import Layer
 from harness.spec.masking import Causal
@@ -125,20 +126,20 @@ def _edited_mask(case: Case, mask: Bools | None, edit: str | None) -> Bools | No
         return mask if mask is None else _WHOLE[edit](mask)
     if edit in _OF_CAUSAL:
         causal = isinstance(case.situation.mask.attention, Causal)
-        return joined(padding, _OF_CAUSAL[edit](case.situation.sequence)) if causal else mask
+        return Masks(padding, _OF_CAUSAL[edit](case.situation.sequence)).joined() if causal else mask
     match edit:
         case "ignored":
             return None
         case "causal":
-            return joined(mask, causal_mask(case.situation.sequence))
+            return Masks(mask, causal_mask(case.situation.sequence)).joined()
         case "padding-only":
             return padding
         case "attention-only":
             return attention
         case "on-queries":
-            return joined(None if padding is None else padding.swapaxes(-1, -2), attention)
+            return Masks(None if padding is None else padding.swapaxes(-1, -2), attention).joined()
         case _:  # transposed
-            return joined(padding, None if attention is None else attention.swapaxes(-1, -2))
+            return Masks(padding, None if attention is None else attention.swapaxes(-1, -2)).joined()
 
 
 _WHOLE: dict[str, Callable[[Bools], Bools]] = {

@@ -15,7 +15,7 @@ from harness.report.model import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
 _SHOWN_TWINS = 3
-_DTYPE = {"float64": "f64", "float32": "f32"}
+_DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
 _MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
 
@@ -50,23 +50,30 @@ def show_report(screen: Console, report: Report, out: Path) -> None:
 def _matrix(report: Report) -> Table:
     """Each cell: the worst outcome of the checks in that dtype, with the largest rms σ of any tensor."""
     names = [implementation.name for implementation in report.implementations]
-    dtypes = sorted({record.dtype for record in report.records})
+    asked: dict[str, list[str]] = {}
+    for record in report.records:
+        if record.dtype not in asked.setdefault(record.case, []):
+            asked[record.case].append(record.dtype)
+    usual = max((sorted(dtypes) for dtypes in asked.values()), key=[sorted(d) for d in asked.values()].count)
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in report.records:
         cells.setdefault((record.case, record.implementation, record.dtype), []).append(record)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("case, rms σ", no_wrap=True)
-    heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in dtypes)
+    heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in usual)
     for name in names:
         table.add_column(f"{name}\n{heading}", no_wrap=True)
     layer = ""
-    for case in dict.fromkeys(record.case for record in report.records):
+    layers = list(dict.fromkeys(case.partition("/")[0] for case in asked))
+    for case in sorted(asked, key=lambda case: layers.index(case.partition("/")[0])):
         at, _, situation = case.partition("/")
         if at != layer:
             layer = at
             table.add_row(Text(layer, style="bold"))
+        dtypes = sorted(asked[case])
+        others = "" if dtypes == usual else f" ({', '.join(_DTYPE[dtype] for dtype in dtypes)})"
         row = [Text(" ").join(_cell(cells.get((case, name, dtype), [])) for dtype in dtypes) for name in names]
-        table.add_row(f"  {situation}", *row)
+        table.add_row(f"  {situation}{others}", *row)
     return table
 
 

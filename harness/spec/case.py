@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness import portable
+from harness.adapter.masks import Masks
 from harness.portable import Floats
 from harness.spec.layer import Layer
 from harness.spec.masking import Blind, Causal, Drawn
@@ -102,7 +103,7 @@ class Case:
 
     def mask(self) -> Bools | None:
         """Both masks together, broadcastable to [B, H, S, S], true where a key may be attended to; None for no mask."""
-        return joined(self.padding_mask(), self.attention_mask())
+        return Masks(self.padding_mask(), self.attention_mask()).joined()
 
     def valid(self) -> Bools:
         """[B, S], true at the positions that hold data and not padding (clause M-2)."""
@@ -166,13 +167,6 @@ class Case:
 def causal_mask(sequence: int, ahead: int = 0) -> Bools:
     """[1, 1, S, S], true where a query comes no more than `ahead` positions before the key (clause M-5: 0)."""
     return np.tri(sequence, k=ahead, dtype=np.bool_)[None, None]
-
-
-def joined(padding: Bools | None, attention: Bools | None) -> Bools | None:
-    """A key may be attended to where every mask that there is allows it."""
-    if padding is None or attention is None:
-        return attention if padding is None else padding
-    return padding & attention
 
 
 def layer_parameters(layer: Layer, exponents: dict[str, int], seed: int = 0) -> dict[str, Floats]:

@@ -42,6 +42,7 @@ class Specification:
 def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specification:
     """Read the folders; `extra_layers` are a user's own layer files, judged in the same situations."""
     layers = _read_folder(specs / "layers", Layer)
+    own: dict[str, Path] = {}
     for path in extra_layers:
         layer = _read_one(path, Layer)
         if layer.layer in layers:
@@ -50,13 +51,17 @@ def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specificat
                 where=shown(path),
                 hint="give yours an id and a file name of its own",
             )
-        layers[layer.layer] = layer
+        layers[layer.layer], own[layer.layer] = layer, path
     situations = _read_folder(specs / "situations", Situation)
     for situation in situations.values():
         if problem := _unequal(situation, situations):
             where = f"{shown(specs / 'situations' / situation.situation)}.yaml: key equals"
             raise InputError(problem, where=where, hint="equal situations differ in how they are given alone (G-4)")
-    return Specification(layers, situations)
+    specification = Specification(layers, situations)
+    for case in specification.cases.values():
+        name = case.layer.layer
+        _refuse_halves_of_odd(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
+    return specification
 
 
 def _unequal(situation: Situation, situations: dict[str, Situation]) -> str:
@@ -79,6 +84,18 @@ def _unequal(situation: Situation, situations: dict[str, Situation]) -> str:
 
 
 _OF_NUMBERS = ("batch", "sequence", "items", "parameter_exponents", "mask")
+
+
+def _refuse_halves_of_odd(case: Case, layer_file: Path, situations: Path) -> None:
+    """Rule P-4: a balanced input has two halves along its features."""
+    layer, situation = case.layer, case.situation
+    if situation.input.pattern == "balanced" and layer.d_model % 2:
+        raise InputError(
+            f"d_model = {layer.d_model} is odd, but {shown(situations / situation.situation)}.yaml, a situation of its "
+            f"family {layer.family}, has a balanced input, whose halves are equally long",
+            where=f"{shown(layer_file)}: key d_model",
+            hint="give the layer an even d_model or another family, or the situation another input.pattern",
+        )
 
 
 def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:

@@ -41,15 +41,19 @@ class Mask(Strict):
 
     def problem(self, batch: int, sequence: int) -> str:
         """What is wrong with it at these sizes; "" if nothing is."""
+        entries: tuple[tuple[int, ...], ...]
         match self.padding:
             case EndPadding(lengths=lengths):
-                if wrong := _outside("mask.padding.lengths", [(length,) for length in lengths], batch, sequence, 0):
-                    return wrong
+                key, below = "mask.padding.lengths", 0
+                entries = tuple((length,) for length in lengths)
             case Holes(positions=positions):
-                if wrong := _outside("mask.padding.positions", positions, batch, sequence, 1):
-                    return wrong
+                key, entries, below = "mask.padding.positions", positions, 1
+            case None:
+                key, entries, below = "", ((),) * batch, 0
+        if wrong := _outside(key, entries, batch, sequence, below):
+            return wrong
         if self.padding is not None and not any(map(any, self.valid(batch, sequence))):
-            return "mask.padding leaves no position valid: there is nothing to compare"
+            return f"{key} leaves no position valid: there is nothing to compare"
         if isinstance(self.attention, Blind):
             return _outside("mask.attention.queries", self.attention.queries, batch, sequence, 1)
         return ""

@@ -29,7 +29,9 @@ WITH_GOLDEN: frozenset[Check] = frozenset({"output", "weights", "stages", "gradi
 
 
 class Input(Strict):
-    pattern: Literal["symmetric", "offset"] = Field(description="the portable pattern that x is drawn from (P-4)")
+    pattern: Literal["symmetric", "offset", "balanced"] = Field(
+        description="the portable pattern that x is drawn from (P-4); balanced needs an even d_model"
+    )
     exponent: Exponent = Field(description="x is the pattern's integers times two to this power")
     padding: Literal["as_drawn", "huge", "nan", "infinity"] = Field(
         description="what stands at positions that are not valid (M-8): as drawn, 2^100, NaN or plus infinity"

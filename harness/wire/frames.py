@@ -52,7 +52,7 @@ def encode(message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any
 
 def decode(body: bytes) -> Frame:
     try:
-        tensors = safetensors.numpy.load(body)
+        tensors = {name: _array(**view) for name, view in safetensors.deserialize(body)}  # type: ignore[no-untyped-call]
         header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
         message = json.loads(header.get("__metadata__", {})["message"])
     except KeyError as error:
@@ -84,6 +84,25 @@ def write_frame(
 ) -> None:
     stream.write(encode(message, tensors))
     stream.flush()
+
+
+def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray[Any, Any]:
+    return np.frombuffer(data, dtype=_numpy_dtype(dtype)).reshape(shape).copy()
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    """safetensors names a dtype F32, I64, BOOL, BF16, …; raises KeyError for what NumPy lacks."""
+    if name == "BF16":  # NumPy has it from ml_dtypes, which only an environment needs that computes in it
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    kinds = {"F": "float", "I": "int", "U": "uint"}
+    if name == "BOOL":
+        return np.dtype(np.bool_)
+    if name[:1] not in kinds or name[1:] not in ("8", "16", "32", "64"):
+        raise KeyError(name)
+    return np.dtype(kinds[name[0]] + name[1:]).newbyteorder("<")
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import os
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -61,10 +62,12 @@ class JaxPure(Adapter):
         os.environ["PJRT_NPROC"] = str(threads)  # the size of XLA's pool, read when the first array is made
         jax.config.update("jax_platforms", device)
         jax.config.update("jax_enable_x64", True)
+        keep_what_is_compiled()
         settings: dict[str, str | int | bool] = {
             "threads": threads,
             "jax_enable_x64": jax.config.jax_enable_x64,
             "platform": jax.default_backend(),
+            "compilation_cache": jax.config.jax_compilation_cache_dir or "none",
         }
         return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
 
@@ -114,6 +117,26 @@ class JaxPure(Adapter):
         stages = forward_stages(*given)
         work = {name: partial(one_stage, name, *given, stages) for name in stages}
         return {name: timed(lambda stage=stage: stage().block_until_ready(), repeats) for name, stage in work.items()}
+
+
+def keep_what_is_compiled() -> None:
+    """Compiling is nearly all of a run's time: later runs find the programs of this one in the user's cache folder.
+
+    JAX keeps them under a key of the program itself, of jaxlib and of the processor. A folder of the user's own choice
+    (JAX_COMPILATION_CACHE_DIR) is left to be that; one that cannot be written to is done without.
+    """
+    if jax.config.jax_compilation_cache_dir:
+        return
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "encoder-conformance" / "jax"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return
+    if os.access(folder, os.W_OK | os.X_OK):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def nested(named: Tensors) -> Tree:

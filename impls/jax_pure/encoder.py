@@ -85,8 +85,8 @@ def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASK
     norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
 
-    if masks.valid is not None:  # a weight of 0 does not keep out what overflows, nor NaN
-        x = jnp.where(masks.valid[:, :, None], x, 0)
+    if masks.valid is not None:
+        x = jnp.where(needed(config, masks)[:, :, None], x, 0)
     if config.placement == "pre":
         h = tap("norm1", norm(params["norm1"], x))
         x = tap("residual1", x + attention(config, params["attention"], h, masks, tap))
@@ -98,6 +98,14 @@ def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASK
         x = tap("residual2", x + feed_forward(params["feed_forward"], x, activation, tap))
         x = tap("norm2", norm(params["norm2"], x))
     return tap("output", x)
+
+
+def needed(config: Config, masks: Masks) -> Array:
+    """[B, S], false at padding that nothing is to be computed with: a weight of 0 keeps out neither what overflows nor
+    NaN. Uniform weights over every key are no 0: an item with a query that has no key keeps its padding."""
+    if config.empty_row != "uniform":
+        return masks.valid
+    return masks.valid | ~masks.allowed.any(-1).all((1, 2))[:, None]
 
 
 def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
@@ -133,8 +141,14 @@ def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap) -> Arra
 
     q, k, v = project("query"), project("key"), project("value")  # [B, S, H, d]
     # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
-    # query with no key uniform weights: what is more, or else, is written out.
-    if tap is untapped and x.dtype != jnp.float64 and config.empty_row == "uniform" and config.masked_score is None:
+    # query with no key uniform weights; float16 it does not take on a CPU (keras-team/keras-hub#2354). What is more, or
+    # else, is written out.
+    if (
+        tap is untapped
+        and x.dtype in (jnp.float32, jnp.bfloat16)
+        and config.empty_row == "uniform"
+        and config.masked_score is None
+    ):
         context = jax.nn.dot_product_attention(q, k, v, masks.bias, masks.allowed, scale=1 / config.root)
     else:
         context = written_out_attention(config, q, k, v, masks, tap)
@@ -153,8 +167,9 @@ def written_out_attention(config: Config, q: Array, k: Array, v: Array, masks: M
         scores = scores + masks.bias
     if mask is not None:
         # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
-        least = -jnp.inf if config.empty_row == "nan" else -1e30
-        scores = jnp.where(mask, scores, least if config.masked_score is None else config.masked_score)
+        filled = -1e30 if config.masked_score is None else config.masked_score
+        least = max(filled, float(jnp.finfo(scores.dtype).min))
+        scores = jnp.where(mask, scores, -jnp.inf if config.empty_row == "nan" else least)
     weights = jax.nn.softmax(scores, axis=-1)
     if mask is not None and config.empty_row == "zero":
         weights = jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import ml_dtypes
 from keras import KerasTensor as Tensor
 from keras import layers, ops
 
@@ -93,6 +94,13 @@ class MultiHeadAttention(layers.Layer):
         merged = tap("context_merged", ops.reshape(context, ops.shape(x)))
         return tap("attention_output", self.out(merged))
 
+    def needed(self, valid: Tensor, mask: Tensor) -> Tensor:
+        """[B, S], false at padding that nothing is to be computed with: a weight of 0 keeps out neither what overflows
+        nor NaN. Uniform weights over every key are no 0: an item with a query that has no key keeps its padding."""
+        if self.empty_row != "uniform":
+            return valid
+        return ops.logical_or(valid, ~ops.expand_dims(ops.all(ops.any(mask, axis=-1), axis=(1, 2)), -1))
+
     def project(self, dense: layers.Dense, x: Tensor) -> Tensor:
         return ops.reshape(dense(self.split(x)), ops.shape(x)) if self.shared else dense(x)
 
@@ -120,10 +128,11 @@ class MultiHeadAttention(layers.Layer):
         return ops.swapaxes(tap("context", tap("attention_weights", weights) @ v), 1, 2)
 
     def fill(self) -> float:
-        if self.masked_score is not None:
-            return self.masked_score
         # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
-        return -math.inf if self.empty_row == "nan" else -1e30
+        if self.empty_row == "nan":
+            return -math.inf
+        filled = -1e30 if self.masked_score is None else self.masked_score
+        return max(filled, float(ml_dtypes.finfo(self.compute_dtype).min))
 
 
 class FeedForward(layers.Layer):
@@ -178,8 +187,8 @@ class EncoderLayer(layers.Layer):
         """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;
         bias, None or in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool
         [B, S], is true where x holds data and not padding."""
-        if valid is not None:  # a weight of 0 does not keep out what overflows, nor NaN
-            x = ops.where(ops.expand_dims(valid, -1), x, 0.0)
+        if valid is not None and attention_mask is not None:
+            x = ops.where(ops.expand_dims(self.attention.needed(valid, attention_mask), -1), x, 0.0)
         if self.placement == "pre":
             x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), attention_mask, bias, tap=tap))
             x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap=tap))

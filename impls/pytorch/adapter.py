@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from torch import Tensor
@@ -105,7 +106,11 @@ class PyTorch(Adapter):
         return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
-        return None if array is None else torch.tensor(array, dtype=dtype, device=self.device)
+        if array is None:
+            return None
+        if array.dtype.name == "bfloat16":  # which NumPy has from elsewhere, and PyTorch does not read
+            return torch.tensor(array.view(np.int16), device=self.device).view(torch.bfloat16)
+        return torch.tensor(array, dtype=dtype, device=self.device)
 
 
 def choices(layer: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +136,9 @@ def choices(layer: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_numpy(tensor: Tensor) -> Array:
-    return tensor.numpy(force=True)
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy(force=True)
+    return tensor.contiguous().view(torch.int16).numpy(force=True).view(ml_dtypes.bfloat16)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,13 @@ class MultiHeadAttention(nn.Module):
         merged = tap("context_merged", tap("context", context).transpose(1, 2).flatten(2))  # [B, S, D]
         return tap("attention_output", self.W_o(merged))
 
+    def needed(self, valid: Tensor, mask: Tensor) -> Tensor:
+        """[B, S], false at padding that nothing is to be computed with: a weight of 0 keeps out neither what overflows
+        nor NaN. Uniform weights over every key are no 0: an item with a query that has no key keeps its padding."""
+        if self.empty_row != "uniform":
+            return valid
+        return valid | ~mask.any(dim=-1).flatten(1).all(dim=1, keepdim=True)
+
     def project(self, W: nn.Linear, x: Tensor) -> Tensor:
         return W(x.unflatten(-1, (self.num_heads, -1))).flatten(-2) if self.shared else W(x)
 
@@ -105,13 +112,14 @@ class MultiHeadAttention(nn.Module):
         return tap("attention_weights", weights) @ v
 
     def fill(self, scores: Tensor) -> float:
+        least = max(torch.finfo(scores.dtype).min, torch.finfo(torch.float32).min)
         if self.masked_score is not None:
-            return self.masked_score
+            return max(self.masked_score, least)
         if self.empty_row == "nan":
             return -torch.inf
         # A row of the lowest number has weights of 1/S, and a gradient, where one of minus infinity has NaN. No lower
         # than float32's: torch.onnx.export takes a float64's lowest through float32, where it is minus infinity.
-        return max(torch.finfo(scores.dtype).min, torch.finfo(torch.float32).min)
+        return least
 
 
 class FeedForward(nn.Module):
@@ -163,8 +171,8 @@ class EncoderLayer(nn.Module):
         """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to; bias, None or
         in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool [B, S], is true
         where x holds data and not padding."""
-        if valid is not None:  # a weight of 0 does not keep out what overflows, nor NaN
-            x = x.masked_fill(~valid.unsqueeze(-1), 0.0)
+        if valid is not None and mask is not None:
+            x = x.masked_fill(~self.attention.needed(valid, mask).unsqueeze(-1), 0.0)
         if self.placement == "pre":
             x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), mask, bias, tap))
             x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap))

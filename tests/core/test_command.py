@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness.paths import SPECS
 from harness.spec.load import load
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
@@ -161,24 +163,12 @@ def test_a_manifest_whose_name_is_not_its_folder_s(conform: Callable, fake: Call
     assert "the name 'first' is not the folder's" in ended.stderr
 
 
-LAYER = """
-layer: mine
-title: A layer of the user's own
-clauses: [L-1]
-family: small
-d_model: 18
-norm: {placement: post, kind: layer_norm, epsilon: 1e-3}
-attention:
-  num_heads: 3
-  projections: full
-  qkv_bias: true
-  output_bias: true
-  scale: head_dim
-  masked_score: minus_infinity
-  fully_masked_row: unspecified
-feed_forward: {d_ff: 22, activation: gelu, bias: true}
-padded_rows: unspecified
-"""
+LAYER = (
+    (SPECS / "layers" / "pre-gelu.yaml")
+    .read_text()
+    .replace("layer: pre-gelu", "layer: mine")
+    .replace("d_model: 24", "d_model: 18")
+)
 
 
 def test_a_layer_of_the_users_own(conform: Callable, honest: Path, tmp_path: Path) -> None:
@@ -212,10 +202,48 @@ def test_ctrl_c_leaves_an_incomplete_report(conform: Callable, fake: Callable) -
     """
     ended = conform("run", "--impl", fake("interrupter", lie), *CASES)
     assert ended.status == 3
-    assert "interrupted" in ended.stderr
+    assert (
+        f"interrupted; what was judged until then is in {ended.out / 'report.json'}, marked incomplete" in ended.stderr
+    )
     assert "Traceback" not in ended.stderr
     assert ended.report["complete"] is False
     assert ended.outcomes() == ["pass", "not-run", "not-run"]
+
+
+def test_ctrl_c_while_goldens_are_computed_leaves_no_report(honest: Path, tmp_path: Path) -> None:
+    """A terminal interrupts the whole group: the command, and the processes that compute for it."""
+    out, program = tmp_path / "report", Path(sys.executable).with_name("conform")
+    run = subprocess.Popen(
+        [program, "run", "--impl", honest, "--seed", "1", "--out", out, "--jobs", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    started = time.monotonic()
+    while not out.exists() and time.monotonic() < started + 60:  # the last thing before they are computed
+        time.sleep(0.05)
+    time.sleep(2)
+    os.killpg(run.pid, signal.SIGINT)
+    stdout, stderr = run.communicate(timeout=60)
+    assert run.returncode == 3, stdout + stderr
+    assert "conform: interrupted; nothing was judged, and no report is written: " in stderr
+    assert "goldens were computed" in stderr
+    assert "is in the report" not in stderr
+    assert "Traceback" not in stderr
+    assert not list(out.iterdir())
+
+
+def test_ctrl_c_where_there_is_no_report_speaks_of_none(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def stages(self, x, masks):
+        os.kill(os.getppid(), signal.SIGINT)
+        while True:
+            signal.pause()
+    """
+    ended = conform("trace", "--impl", fake("interrupter", lie), "--layer", "pre-gelu", "--batch", "1")
+    assert ended.status == 3
+    assert ended.stderr.strip() == "conform: interrupted"
 
 
 def test_a_run_that_is_killed_leaves_an_incomplete_report(conform: Callable, fake: Callable) -> None:
@@ -230,7 +258,7 @@ def test_a_run_that_is_killed_leaves_an_incomplete_report(conform: Callable, fak
     assert ended.outcomes() == ["not-run", "not-run", "not-run"]
 
 
-@pytest.mark.parametrize("what", ["impls", "layers", "situations", "cases", "clauses", "deviations"])
+@pytest.mark.parametrize("what", ["impls", "layers", "situations", "cases", "clauses", "deviations", "coverage"])
 def test_list_on_the_terminal_and_as_json(conform: Callable, what: str) -> None:
     rows = json.loads(conform("list", what, "--json").stdout)
     shown = conform("list", what).stdout

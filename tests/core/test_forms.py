@@ -10,7 +10,7 @@ from harness.oracle.encoder import evaluate
 from harness.oracle.steps import WAYS
 from harness.spec.load import load
 
-CASES = load().cases
+CASES = load().with_golden
 SOFTMAX = WAYS["masked_softmax"]
 
 

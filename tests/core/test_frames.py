@@ -213,7 +213,7 @@ def test_junk_is_refused_and_shown(junk: bytes) -> None:
         (safetensors_file(b"{") + b"\xe9", "not safetensors"),
         (with_tensor("F32", [3], b"\x00" * 8), "not safetensors"),
         (with_tensor("F32", [2**62, 8], b"\x00" * 8), "not safetensors"),
-        (with_tensor("BF16", [2], b"\x00" * 4), "'BF16'"),
+        (with_tensor("F6_E2M3", [4], b"\x00" * 3), "'F6_E2M3'"),
         (with_tensor("F8_E4M3", [4], b"\x00" * 4), "'F8_E4M3'"),
         (b"", "not safetensors"),
         (b"short", "not safetensors"),

@@ -32,7 +32,8 @@ FRAMEWORKS = frozenset(
         "transformers",
     }
 )
-ADAPTERS_MAY_IMPORT = frozenset({"harness", "numpy", "safetensors"})
+ADAPTERS_MAY_IMPORT = frozenset({"harness", "ml_dtypes", "numpy", "safetensors"})
+"""ml_dtypes where a bfloat16 tensor comes over the wire, and not before."""
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_specs" not in path.parts)
 
 

@@ -1,6 +1,7 @@
 """`conform trace`, `memory` and `profile`: the digits, the live module, and what they refuse."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -125,7 +126,29 @@ def test_nothing_fits(conform: Callable) -> None:
     assert "not even S = 1 fits" in conform("memory", "--limit", "1KiB").stdout
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="measuring needs Linux's /proc; elsewhere it is refused")
+ELSEWHERE = """
+import sys, pytest
+
+class Elsewhere:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self):
+        sys.platform = "elsewhere"
+
+sys.exit(pytest.main(sys.argv[1:], plugins=[Elsewhere()]))
+"""
+
+
+def test_what_only_linux_can_do_is_deselected_elsewhere_and_not_skipped() -> None:
+    words = ("--collect-only", "-q", "-p", "no:cacheprovider", __file__, "-k", "measurement or fits")
+    program = [sys.executable, "-c", ELSEWHERE, *words]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "test_nothing_fits" in ended.stdout
+    assert "test_a_measurement_sees" not in ended.stdout
+    assert "deselected" in ended.stdout
+
+
+@pytest.mark.linux
 def test_a_measurement_sees_what_is_held_and_freed(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks):

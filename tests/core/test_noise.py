@@ -9,6 +9,8 @@ import pytest
 import scipy.special
 
 from harness import portable
+from harness.deviations.catalogue import catalogue
+from harness.deviations.play import played_with_noise
 from harness.golden.expected import ExpectedTensor
 from harness.golden.store import read_golden, read_manifest
 from harness.judge.outcome import Outcome
@@ -23,7 +25,7 @@ from harness.spec.load import load
 from harness.spec.stages import stages
 
 Array = np.ndarray[Any, Any]
-CASES = load().cases
+CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
 MANIFEST = read_manifest()
 NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
@@ -105,6 +107,27 @@ def test_a_softmax_weight_of_1e_190_has_noise_too() -> None:
     relative = condition[tiny] / golden[tiny]
     assert relative.min() > 10
     assert relative.max() < 1e5
+
+
+def test_so_it_has_in_a_layer_that_deviates() -> None:
+    """What is declared is judged by the patched layer's own condition (V-5), and its weights are as small."""
+    case = replace(CASES["post-gelu/large-logits"], seed=2)
+    for patched in ([], [catalogue()["norm-eps-1e-3"]]):
+        golden, condition = (found["attention_weights"] for found in played_with_noise(case, patched))
+        tiny = (golden > 1e-280) & (golden < 1e-150)
+        assert tiny.any()
+        assert (condition[tiny] / golden[tiny]).min() > 10
+
+
+def test_a_layer_without_deviations_has_the_condition_of_the_right_one() -> None:
+    """The same operations, disturbed by the same draws."""
+    case = CASES["pre-gelu/padding-right"]
+    _, condition = played_with_noise(case, ())
+    right = expectation(case, 24).condition
+    assert len(condition) >= 19
+    for name, value in condition.items():
+        rows = np.broadcast_to(case.compared("stages", name), value.shape)
+        assert np.allclose(value[rows], right[name][rows], rtol=1e-6), name
 
 
 def test_a_last_axis_shorter_than_three_is_not_smoothed() -> None:

@@ -15,6 +15,7 @@ from harness.oracle.kinks import kinked_rows
 from harness.oracle.tape import Tape
 from harness.spec.case import Case
 from harness.spec.layer import Layer
+from harness.spec.load import load
 from harness.spec.situation import Situation
 
 Array = np.ndarray[Any, Any]
@@ -47,10 +48,8 @@ def tiny(
     checks: tuple[str, ...] = ("output", "stages", "gradients"),
 ) -> Case:
     layer: dict[str, Any] = {
+        **load().layers["pre-gelu"].model_dump(),
         "layer": "tiny",
-        "title": "A tiny layer",
-        "clauses": ("L-1",),
-        "family": "small",
         "d_model": 6,
         "norm": {"placement": placement, "kind": "layer_norm", "epsilon": 1e-5},
         "attention": {
@@ -63,25 +62,21 @@ def tiny(
             "fully_masked_row": "unspecified",
         },
         "feed_forward": {"d_ff": d_ff, "activation": activation, "bias": True},
-        "padded_rows": "unspecified",
     }
     for part, chosen in choices.items():
         layer[part] |= chosen
     situation = {
+        **load().situations["no-mask"].model_dump(),
         "situation": "tiny",
-        "title": "A tiny situation",
-        "level": "required",
-        "clauses": ("L-1",),
-        "families": ("small",),
         "batch": batch,
         "sequence": sequence,
-        "input": {"pattern": pattern, "exponent": exponent},
+        "input": {"pattern": pattern, "exponent": exponent, "padding": "as_drawn"},
         "parameter_exponents": {},
         "mask": {
             "padding": {"kind": "right", "lengths": lengths} if lengths else None,
             "attention": {"kind": "blind", "queries": blind} if blind else None,
+            "bias": None,
         },
-        "mode": "eval",
         "checks": checks,
     }
     return (OnAKink if pattern == "offset" else Case)(Layer.model_validate(layer), Situation.model_validate(situation))

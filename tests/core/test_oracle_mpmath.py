@@ -14,6 +14,7 @@ from harness.oracle.condition import Expectation, expectation
 from harness.oracle.encoder import evaluate
 from harness.spec.case import Case
 from harness.spec.layer import Layer
+from harness.spec.load import load
 from harness.spec.masking import EndPadding
 from harness.spec.situation import Situation
 
@@ -46,10 +47,8 @@ def tiny(
     query_exponent: int = 0,
 ) -> Case:
     layer = {
+        **load().layers["pre-gelu"].model_dump(),
         "layer": "tiny",
-        "title": "A tiny layer",
-        "clauses": ("L-1",),
-        "family": "small",
         "d_model": 6,
         "norm": {"placement": placement, "kind": "layer_norm", "epsilon": 1e-5},
         "attention": {
@@ -62,23 +61,19 @@ def tiny(
             "fully_masked_row": "unspecified",
         },
         "feed_forward": {"d_ff": 5, "activation": activation, "bias": True},
-        "padded_rows": "unspecified",
     }
     situation = {
+        **load().situations["no-mask"].model_dump(),
         "situation": "tiny",
-        "title": "A tiny situation",
-        "level": "required",
-        "clauses": ("L-1",),
-        "families": ("small",),
         "batch": 3,
         "sequence": 4,
-        "input": {"pattern": pattern, "exponent": exponent},
+        "input": {"pattern": pattern, "exponent": exponent, "padding": "as_drawn"},
         "parameter_exponents": {"attention.query.weight": query_exponent} if query_exponent else {},
         "mask": {
             "padding": {"kind": "right", "lengths": lengths} if lengths else None,
             "attention": {"kind": "causal"} if causal else None,
+            "bias": None,
         },
-        "mode": "eval",
         "checks": ("output", "stages", "gradients"),
     }
     return Case(Layer.model_validate(layer), Situation.model_validate(situation))

@@ -14,7 +14,7 @@ from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load
 
-CASES = load().cases
+CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
 SMALL_CASES = [case for case in CASES.values() if case.layer.family == "small"]
 SMALL = CASES["post-relu/single-position"]
 RUN = ("--case", "pre-gelu/no-mask", "--case", "post-relu/padding-right", "--dtype", "float32")

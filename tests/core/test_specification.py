@@ -292,6 +292,19 @@ def test_wrong_constants_are_refused(tmp_path: Path, old: str, new: str, key: st
     assert caught.value.hint
 
 
+def test_an_odd_width_has_no_balanced_input(copy: Path) -> None:
+    """The two do not meet in one file: the layer's family is where the situation takes hold of it."""
+    edit(copy / "layers/vit-base.yaml", "d_model: 768", "d_model: 765")
+    edit(copy / "layers/vit-base.yaml", "num_heads: 12", "num_heads: 5")
+    text = refused(copy, "layers/vit-base.yaml", "d_model = 765 is odd", "family vision", "balanced")
+    assert "situations/vision-" in text
+    (copy / "layers/vit-base.yaml").rename(copy / "mine.yaml")
+    edit(copy / "mine.yaml", "layer: vit-base", "layer: mine")
+    with pytest.raises(InputError, match="d_model = 765 is odd") as caught:
+        load(extra_layers=(copy / "mine.yaml",))
+    assert str(copy / "mine.yaml") in caught.value.where
+
+
 def test_an_error_is_told_relative_to_where_one_stands(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edit(copy / LAYER, "d_model: 24", "colour: red")
     monkeypatch.chdir(copy)

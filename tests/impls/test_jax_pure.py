@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,21 +20,44 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         Config(**{**right, "placement": "middle"})
 
 
+@pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("jax_pure", "JaxPure", 1) > 0.8
     assert busiest_thread("jax_pure", "JaxPure", 2) < 0.7
 
 
-def test_every_wrong_form_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """benchmarks/diagnosis.py plants them all in this encoder."""
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "plants"))
-    from planted_jax.steps import WAYS as PLANTS
+def test_every_wrong_form_can_be_planted(planted_forms: Callable[[str], None]) -> None:
+    planted_forms("planted_jax")
 
-    from harness.oracle.steps import WAYS
 
-    for step, forms in WAYS.items():
-        right = {"rms_norm", "shared_by_heads", "none"} - set(PLANTS[step])  # a layer's choice, and no wrong form
-        assert set(forms) - right | {"standard"} == set(PLANTS[step]), step
+def test_what_is_compiled_is_kept_and_changes_no_number(
+    conform: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    folder = tmp_path / "caches" / "encoder-conformance" / "jax"
+    first = judged(conform)
+    kept = set(folder.iterdir())
+    assert any(path.name.startswith("jit_backward") for path in kept)
+    assert judged(conform) == first
+    assert set(folder.iterdir()) == kept
+
+
+def test_a_folder_that_cannot_be_written_to_is_done_without(
+    conform: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "caches").touch()
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert judged(conform)
+    assert "cache" not in (tmp_path / "report" / "logs" / "jax_pure.log").read_text()
+
+
+def judged(conform: Callable) -> list[dict[str, Any]]:
+    """The records of one case, but for the seconds."""
+    ended = conform("run", "--impl", "jax_pure", "--case", "pre-gelu/no-mask", "--dtype", "float32")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in ended.report["records"]]
 
 
 def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:

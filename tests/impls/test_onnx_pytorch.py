@@ -59,6 +59,7 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     assert (output.name, output.shape) == ("output", [batch, sequence, d_model])
 
 
+@pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 1) > 0.8
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 2) < 0.7

@@ -1,7 +1,6 @@
 """The PyTorch implementation: five bugs planted in it, one at a time, each of which the run must catch and locate."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -77,21 +76,14 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
 
 
+@pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("pytorch", "PyTorch", 1) > 0.8
     assert busiest_thread("pytorch", "PyTorch", 2) < 0.7
 
 
-def test_every_wrong_form_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """benchmarks/diagnosis.py plants them all in this encoder."""
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "plants"))
-    from planted_pytorch.steps import WAYS as PLANTS
-
-    from harness.oracle.steps import WAYS
-
-    for step, forms in WAYS.items():
-        right = {"rms_norm", "shared_by_heads", "none"} - set(PLANTS[step])  # a layer's choice, and no wrong form
-        assert set(forms) - right | {"standard"} == set(PLANTS[step]), step
+def test_every_wrong_form_can_be_planted(planted_forms: Callable[[str], None]) -> None:
+    planted_forms("planted_pytorch")
 
 
 def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.golden.narrow import in_format
 from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_folder, read_implementation
@@ -17,6 +18,7 @@ from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task, plan
 from harness.runner import ask
 from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
 from harness.worker.session import Session
 
@@ -39,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     specification = load()
     cases = specification.cases
     check_ids(specification.with_golden, read_manifest())
-    tasks = plan(_ready(metafunc.config).implementation, list(cases.values()), ("float32", "float64"))
+    tasks = plan(_ready(metafunc.config).implementation, list(cases.values()))
     items = {
         f"{dtype}-{case}": list(group)
         for (dtype, case), group in itertools.groupby(tasks, key=lambda task: (task.dtype, task.case.id))
@@ -59,7 +61,7 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_conforms(tasks: Tasks, session: Session) -> None:
     case = tasks[0].case
-    expected = read_golden(case, read_manifest(), constants())
+    expected = in_format(case, read_golden(case, read_manifest(), constants()), FORMATS[tasks[0].dtype])
     records = [ask(session, task, expected, constants()).record for task in tasks]
     wrong = [f"{r.check}: {r.outcome.value}: {r.message}" for r in records if r.outcome not in EXPECTED]
     repeat = f"conform run --impl {session.ready.implementation.name} --case {case.id} --dtype {tasks[0].dtype}"

@@ -6,7 +6,7 @@ import numpy as np
 
 from harness.adapter import Adapter, Environment, Tensors, serve
 from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import encoder_layer
+from harness.oracle.encoder import Given, encoder
 from harness.oracle.tape import Node, Tape
 from harness.spec.layer import Layer
 
@@ -31,17 +31,23 @@ class Honest(Adapter):
 
     def gradients(self, x: Any, masks: Any, cotangent: Any) -> Tensors:
         tape, by_x, parameters, stages = self._forward(self.batch_first(x), masks)
-        found = tape.gradients(stages["output"], self.batch_first(cotangent), {"x": by_x, **parameters})
-        return {**found, "x": self.as_given(found["x"])}
+        wanted = parameters if by_x is None else {"x": by_x, **parameters}
+        found = tape.gradients(stages["output"], self.batch_first(cotangent), wanted)
+        return found if by_x is None else {**found, "x": self.as_given(found["x"])}
 
-    def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
+    def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node | None, dict[str, Node], dict[str, Node]]:
         tape = Tape(Arithmetic(self.dtype))
         valid = masks.valid()
-        by_x = tape.leaf(x if valid is None else np.where(valid[:, :, None], x, x.dtype.type(0)))
+        if (
+            valid is not None and x.ndim == 3
+        ):  # in an item with a query that has no key, padding may be a part of what it gives
+            needed = valid | ~masks.joined(self.layer.attention.num_heads).any(-1).all((1, 2))[:, None]
+            x = np.where(needed[:, :, None], x, x.dtype.type(0))
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
         heads = self.layer.attention.num_heads
         masked = masks.joined(heads), masks.added(heads)
-        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, *masked)
+        by_x, stages, _ = encoder(tape, self.layer, Given(x, self.parameters, *masked), parameters)
+        return tape, by_x, parameters, stages
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+"""Where the time of a run goes: the float32 matrix, one implementation after another, each of its shares.
+
+    python benchmarks/where_time_goes.py
+    python benchmarks/where_time_goes.py --impl jax_pure --impl pytorch --case 'pre-gelu/*' --threads 1
+
+Prints the seconds before any worker starts (the specification and the goldens read), then a row for each
+implementation: those of its start, which is the framework's import; of its builds; of each check; and the parent's
+own, which draws inputs and judges. Builds and checks are from the question to the answer, there and back over the
+wire; in brackets, how many. The share beside each is of that implementation's whole. Seconds are this machine's and
+this moment's: compare shares, and rows of one run. JAX finds the programs of earlier runs in its compilation cache;
+JAX_ENABLE_COMPILATION_CACHE=false makes it compile them all.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from unittest import mock
+
+from harness.deviations.tables import markdown
+from harness.golden.expected import Expected
+from harness.golden.store import read_golden, read_manifest
+from harness.impl.interpreter import Ready, resolve
+from harness.impl.manifest import find_folder, known_folders, read_implementation
+from harness.plan import plan, select
+from harness.runner import ask
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.load import load
+from harness.wire.frames import Frame, Tensors
+from harness.wire.messages import Request, Run
+from harness.worker.process import WorkerProcess
+from harness.worker.session import Session
+
+COLUMNS = ("start", "build", "output", "stages", "gradients", "stop")
+OTHERS = "other checks"
+PARENT = "parent"
+
+
+class Stopwatch:
+    """Takes the place of `WorkerProcess.ask`: what was asked → how long each answer took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+
+    def watching(self) -> "mock._patch[object]":
+        ask_worker = WorkerProcess.ask
+
+        def timed(worker: WorkerProcess, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
+            name = request.check if isinstance(request, Run) else request.op
+            begun = time.perf_counter()
+            try:
+                return ask_worker(worker, request, tensors, seconds)
+            finally:
+                self.seconds[name if name in COLUMNS else OTHERS].append(time.perf_counter() - begun)
+
+        return mock.patch.object(WorkerProcess, "ask", timed)
+
+
+def taken_by(ready: Ready, cases: list[Case], expected: dict[str, Expected], threads: int) -> dict[str, list[float]]:
+    """Take one implementation through every check, as `conform run` does. Its parts, and the parent's own."""
+    watch = Stopwatch()
+    with tempfile.TemporaryDirectory() as folder, watch.watching():
+        session = Session(ready, "cpu", threads, Path(folder) / "log")
+        begun = time.perf_counter()
+        for task in plan(ready.implementation, cases, ("float32",)):
+            ask(session, task, expected[task.case.id], constants())
+        session.close()
+        whole = time.perf_counter() - begun
+    return {**watch.seconds, PARENT: [whole - sum(map(sum, watch.seconds.values()))]}
+
+
+def cell(seconds: list[float], whole: float) -> str:
+    if not seconds:
+        return ""
+    count = f" ({len(seconds)})" if len(seconds) > 1 else ""
+    return f"{sum(seconds):.1f} s, {sum(seconds) / whole:.0%}{count}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--impl", action="append", help="instead of all four; may be given more than once")
+    parser.add_argument("--case", action="append", default=[], help="a glob; may be given more than once")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of each worker's framework")
+    options = parser.parse_args()
+    begun = time.perf_counter()
+    cases = select(load().cases, tuple(options.case), None)
+    manifest = read_manifest()
+    expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
+    print(f"specification and goldens of {len(cases)} cases: {time.perf_counter() - begun:.1f} s\n", flush=True)
+    parts_named = (*COLUMNS, OTHERS, PARENT)
+    print(markdown(("implementation", "whole", *parts_named), []), flush=True)
+    for name in options.impl or sorted(known_folders()):
+        folder = find_folder(name)
+        ready = resolve(read_implementation(folder), folder, {})
+        if not isinstance(ready, Ready):
+            print(f"{name}: {ready.reason}")
+            continue
+        parts = taken_by(ready, cases, expected, options.threads)
+        whole = sum(map(sum, parts.values()))
+        cells = (cell(parts.get(part, []), whole) for part in parts_named)
+        print(f"| {' | '.join((name, f'{whole:.1f} s', *cells))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
