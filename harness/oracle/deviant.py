@@ -39,7 +39,8 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
         parameters = {name: _edited(name, patch.parameters.get(name), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
         ways |= patch.steps
-    return Deviant(layer, Given(start.x, parameters, mask, start.bias, ways))
+    bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
+    return Deviant(layer, Given(start.x, parameters, mask, bias, ways))
 
 
 def changes(case: Case, deviation: Deviation) -> bool:
