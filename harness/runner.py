@@ -16,6 +16,8 @@ from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
+from harness.invariants.asking import observe
+from harness.invariants.declared import judge_task, unforetold
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import judge
 from harness.plan import Task
@@ -147,6 +149,8 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
         return Asked(_record(task, Outcome.UNSUPPORTED, message=reason))
     if task.opt_out:
         return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
+    if task.check == "invariant":
+        return Asked(_invariant(session, task, constants))
     begun = time.monotonic()
     observation = session.observe(task, expected.kinked_rows)
     seconds = round(time.monotonic() - begun, 4)
@@ -157,6 +161,19 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     else:
         verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
+
+
+def _invariant(session: Session, task: Task, constants: Constants) -> Record:
+    """Put an invariant to an implementation, in every way that it is asked, and judge the answers by each other."""
+    deviations = declared(task)
+    if reason := unforetold(task, deviations):
+        return _record(task, Outcome.UNSUPPORTED, message=reason)
+    begun = time.monotonic()
+    observed = observe(session, task)
+    seconds = round(time.monotonic() - begun, 4)
+    if isinstance(observed, Failure):
+        return _record(task, observed.outcome, message=observed.message, seconds=seconds)
+    return _record(task, **dict(judge_task(task, deviations, observed, constants)), seconds=seconds)
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

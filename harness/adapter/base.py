@@ -29,6 +29,8 @@ class Adapter(ABC):
     layout: str = "batch_first"
     """How this run's x comes, and output, the gradient by x and the cotangent go: "batch_first" [B, S, d_model],
     "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists those that an adapter takes."""
+    mode: str = "eval"
+    """"eval" or "train", where dropout is at work."""
     checkpoint: bool = False
     """Whether this run's gradients are to be computed with activations made again rather than kept."""
 

@@ -46,6 +46,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "run":
             given = message["given"]
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
+            adapter.mode = message["mode"]
             masks = Masks.of(tensors, given)
             return {"ok": True}, adapter.run(message["check"], tensors["x"], masks, tensors.get("cotangent"))
         case "profile":

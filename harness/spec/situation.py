@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, model_validator
 
 from harness.spec.dtypes import DtypeName
+from harness.spec.invariant import unfit
 from harness.spec.layer import Family
 from harness.spec.masking import Drawn, Mask
 from harness.spec.parameters import PARAMETER_NAMES
@@ -98,6 +99,12 @@ class Situation(Strict):
                 return f"{key} is {value or 'null'}, but checks {'has' if value is None else 'lacks'} {check}"
         if self.equals and not set(self.checks) <= WITH_GOLDEN:
             return f"equals is {self.equals}, but not every check has a golden"
+        if self.invariant and (why := unfit(self.invariant, self.batch, self.sequence, self.mask)):
+            return f"invariant is {self.invariant}, but {why}"
+        if self.invariant and self.input.padding != "as_drawn":
+            return f"invariant is {self.invariant}, but input.padding is {self.input.padding}, which M-8's cases judge"
+        if self.invariant == "train_without_dropout" and self.mode != "train":
+            return f"invariant is {self.invariant}, but mode is {self.mode}"
         return ""
 
     @property

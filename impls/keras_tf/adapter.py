@@ -111,7 +111,8 @@ class KerasTensorFlow(Adapter):
         heads = self.encoder.attention.num_heads
         added = masks.added(heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
-        return self.encoder(x, masks.joined(heads), bias, masks.valid(), tap=tap)
+        train = self.mode == "train"
+        return self.encoder(x, masks.joined(heads), bias, masks.valid(), tap=tap, training=train)
 
 
 if __name__ == "__main__":

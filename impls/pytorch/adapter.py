@@ -91,6 +91,7 @@ class PyTorch(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        self.encoder.train(self.mode == "train")
         heads = self.encoder.attention.num_heads
         mask, bias = self.tensor(masks.joined(heads)), self.tensor(masks.added(heads), x.dtype)
         return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
