@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.deviations.declared import declared, judge_declared
@@ -18,9 +19,10 @@ from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.invariants.asking import observe
 from harness.invariants.declared import judge_task, unforetold
-from harness.judge.outcome import Outcome
+from harness.judge.outcome import EXPECTED, Outcome
 from harness.judge.verdict import judge
 from harness.plan import Task
+from harness.refusals import refused
 from harness.report.model import Diagnosis, Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
@@ -152,7 +154,8 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     if task.check == "invariant":
         return Asked(_invariant(session, task, constants))
     begun = time.monotonic()
-    observation = session.observe(task, expected.kinked_rows)
+    observe = partial(refused, session) if task.check == "refusal" else session.observe
+    observation = observe(task, expected.kinked_rows)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(observation, Failure):
         return Asked(_record(task, observation.outcome, message=observation.message, seconds=seconds))
@@ -160,6 +163,8 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
         verdict = judge_declared(task, deviations, observation, expected, constants)
     else:
         verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
+    if task.check == "refusal" and verdict.outcome not in EXPECTED:
+        verdict = verdict.model_copy(update={"message": f"after refusing what is wrong: {verdict.message}"})
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
 
 
