@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 from harness.errors import InputError, nearest
 from harness.impl.manifest import Implementation
+from harness.invariants.ability import opt_out as opt_out_of_invariant
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
 from harness.spec.situation import Check, Level
@@ -60,10 +61,16 @@ def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) 
 def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
     """Every task in these dtypes, or in all that the cases name; ordered so that each layer is built seldom."""
     tasks = [
-        Task(implementation, case, dtype, check, implementation.opt_out(case, dtype, check))
+        Task(implementation, case, dtype, check, _opt_out(implementation, case, dtype, check))
         for case in cases
         for dtype in case.situation.dtypes
         if dtype in dtypes or not dtypes
         for check in case.situation.checks
     ]
     return sorted(tasks, key=lambda task: repr(task.build_key))
+
+
+def _opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> str | None:
+    if check == "invariant":
+        return opt_out_of_invariant(implementation, case, dtype)
+    return implementation.opt_out(case, dtype, check)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.deviations.declared import declared, judge_declared
@@ -16,9 +17,12 @@ from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
-from harness.judge.outcome import Outcome
+from harness.invariants.asking import observe
+from harness.invariants.declared import judge_task, unforetold
+from harness.judge.outcome import EXPECTED, Outcome
 from harness.judge.verdict import judge
 from harness.plan import Task
+from harness.refusals import refused
 from harness.report.model import Diagnosis, Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
@@ -147,8 +151,11 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
         return Asked(_record(task, Outcome.UNSUPPORTED, message=reason))
     if task.opt_out:
         return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
+    if task.check == "invariant":
+        return Asked(_invariant(session, task, constants))
     begun = time.monotonic()
-    observation = session.observe(task, expected.kinked_rows)
+    observe = partial(refused, session) if task.check == "refusal" else session.observe
+    observation = observe(task, expected.kinked_rows)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(observation, Failure):
         return Asked(_record(task, observation.outcome, message=observation.message, seconds=seconds))
@@ -156,7 +163,22 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
         verdict = judge_declared(task, deviations, observation, expected, constants)
     else:
         verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
+    if task.check == "refusal" and verdict.outcome not in EXPECTED:
+        verdict = verdict.model_copy(update={"message": f"after refusing what is wrong: {verdict.message}"})
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
+
+
+def _invariant(session: Session, task: Task, constants: Constants) -> Record:
+    """Put an invariant to an implementation, in every way that it is asked, and judge the answers by each other."""
+    deviations = declared(task)
+    if reason := unforetold(task, deviations):
+        return _record(task, Outcome.UNSUPPORTED, message=reason)
+    begun = time.monotonic()
+    observed = observe(session, task)
+    seconds = round(time.monotonic() - begun, 4)
+    if isinstance(observed, Failure):
+        return _record(task, observed.outcome, message=observed.message, seconds=seconds)
+    return _record(task, **dict(judge_task(task, deviations, observed, constants)), seconds=seconds)
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

@@ -10,6 +10,11 @@ from harness.adapter.masks import Masks
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 Array = np.ndarray[Any, Any]
+REFUSALS: dict[str, dict[type[Exception], str]] = {
+    "build": {ValueError: "configuration"},
+    "run": {TypeError: "dtype", ValueError: "shape"},
+}
+"""Operation → exception → the category of what it refuses."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +29,15 @@ class Adapter(ABC):
     """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
 
     `x` below is token ids, int64 [B, S], where the layer has an embedding; then there is no gradient by x. Every other
-    tensor comes and goes in the dtype that `build` was given. Raise anything: it becomes this one answer's error.
+    tensor comes and goes in the dtype that `build` was given; one that does not is handed on as it is, for the layer
+    to refuse (X-6). Raise anything: it becomes this one answer's error, and a refusal where `refusal` says so.
     """
 
     layout: str = "batch_first"
     """How this run's x comes, and output, the gradient by x and the cotangent go: "batch_first" [B, S, d_model],
     "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists those that an adapter takes."""
+    mode: str = "eval"
+    """"eval" or "train", where dropout is at work."""
     checkpoint: bool = False
     """Whether this run's gradients are to be computed with activations made again rather than kept."""
 
@@ -80,6 +88,15 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how long a stage takes")
 
+    def refusal(self, operation: str, error: Exception) -> str | None:
+        """The category, "configuration", "shape" or "dtype", of what an exception of `build` or `run` refuses; None
+        where it refuses nothing, and is a fault (clause X-1).
+
+        This is Python's own usage. Override it for the exceptions of a framework, and hand on the others.
+        """
+        known = REFUSALS.get(operation, {})
+        return next((category for kind, category in known.items() if isinstance(error, kind)), None)
+
     def run(self, check: str, x: Array, masks: Masks, cotangent: Array | None) -> Tensors:
         if check == "output":
             return {"output": self.output(x, masks)}
@@ -89,4 +106,4 @@ class Adapter(ABC):
             return self.stages(x, masks)
         if check == "gradients" and cotangent is not None:
             return self.gradients(x, masks, cotangent)
-        raise ValueError(f"no such check: {check}")
+        raise NotImplementedError(f"no such check: {check}")  # no ValueError: nothing is wrong with x or the masks

@@ -25,7 +25,9 @@ def serve(adapter: Adapter) -> None:
             frame = encode({"id": request.message.get("id"), **reply}, tensors)
         except Exception as error:
             traceback.print_exc()
-            frame = encode({"id": request.message.get("id"), "ok": False, "error": _said(error)})
+            refused = adapter.refusal(request.message.get("op", ""), error)
+            said = {"error": _said(error), **({"refused": refused} if refused else {})}
+            frame = encode({"id": request.message.get("id"), "ok": False, **said})
         answers.write(frame)
         answers.flush()
         if request.message.get("op") == "stop":
@@ -46,6 +48,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "run":
             given = message["given"]
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
+            adapter.mode = message["mode"]
             masks = Masks.of(tensors, given)
             return {"ok": True}, adapter.run(message["check"], _input(tensors), masks, tensors.get("cotangent"))
         case "profile":

@@ -112,7 +112,7 @@ class Implementation(Strict):
         for what, value, known in (
             ("dtype", dtype, can.dtypes),
             ("mode", case.situation.mode, can.modes),
-            ("check", check, can.checks),
+            ("check", "output" if check == "invariant" else check, can.checks),  # it is asked as outputs
             ("layout", given.layout, can.layouts),
             ("mask", given.masks, can.masks if masked else (given.masks,)),
             ("checkpoint", given.checkpoint, (False, can.checkpoint)),

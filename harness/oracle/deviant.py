@@ -39,7 +39,8 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
         parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
         ways |= patch.steps
-    return Deviant(layer, replace(start, parameters=parameters, mask=mask, ways=ways))
+    bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
+    return Deviant(layer, replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways))
 
 
 def changes(case: Case, deviation: Deviation) -> bool:

@@ -141,7 +141,7 @@ class Case:
 
     def expected_shapes(self, check: Check) -> dict[str, tuple[int, ...]]:
         """The tensors that a check is answered with, and their shapes, in the order in which they are computed."""
-        if check == "output":
+        if check in ("output", "refusal"):  # a refusal is followed by what is right (J-6)
             return {"output": self.x_shape}
         if check == "stages":
             return {stage: stage_shape(stage, self.layer, self.situation) for stage in stages(self.layer)}

@@ -79,6 +79,7 @@ def _unequal(situation: Situation, situations: dict[str, Situation]) -> str:
     if families := set(situation.families) - set(other.families):
         return f"{situation.equals} does not apply to families {', '.join(sorted(families))}"
     held = set(other.checks) | ({"output", "weights"} if "stages" in other.checks else set())
+    held |= {"refusal"} & set(situation.checks) if "output" in held else set()
     more = set(situation.checks) - held
     return f"{situation.equals} does not check {', '.join(sorted(more))}" if more else ""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, model_validator
 
 from harness.spec.dtypes import DtypeName
+from harness.spec.invariant import unfit
 from harness.spec.layer import Family
 from harness.spec.masking import Drawn, Mask
 from harness.spec.parameters import PARAMETER_NAMES
@@ -25,7 +26,10 @@ Flaw = Literal["num_heads", "activation", "feature_size", "mask_shape", "input_d
 Exponent = Annotated[int, Field(ge=-24, le=24)]
 
 WITH_GOLDEN: frozenset[Check] = frozenset({"output", "weights", "stages", "gradients"})
-"""The checks that are answered with tensors that a golden says; the others are judged without one."""
+"""The checks that are answered with tensors that a golden says; the others are judged without one.
+
+But a refusal, which is followed by the `output` of what is right (J-6), and so needs a situation that it `equals`.
+"""
 
 
 class Input(Strict):
@@ -101,8 +105,20 @@ class Situation(Strict):
         for key, value, check in (("invariant", self.invariant, "invariant"), ("flaw", self.flaw, "refusal")):
             if (value is None) == (check in self.checks):
                 return f"{key} is {value or 'null'}, but checks {'has' if value is None else 'lacks'} {check}"
-        if self.equals and not set(self.checks) <= WITH_GOLDEN:
+        if self.equals and not set(self.checks) <= {*WITH_GOLDEN, "refusal"}:
             return f"equals is {self.equals}, but not every check has a golden"
+        if self.invariant and (why := unfit(self.invariant, self.batch, self.sequence, self.mask)):
+            return f"invariant is {self.invariant}, but {why}"
+        if self.invariant and self.input.padding != "as_drawn":
+            return f"invariant is {self.invariant}, but input.padding is {self.input.padding}, which M-8's cases judge"
+        if self.invariant == "train_without_dropout" and self.mode != "train":
+            return f"invariant is {self.invariant}, but mode is {self.mode}"
+        if self.flaw and self.equals is None:
+            return f"equals is null, but what is right beside flaw {self.flaw} is judged by a golden (J-6)"
+        if self.flaw == "mask_shape" and (self.mask.padding is None or self.batch < 2):
+            return "flaw is mask_shape, which needs mask.padding and a batch of 2 (X-5)"
+        if self.flaw and self.given.layout != "batch_first":
+            return f"flaw is {self.flaw}, but given.layout is {self.given.layout}: what is wrong is given batch_first"
         return ""
 
     @property

@@ -16,6 +16,7 @@ from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, encode
 from harness.wire.messages import Answer, AsGiven, Build, Profile, Run, Start, Started, Stop
 
 FOLDER = SPECS / "vectors" / "frames"
+_REFUSED = "ValueError: x has 25 features, and d_model is 24"
 
 
 def example_frames() -> dict[Path, bytes]:
@@ -36,7 +37,7 @@ def example_frames() -> dict[Path, bytes]:
             {"id": 3, **Run(check="output", mode="eval", given=given).model_dump()}, {"x": x, "padding_mask": mask}
         ),
         "3-run-answer": encode(Answer(id=3, ok=True).model_dump(), {"output": np.zeros_like(x)}),
-        "4-run-refused": encode(Answer(id=4, ok=False, error="ValueError: no such check").model_dump()),
+        "4-run-refused": encode(Answer(id=4, ok=False, error=_REFUSED, refused="shape").model_dump()),
         "5-profile-request": encode(
             {"id": 5, **Profile(mode="eval", given=given, repeats=2).model_dump()}, {"x": x, "padding_mask": mask}
         ),

@@ -35,6 +35,14 @@ class Build(_Message):
     dtype: str
 
 
+class FlawedBuild(_Message):
+    """A layer that cannot be, to be refused as `configuration` (clauses X-2, X-3); no layer is built after it."""
+
+    op: Literal["build"] = "build"
+    layer: dict[str, Any]
+    dtype: str
+
+
 class AsGiven(_Message):
     """How x and the masks are given, and how gradients are wanted (clauses S-2, M-9, B-3)."""
 
@@ -71,15 +79,23 @@ class Stop(_Message):
     op: Literal["stop"] = "stop"
 
 
-Request = Start | Build | Run | Profile | Stop
+Request = Start | Build | FlawedBuild | Run | Profile | Stop
+
+
+Refusal = Literal["configuration", "shape", "dtype"]
+"""What is wrong with what is refused (clause X-1)."""
 
 
 class Answer(_Message):
-    """Every answer repeats the request's `id`; `error` says in one line why `ok` is false."""
+    """Every answer repeats the request's `id`; `error` says in one line why `ok` is false.
+
+    `refused` says that the fault is the request's, and of which category; null where it is any other.
+    """
 
     id: int
     ok: bool
     error: str = ""
+    refused: Refusal | None = None
 
 
 class Started(Answer):

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from harness.judge.outcome import Outcome
 from harness.threads import blas_threads
 from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
-from harness.wire.messages import Answer, Request, Stop
+from harness.wire.messages import Answer, Refusal, Request, Stop
 
 
 def one_line(error: ValidationError) -> str:
@@ -23,11 +23,14 @@ def one_line(error: ValidationError) -> str:
 
 
 class WorkerFailure(Exception):
-    """A question that got no good answer: the outcome it deserves, and what to say. `lost`: the process is gone."""
+    """A question that got no good answer: the outcome it deserves, and what to say. `lost`: the process is gone.
 
-    def __init__(self, outcome: Outcome, message: str, *, lost: bool) -> None:
+    `refused`: the worker says that it is the question's fault (clause X-1).
+    """
+
+    def __init__(self, outcome: Outcome, message: str, *, lost: bool, refused: Refusal | None = None) -> None:
         super().__init__(message)
-        self.outcome, self.message, self.lost = outcome, message, lost
+        self.outcome, self.message, self.lost, self.refused = outcome, message, lost, refused
 
 
 class WorkerProcess:
@@ -100,7 +103,7 @@ class WorkerProcess:
             raise WorkerFailure(Outcome.ERROR, text, lost=True)
         if not said.ok:
             text = f"{message['op']}: {said.error or 'refused without saying why'}"
-            raise WorkerFailure(Outcome.ERROR, text, lost=False)
+            raise WorkerFailure(Outcome.ERROR, text, lost=False, refused=said.refused)
         return answer
 
     def stop(self, seconds: float = 5.0) -> None:

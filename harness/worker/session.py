@@ -16,7 +16,7 @@ from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS
 from harness.wire.frames import PROTOCOL, Tensors
-from harness.wire.messages import AsGiven, Build, Profile, Run, Start, Started
+from harness.wire.messages import AsGiven, Build, FlawedBuild, Profile, Refusal, Run, Start, Started
 from harness.worker.border import causal_flag, handed_over, laid_out, turned_back, wrong_layout
 from harness.worker.process import WorkerFailure, WorkerProcess, one_line
 
@@ -25,10 +25,11 @@ Observation = Tensors
 
 @dataclass(frozen=True)
 class Failure:
-    """No observation: the outcome that this check gets, and why."""
+    """No observation: the outcome that this check gets, and why. `refused`: the category of a refusal (clause X-1)."""
 
     outcome: Outcome
     message: str
+    refused: Refusal | None = None
 
 
 class Session:
@@ -58,6 +59,22 @@ class Session:
         seconds = (repeats + 1) * self.ready.implementation.timeouts.run
         return self._asked(task, lambda worker: worker.ask(request, handed_over(task), seconds).tensors)
 
+    def build_flawed(self, task: Task, layer: dict[str, Any]) -> Observation | Failure:
+        """Ask for a layer that cannot be, with the parameters of the task's own. Whatever it says, none is built."""
+
+        def ask(worker: WorkerProcess) -> Observation:
+            self._built = None
+            request = FlawedBuild(layer=layer, dtype=task.dtype)
+            return worker.ask(request, _parameters(task), self.ready.implementation.timeouts.build).tensors
+
+        return self._asked(task, ask)
+
+    def run_flawed(self, task: Task, tensors: Tensors) -> Observation | Failure:
+        """Put these in the place of the task's x and masks, and ask for the output."""
+        request = Run(check="output", mode=task.case.situation.mode, given=_given(task.case))
+        seconds = self.ready.implementation.timeouts.run
+        return self._asked(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
+
     @property
     def pid(self) -> int | None:
         """The worker's process, if there is one."""
@@ -76,7 +93,7 @@ class Session:
         except WorkerFailure as failure:
             if failure.lost:
                 self._worker, self._built = None, None
-            return Failure(failure.outcome, failure.message)
+            return Failure(failure.outcome, failure.message, failure.refused)
 
     def close(self) -> None:
         """Let the worker end by itself."""
@@ -119,8 +136,7 @@ class Session:
         if self._built == task.build_key:
             return
         self._built = None
-        dtype = FORMATS[task.dtype]
-        sent = {name: value.astype(dtype.numpy) for name, value in task.case.parameters().items()}
+        sent = _parameters(task)
         request = Build(layer=task.case.layer, dtype=task.dtype)
         try:
             held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
@@ -141,6 +157,10 @@ class Session:
         if wrong := wrong_layout(answer, case):
             raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
         return turned_back(answer, case)
+
+
+def _parameters(task: Task) -> Tensors:
+    return {name: value.astype(FORMATS[task.dtype].numpy) for name, value in task.case.parameters().items()}
 
 
 def _given(case: Case) -> AsGiven:

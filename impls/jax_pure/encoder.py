@@ -80,8 +80,22 @@ def untapped(name: str, stage: Array) -> Array:
     return stage
 
 
+def check_fit(config: Config, params: Tree, x: Array, masks: Masks) -> None:
+    """Refuse what JAX would promote to a wider dtype, or broadcast."""
+    dtype = params["norm1"]["gain"].dtype
+    if x.dtype != dtype:
+        raise TypeError(f"x is {x.dtype}, and the layer is {dtype}")
+    if x.ndim != 3 or x.shape[-1] != config.d_model:
+        raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {config.d_model}]")
+    B, S, _ = x.shape
+    due, mask = (B, config.num_heads, S, S), masks.allowed
+    if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
+        raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
+
+
 def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap = untapped) -> Array:
     """x [B, S, D]."""
+    check_fit(config, params, x, masks)
     norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
 

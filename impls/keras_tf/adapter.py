@@ -57,10 +57,8 @@ class KerasTensorFlow(Adapter):
         stacked, chosen = stack_of(layer), choices(layer)
         self.heads = layer["attention"]["num_heads"]
         self.encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
-        x = np.zeros((1, 1, layer["d_model"]), dtype)
-        self.encoder(
-            np.zeros((1, 1), np.int64) if layer["embedding"] else x
-        )  # Keras makes the weights at the first call
+        x = np.zeros((1, 1), np.int64) if layer["embedding"] else np.zeros((1, 1, layer["d_model"]), dtype)
+        self.encoder(x)  # Keras makes the weights at the first call
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
         paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
@@ -107,7 +105,8 @@ class KerasTensorFlow(Adapter):
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
-        return self.encoder(x, masks.joined(self.heads), bias, masks.valid(), tap=tap)
+        train = self.mode == "train"
+        return self.encoder(x, masks.joined(self.heads), bias, masks.valid(), tap=tap, training=train)
 
 
 def choices(layer: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import ml_dtypes
 from keras import KerasTensor as Tensor
-from keras import layers, ops
+from keras import backend, layers, ops
 
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
@@ -42,6 +42,18 @@ def untapped(name: str, stage: Tensor) -> Tensor:
 def check(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise ValueError(f"{what} = {name!r}, not one of {', '.join(known)}")
+
+
+def check_fit(x: Tensor, mask: Tensor | None, num_heads: int, d_model: int, dtype: str) -> None:
+    """Refuse what Keras would cast to its own dtype, or TensorFlow refuse in the words of a kernel."""
+    if backend.standardize_dtype(x.dtype) != dtype:
+        raise TypeError(f"x is {backend.standardize_dtype(x.dtype)}, and the layer is {dtype}")
+    if len(x.shape) != 3 or x.shape[-1] != d_model:
+        raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {d_model}]")
+    B, S, _ = x.shape
+    due = (B, num_heads, S, S)
+    if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
+        raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
 
 
 class MultiHeadAttention(layers.Layer):
@@ -166,11 +178,11 @@ class EncoderLayer(layers.Layer):
         attention: Mapping[str, Any] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # else x would be cast before anyone saw its dtype
         check("placement", placement, ("pre", "post"))
         check("norm", norm, NORMS)
         policy = self.dtype_policy
-        self.placement = placement
+        self.placement, self.d_model = placement, d_model
         self.norm1 = NORMS[norm](epsilon=epsilon, name="norm1", dtype=policy)
         self.attention = MultiHeadAttention(d_model, num_heads, name="attention", dtype=policy, **attention)
         self.norm2 = NORMS[norm](epsilon=epsilon, name="norm2", dtype=policy)
@@ -187,6 +199,7 @@ class EncoderLayer(layers.Layer):
         """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;
         bias, None or in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool
         [B, S], is true where x holds data and not padding."""
+        check_fit(x, attention_mask, self.attention.num_heads, self.d_model, self.compute_dtype)
         if valid is not None and attention_mask is not None:
             x = ops.where(ops.expand_dims(self.attention.needed(valid, attention_mask), -1), x, 0.0)
         if self.placement == "pre":

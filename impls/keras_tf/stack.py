@@ -23,7 +23,7 @@ class Encoder(keras_layers.Layer):
         dtype: str,
         **layer: Any,
     ) -> None:
-        super().__init__(dtype=dtype)
+        super().__init__(dtype=dtype, autocast=False)  # else x would be cast before a layer saw its dtype
         check("positions", positions, ("none", "sinusoidal"))
         policy = self.dtype_policy
         self.positions = positions

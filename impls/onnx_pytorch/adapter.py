@@ -13,10 +13,12 @@ import onnxruntime as ort
 import onnxscript
 import torch
 from onnx import numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, stack_of
 from harness.adapter.base import Array
 from impls.onnx_pytorch.encoder import OPSET, StagedEncoder, StagedEncoderLayer, deployed, export
+from impls.onnx_pytorch.inputs import check_fit, whole
 from impls.onnx_pytorch.timing import Timing
 from impls.pytorch.adapter import choices
 
@@ -100,7 +102,7 @@ class OnnxPyTorch(Adapter):
         """Of the model that shows every stage, which ONNX Runtime can fuse less of than of the one that is deployed."""
         with tempfile.TemporaryDirectory() as folder:
             timing = Timing(Path(folder), self.session_options())
-            given = self.inputs(x, masks)
+            given = self.given(x, masks)
             session = self.session(self.model(biased="bias" in given), timing.options)
             for _ in range(repeats + 1):
                 session.run(None, given)
@@ -108,27 +110,23 @@ class OnnxPyTorch(Adapter):
 
     def ask(self, kind: str, x: Array, masks: Masks) -> Tensors:
         """`kind` is staged, or deployed: with the output alone."""
-        given = self.inputs(x, masks)
+        given = self.given(x, masks)
         key = kind, "bias" in given
         if key not in self.sessions:
             model = self.model(biased="bias" in given)
             self.sessions[key] = self.session(model if kind == "staged" else deployed(model), self.options)
         session = self.sessions[key]
+        check_fit(session.get_inputs(), given)
         answers = session.run(None, given)
         return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
 
-    def inputs(self, x: Array, masks: Masks) -> Tensors:
-        (B, S), H = x.shape[:2], self.layer["attention"]["num_heads"]
-        mask, bias = masks.joined(H), masks.added(H)
-        valid = masks.valid()
-        given = {
-            "x": x,
-            "mask": np.broadcast_to(True if mask is None else mask, (B, H, S, S)),
-            "valid": np.broadcast_to(True if valid is None else valid, (B, S)),
-        }
-        if bias is not None:
-            given["bias"] = np.broadcast_to(bias.astype(self.dtype), (B, H, S, S))
-        return {name: np.ascontiguousarray(tensor) for name, tensor in given.items()}
+    def given(self, x: Array, masks: Masks) -> Tensors:
+        return whole(x, masks, self.layer["attention"]["num_heads"], self.dtype)
+
+    def refusal(self, operation: str, error: Exception) -> str | None:
+        if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes
+            return "dtype" if "input data type" in str(error) else "shape"
+        return super().refusal(operation, error)
 
     def session_options(self) -> ort.SessionOptions:
         options = ort.SessionOptions()

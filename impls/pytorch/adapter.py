@@ -102,6 +102,7 @@ class PyTorch(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        self.encoder.train(self.mode == "train")
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
         return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
 

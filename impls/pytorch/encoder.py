@@ -32,6 +32,19 @@ def check(what: str, name: str, known: Collection[str]) -> None:
         raise ValueError(f"{what} = {name!r}, not one of {', '.join(known)}")
 
 
+def check_fit(x: Tensor, mask: Tensor | None, num_heads: int, gain: Tensor) -> None:
+    """Refuse, with one error for every layer, what PyTorch refuses somewhere further down in the words of a kernel."""
+    if x.dtype != gain.dtype:
+        raise TypeError(f"x is {x.dtype}, and the layer is {gain.dtype}")
+    if x.ndim != 3 or x.shape[-1] != gain.numel():
+        raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {gain.numel()}]")
+    B, S, _ = x.shape
+    due = (B, num_heads, S, S)
+    # The size that is due comes first, for torch.export, to which batch and sequence are symbols: they differ from 1.
+    if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
+        raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
+
+
 class MultiHeadAttention(nn.Module):
     """softmax(q kᵀ / √d + bias) v in each of H heads. `mask` is true where a key may be attended to.
 
@@ -171,6 +184,7 @@ class EncoderLayer(nn.Module):
         """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to; bias, None or
         in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool [B, S], is true
         where x holds data and not padding."""
+        check_fit(x, mask, self.attention.num_heads, self.norm1.weight)
         if valid is not None and mask is not None:
             x = x.masked_fill(~self.attention.needed(valid, mask).unsqueeze(-1), 0.0)
         if self.placement == "pre":

@@ -36,18 +36,30 @@ class Honest(Adapter):
         return found if by_x is None else {**found, "x": self.as_given(found["x"])}
 
     def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node | None, dict[str, Node], dict[str, Node]]:
+        heads = self.layer.attention.num_heads
+        mask, added = masks.joined(heads), masks.added(heads)
+        self._check_fit(x, mask)
         tape = Tape(Arithmetic(self.dtype))
         valid = masks.valid()
-        if (
-            valid is not None and x.ndim == 3
-        ):  # in an item with a query that has no key, padding may be a part of what it gives
+        if valid is not None and x.ndim == 3:  # of an item with a query that has no key, padding may be a part
             needed = valid | ~masks.joined(self.layer.attention.num_heads).any(-1).all((1, 2))[:, None]
             x = np.where(needed[:, :, None], x, x.dtype.type(0))
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
-        heads = self.layer.attention.num_heads
-        masked = masks.joined(heads), masks.added(heads)
-        by_x, stages, _ = encoder(tape, self.layer, Given(x, self.parameters, *masked), parameters)
+        by_x, stages, _ = encoder(tape, self.layer, Given(x, self.parameters, mask, added), parameters)
         return tape, by_x, parameters, stages
+
+    def _check_fit(self, x: Any, mask: Any) -> None:
+        """NumPy broadcasts whatever it can."""
+        if self.layer.embedding is not None:
+            return
+        if x.dtype != self.dtype:
+            raise TypeError(f"x is {x.dtype}, and the layer is {self.dtype}")
+        B, S, D = x.shape
+        if self.layer.d_model != D:
+            raise ValueError(f"x has {D} features, and d_model is {self.layer.d_model}")
+        due = (B, self.layer.attention.num_heads, S, S)
+        if mask is not None and np.broadcast_shapes(mask.shape, due) != due:
+            raise ValueError(f"the mask is {mask.shape}, and the scores are {due}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+"""Puts an invariant's base and variants to an implementation, each as a check of its output."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from harness.invariants.ability import asked_variants
+from harness.invariants.variants import base_of
+from harness.plan import Task
+from harness.worker.session import Failure, Observation, Session
+
+_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
+"""No gradient is asked, so no row has a kink."""
+
+
+def observe(session: Session, task: Task) -> list[Observation] | Failure:
+    """The base's answer, then each variant's, in the order of `asked_variants`; or what went wrong first."""
+    ways = [(variant.says, variant.case) for variant in asked_variants(task.implementation, task.case, task.dtype)]
+    observed = []
+    for says, case in [("", base_of(task.case)), *ways]:
+        answer = session.observe(replace(task, case=case, check="output"), _NO_ROWS)
+        if isinstance(answer, Failure):
+            said = f"{task.case.situation.invariant}: {says}: {answer.message}" if says else answer.message
+            return replace(answer, message=said)
+        observed.append(answer)
+    return observed
