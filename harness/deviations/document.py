@@ -134,7 +134,7 @@ deviations` gives their sentences and links, `conform deviations` the matrix.
 ## What fixed tolerances miss
 
 Float32 outputs of the small layers, each deviation played, against the golden. *Ordinary inputs* are `no-mask` and
-`padding-right`. *False alarms* are outputs of the right implementations (PyTorch, Keras, JAX, ONNX Runtime; all cases)
+`padding-right`, and of layers that take token ids `tokens` and `tokens-padding`. *False alarms* are outputs of the right implementations (PyTorch, Keras, JAX, ONNX Runtime; all cases)
 that the rule calls wrong.
 
 {summary}

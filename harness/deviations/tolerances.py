@@ -41,7 +41,7 @@ TOLERANCES = (
 )
 """The float32 defaults of numpy.allclose and torch.testing.assert_close, the ONNX backend tests', what people write."""
 SIGMA = "σ"
-ORDINARY = ("no-mask", "padding-right")
+ORDINARY = ("no-mask", "padding-right", "tokens", "tokens-padding")
 
 
 @dataclass(frozen=True)
