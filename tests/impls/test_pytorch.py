@@ -12,8 +12,8 @@ PLANTS = {
     "tanh_gelu": ('encoder.ACTIVATIONS["gelu"] = lambda x: F.gelu(x, approximate="tanh")', "ffn_activation"),
     "inverted_mask": (
         "old = encoder.EncoderLayer.forward\n"
-        "encoder.EncoderLayer.forward = lambda e, x, mask=None, tap=encoder.untapped: "
-        "old(e, x, None if mask is None else ~mask, tap)",
+        "encoder.EncoderLayer.forward = lambda e, x, mask=None, bias=None, valid=None, tap=encoder.untapped: "
+        "old(e, x, None if mask is None else ~mask, bias, None, tap)",
         "attention_weights",
     ),
     "scale_by_d_model": (

@@ -68,4 +68,4 @@ def test_conforms(tasks: Tasks, session: Session) -> None:
     wrong = [f"{r.check}: {r.outcome.value}: {r.message}" for r in records if r.outcome not in EXPECTED]
     repeat = f"conform run --impl {session.ready.implementation.name} --case {case.id} --dtype {tasks[0].dtype}"
     assert not wrong, "\n".join([*wrong, f"repeat: {repeat}"])
-    assert any(record.outcome == Outcome.PASS for record in records)
+    assert any(record.outcome in (Outcome.PASS, Outcome.DEVIATES) for record in records)
