@@ -9,6 +9,7 @@ from harness.invariants.ability import opt_out as opt_out_of_invariant
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
 from harness.spec.situation import Check, Level
+from harness.spec.stages import kind_of
 
 LEVELS: tuple[Level, ...] = ("required", "recommended", "optional")
 
@@ -36,7 +37,7 @@ class Task:
         shown = self.implementation.capabilities.stages
         if self.check != "stages" or shown == "all":
             return names
-        return tuple(name for name in names if name in shown)
+        return tuple(name for name in names if kind_of(name) in shown)
 
 
 def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:

@@ -1,4 +1,4 @@
-"""Portable tensors: small integers times a power of two, from a counter-based generator (rule P-1 to P-6).
+"""Portable tensors: small integers times a power of two, from a counter-based generator (rule P-1 to P-7).
 
 Every value is exact in bfloat16, float16, float32 and float64, and 20 lines of any language make it again.
 """
@@ -46,6 +46,12 @@ def integers(name: str, count: int) -> npt.NDArray[np.int64]:
     """`count` integers in −255 … 255, from the top 32 bits of each output (rule P-3)."""
     top = splitmix64(seed(name), count) >> np.uint64(32)
     return ((top * np.uint64(511)) >> np.uint64(32)).astype(np.int64) - 255
+
+
+def ids(name: str, count: int, vocabulary: int) -> npt.NDArray[np.int64]:
+    """`count` token ids in 0 … vocabulary−1, from the top 32 bits of each output (rule P-7)."""
+    top = splitmix64(seed(name), count) >> np.uint64(32)
+    return ((top * np.uint64(vocabulary)) >> np.uint64(32)).astype(np.int64)
 
 
 @lru_cache(maxsize=32)  # an oracle evaluates one case some eighty times, and draws the same parameters for each

@@ -125,7 +125,7 @@ def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
         plants = importlib.import_module(f"{name}.steps").WAYS
         for step, forms in WAYS.items():
-            right = {"rms_norm", "shared_by_heads"}  # a layer's choice, and no wrong form
+            right = {"rms_norm", "shared_by_heads", "none"} - set(plants[step])  # a layer's choice, and no wrong form
             assert set(forms) - right | {"standard"} == set(plants[step]), step
 
     return same_forms

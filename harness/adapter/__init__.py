@@ -4,6 +4,10 @@ from harness.adapter.base import Adapter, Environment, Tensors
 from harness.adapter.masks import Masks
 from harness.adapter.parameters import ParameterMap, Take
 from harness.adapter.serve import serve
+from harness.adapter.stack import stack_of
 from harness.adapter.stopwatch import between_taps, timed
 
-__all__ = ["Adapter", "Environment", "Masks", "ParameterMap", "Take", "Tensors", "between_taps", "serve", "timed"]
+__all__ = [
+    "Adapter", "Environment", "Masks", "ParameterMap", "Take", "Tensors",
+    "between_taps", "serve", "stack_of", "timed",
+]  # fmt: skip

@@ -28,8 +28,9 @@ class Environment:
 class Adapter(ABC):
     """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
 
-    Every tensor comes and goes in the dtype that `build` was given; one that does not is handed on as it is, for the
-    layer to refuse (X-6). Raise anything: it becomes this one answer's error, and a refusal where `refusal` says so.
+    `x` below is token ids, int64 [B, S], where the layer has an embedding; then there is no gradient by x. Every other
+    tensor comes and goes in the dtype that `build` was given; one that does not is handed on as it is, for the layer
+    to refuse (X-6). Raise anything: it becomes this one answer's error, and a refusal where `refusal` says so.
     """
 
     layout: str = "batch_first"
@@ -53,7 +54,7 @@ class Adapter(ABC):
         """
 
     def batch_first(self, x: Array) -> Array:
-        """This run's x, or cotangent, as [B, S, d_model]; nothing is copied."""
+        """This run's x, or cotangent, as [B, S, d_model], or token ids as [B, S]; nothing is copied."""
         if self.layout == "unbatched":
             return x[None]
         return x.swapaxes(0, 1) if self.layout == "sequence_first" else x

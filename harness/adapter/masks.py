@@ -31,7 +31,9 @@ class Masks:
     @classmethod
     def of(cls, tensors: Mapping[str, Array], given: Mapping[str, Any]) -> "Masks":
         """The masks in the frame of a `run` request, whose message says how they are given."""
-        sequence = tensors["x"].shape[0 if given["layout"] in ("sequence_first", "unbatched") else 1]
+        sequence = tensors["ids" if "ids" in tensors else "x"].shape[
+            0 if given["layout"] in ("sequence_first", "unbatched") else 1
+        ]
         return cls(
             tensors.get("padding_mask"),
             tensors.get("attention_mask"),

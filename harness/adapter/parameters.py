@@ -7,10 +7,14 @@ ParameterMap({
                            transpose=True, fuse=0),                         # three stacked along axis 0
     "q_heads": Take("attention.query.weight", shape=("d_model", "num_heads", "head_dim")),
     "gate": Take("feed_forward.hidden.weight", part=(0, 2, 1)),             # the first half along axis 1
-})
+}, around={
+    "norm.weight": Take("final_norm.gain"),                                 # of a stack; "layers.0.norm1.weight" and
+}, of_layer="layers.{}.")                                                   # so on are made from those above
 """
 
 from collections.abc import Mapping
+from copy import copy
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,6 +40,12 @@ class Take:
         if not sources or (part and len(sources) > 1):
             raise ValueError("Take needs one source, or several that are fused and not cut")
         self.sources, self.transpose, self.fuse, self.part, self.shape = sources, transpose, fuse, part, shape
+
+    def of_layer(self, prefix: str) -> "Take":
+        """The same of a layer of a stack: `prefix` is what the names of its parameters begin with."""
+        other = copy(self)
+        other.sources = tuple(prefix + source for source in self.sources)
+        return other
 
     def to_own(self, spec: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
         taken = [spec[name].T if self.transpose else spec[name] for name in self.sources]
@@ -63,20 +73,35 @@ class Take:
 class ParameterMap:
     """Own name → `Take`, for every parameter that a layer may have.
 
+    In a stack each layer has these under `of_layer`, with its number in place of {}, and beside them there is `around`.
+
     Those that this layer does not have (a bias, say) are left out. Every parameter that it has must be taken, and every
     own parameter made: anything else raises KeyError.
     """
 
-    def __init__(self, takes: Mapping[str, Take]) -> None:
-        self.every = dict(takes)
+    def __init__(
+        self, takes: Mapping[str, Take], around: Mapping[str, Take] = MappingProxyType({}), of_layer: str = "layers.{}."
+    ) -> None:
+        self.every, self.around, self.of_layer = dict(takes), dict(around), of_layer
 
     def to_own(self, spec: Mapping[str, Array], layer: Mapping[str, Any]) -> dict[str, Array]:
-        self.takes = {own: take for own, take in self.every.items() if not spec.keys().isdisjoint(take.sources)}
+        self.takes = {own: take for own, take in self._every(spec).items() if not spec.keys().isdisjoint(take.sources)}
         needed = {source for take in self.takes.values() for source in take.sources}
         _same_names("parameters of the specification", given=set(spec), expected=needed)
         sizes = _sizes(layer)
         self._shapes = {name: tensor.shape for name, tensor in spec.items()}
         return {own: take.to_own(spec, sizes) for own, take in self.takes.items()}
+
+    def _every(self, spec: Mapping[str, Array]) -> dict[str, Take]:
+        numbers = {name.split(".")[1] for name in spec if name.startswith("layers.")}
+        if not numbers:
+            return self.every
+        of_layers = {
+            self.of_layer.format(number) + own: take.of_layer(f"layers.{number}.")
+            for number in sorted(numbers, key=int)
+            for own, take in self.every.items()
+        }
+        return {**self.around, **of_layers}
 
     def to_spec(self, own: Mapping[str, Array]) -> dict[str, Array]:
         """The way back, for the layer that `to_own` was last called with."""

@@ -50,13 +50,18 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
             adapter.mode = message["mode"]
             masks = Masks.of(tensors, given)
-            return {"ok": True}, adapter.run(message["check"], tensors["x"], masks, tensors.get("cotangent"))
+            return {"ok": True}, adapter.run(message["check"], _input(tensors), masks, tensors.get("cotangent"))
         case "profile":
-            return _profile(adapter, tensors["x"], Masks.of(tensors, message["given"]), message["repeats"])
+            return _profile(adapter, _input(tensors), Masks.of(tensors, message["given"]), message["repeats"])
         case "stop":
             return {"ok": True}, {}
         case op:
             raise ValueError(f"no such operation: {op}")
+
+
+def _input(tensors: Tensors) -> Array:
+    """x, or the token ids that are given in its place."""
+    return tensors["ids"] if "ids" in tensors else tensors["x"]
 
 
 def _profile(adapter: Adapter, x: Array, masks: Masks, repeats: int) -> tuple[dict[str, Any], Tensors]:

@@ -41,7 +41,7 @@ _PLACEMENTS: tuple[Placement, ...] = ("pre", "post")
     multiple=True,
     help=f"S, or several; default: {looking.SEQUENCE}.",
 )
-@click.option("--layers", type=click.IntRange(1), default=1, show_default=True, help="Layers, one after another.")
+@click.option("--layers", type=click.IntRange(1), help="Layers, one after another; default: as many as the layer has.")
 @looking.dtype_option
 @click.option("--limit", metavar="8GiB", help="Also the longest sequence whose activations fit in this much memory.")
 @click.option(
@@ -56,7 +56,7 @@ def memory(
     d_ff: int | None,
     batch: int | None,
     sequences: tuple[int, ...],
-    layers: int,
+    layers: int | None,
     dtype: DtypeName,
     limit: str | None,
     measured: bool,
@@ -65,12 +65,14 @@ def memory(
 ) -> None:
     """Show what the activations of one forward pass take, part by part, in MiB of 2^20 bytes.
 
-    The parts are counted once each; docs/looking.md says what is alive when, and what a backward pass keeps.
+    The parts are those of one layer, counted once each; a stack's embedding and final norm are left out.
+    docs/looking.md says what is alive when, and what a backward pass keeps.
     """
     if impl is not None and not measured:
         raise InputError("only a measurement asks an implementation", where="--impl", hint="add --measure")
-    at = looking.chosen_layer(layer, d_model, num_heads, d_ff)
-    batch, sequences = batch or looking.BATCH, sequences or (looking.SEQUENCE,)
+    chosen = looking.chosen_layer(layer, d_model, num_heads, d_ff)
+    layers = layers or chosen.stack.layers
+    at, batch, sequences = chosen.one_of_it, batch or looking.BATCH, sequences or (looking.SEQUENCE,)
     itemsize = FORMATS[dtype].numpy.itemsize
     amount = parse_amount(limit, "--limit") if limit is not None else None
     peaks, name = _peaks(impl, at, batch, sequences, dtype) if measured else ({}, "")

@@ -39,6 +39,10 @@ def kills(names: list[str], cases: list[Case], dtypes: tuple[str, ...], jobs: in
             yield from found
 
 
+_PLAYED: frozenset[Check] = frozenset({"output", "stages"})
+"""The checks that a played deviation says anything of, where a case has them."""
+
+
 def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[Kill]:
     case = load().cases[case_id]
     expected = read_golden(case, read_manifest(), constants())
@@ -49,7 +53,7 @@ def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[K
             continue
         wrong = played(case, [deviation])
         for dtype in dtypes:
-            for check in ("output", "stages"):
+            for check in sorted(_PLAYED.intersection(case.situation.checks)):
                 said = verdict(check, case, wrong, expected, FORMATS[dtype], constants())
                 uncomparable = any(tensor.problem for tensor in said.tensors)
                 sigma = UNCOMPARABLE if uncomparable else said.rms or 0.0

@@ -16,7 +16,7 @@ from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
 from harness.spec.dtypes import Format
 from harness.spec.situation import Check
-from harness.spec.stages import stages
+from harness.spec.stages import kind_of, stages
 
 _NOISE_RUNS = 24
 
@@ -98,10 +98,15 @@ def _stages(
 
 
 def _not_foretold(wrong: Deviant, computed: Mapping[str, Array], seen: Mapping[str, Array]) -> dict[str, Array]:
-    """The weights, with what was seen of queries that a wrong mask leaves no key: nobody specifies those (M-4)."""
-    name, mask = "attention_weights", wrong.given.mask
+    """The weights, and what a layer of a stack gives, with what was seen of queries that a wrong mask leaves no key:
+    nobody specifies those (M-4)."""
+    mask = wrong.given.mask
     if mask is None or wrong.layer.attention.fully_masked_row != "unspecified":
         return {}
-    if name not in seen or seen[name].shape != computed[name].shape:
-        return {}
-    return {name: np.where(np.any(mask, axis=-1, keepdims=True), computed[name], seen[name])}
+    has_key = np.any(mask, axis=-1, keepdims=True)  # [B or 1, H or 1, S or 1, 1]
+    foretold = {"attention_weights": has_key, "layer_k": has_key.all(axis=1)}
+    return {
+        name: np.where(foretold[kind_of(name)], stage, seen[name])
+        for name, stage in computed.items()
+        if kind_of(name) in foretold and name in seen and seen[name].shape == stage.shape
+    }

@@ -43,6 +43,8 @@ def case_digest(case: Case, constants: Constants) -> str:
     """
     words = {"title", "clauses", "level"}
     situation = {"families", "equals", "given", "dtypes", "mode", "invariant", "flaw", "checks"}
+    if case.situation.items is None:  # which leaves the digests of whole batches what they were before there were items
+        situation.add("items")
     made_from = [
         case.layer.model_dump(mode="json", exclude={*words, "dropout", "padding_content"}),
         {

@@ -56,7 +56,8 @@ def find_case(case_id: str) -> Case:
 
 
 def described(case: Case) -> str:
-    """`pre-gelu-512: B = 32, S = 50, D = 512, H = 8, d = 64, F = 2048`."""
+    """`encoder-512: B = 32, S = 50, D = 512, H = 8, d = 64, F = 2048, N = 6`; N of a stack alone."""
     layer, (B, S, D) = case.layer, case.x_shape
     heads, d_ff = layer.attention.num_heads, layer.feed_forward.d_ff
-    return f"{layer.layer}: B = {B}, S = {S}, D = {D}, H = {heads}, d = {layer.head_dim}, F = {d_ff}"
+    layers = f", N = {layer.stack.layers}" if layer.is_stack else ""
+    return f"{layer.layer}: B = {B}, S = {S}, D = {D}, H = {heads}, d = {layer.head_dim}, F = {d_ff}{layers}"

@@ -11,6 +11,7 @@ from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
+from harness.spec.stages import kind_of
 from harness.worker.session import Observation
 
 _SECONDS_PER_PRODUCT = 20e-9
@@ -49,7 +50,7 @@ def trace(task: Task, observed: Observation, expected: Expected | None) -> list[
 
 
 def _row(name: str, due: tuple[int, ...], observed: Observation, dtype: str, expected: Expected | None) -> Row:
-    note = stage_notes().get(name, "")
+    note = stage_notes().get(kind_of(name), "")
     if name not in observed:
         return Row(name, None, note, conforms=False, problem=f"is missing; due in {list(due)}")
     found = observed[name]

@@ -17,8 +17,8 @@ from harness.portable import seed, splitmix64
 Array = npt.NDArray[Any]
 
 ELEMENTARY = 4.0
-"""exp, log, tanh and erf are not correctly rounded anywhere: vector libraries promise 1 or 2 units in the last place,
-which is 4 u (the CUDA Programming Guide's table, SLEEF's _u10 and _u20; rule C-1)."""
+"""exp, log, sin, cos, tanh and erf are not correctly rounded anywhere: vector libraries promise 1 or 2 units in the
+last place, which is 4 u (the CUDA Programming Guide's table, SLEEF's _u10 and _u20; rule C-1)."""
 
 
 class Arithmetic:
@@ -56,6 +56,12 @@ class Arithmetic:
 
     def log(self, x: Array) -> Array:
         return self._rounded(np.log(x), ELEMENTARY)
+
+    def sin(self, x: Array) -> Array:
+        return self._rounded(np.sin(x), ELEMENTARY)
+
+    def cos(self, x: Array) -> Array:
+        return self._rounded(np.cos(x), ELEMENTARY)
 
     def tanh(self, x: Array) -> Array:
         return self._rounded(np.tanh(x), ELEMENTARY)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array, Rounded
-from harness.oracle.encoder import Evaluation, evaluate
+from harness.oracle.encoder import Evaluation, evaluate, given
 from harness.oracle.kinks import kinked_rows
 from harness.spec.case import Case
 from harness.spec.stages import LAST_AXIS_IS_KEYS
@@ -34,10 +34,11 @@ def expectation(case: Case, runs: int) -> Expectation:
     """
     rows = kinked_rows(case)
     cotangent = case.cotangent(rows) if "gradients" in case.situation.checks else None
-    golden = _keyed(evaluate(case, Arithmetic(np.longdouble), cotangent))
-    spread = Spread(_keyed(evaluate(case, Arithmetic(np.float64), cotangent)))
+    what = given(case)
+    golden = _keyed(evaluate(case, Arithmetic(np.longdouble), cotangent, what))
+    spread = Spread(_keyed(evaluate(case, Arithmetic(np.float64), cotangent, what)))
     for run in range(runs):
-        spread.add(_keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent)))
+        spread.add(_keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent, what)))
     return Expectation({name: value.astype(np.float64) for name, value in golden.items()}, spread.conditions(), rows)
 
 

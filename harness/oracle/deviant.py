@@ -1,7 +1,7 @@
 """Plays a deviation: what a case gives when an implementation is wrong in these ways (rules V-1 to V-4)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,12 +9,12 @@ from harness.adapter.masks import Masks
 from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
-from harness.oracle.steps import WAYS
+from harness.oracle.steps import WAYS, takes_step
 from harness.spec.case import Bools, Case, causal_mask
-from harness.spec.deviation import Deviation
+from harness.spec.deviation import Deviation, Patch
 from harness.spec.layer import Layer
 from harness.spec.masking import Causal
-from harness.spec.parameters import parameters_of
+from harness.spec.parameters import parameters_of, without_prefix
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
     for deviation in deviations:
         patch = deviation.patch
         layer = patched_layer(layer, deviation)
-        parameters = {name: _edited(name, patch.parameters.get(name), parameters) for name in parameters}
+        parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
         ways |= patch.steps
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
-    return Deviant(layer, Given(start.x, parameters, mask, bias, ways))
+    return Deviant(layer, replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways))
 
 
 def changes(case: Case, deviation: Deviation) -> bool:
@@ -53,9 +53,11 @@ def changes(case: Case, deviation: Deviation) -> bool:
         return False
     if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
         return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
-    steps_change = any(form != right.get(step) for step, form in patch.steps.items())
+    taken = {step: form for step, form in patch.steps.items() if takes_step(case.layer, step)}
+    steps_change = any(form != right.get(step) for step, form in taken.items())
     mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
-    parameters_change = any(_applies(name, edit, shapes) for name, edit in patch.parameters.items())
+    edits = {name: edit for name in shapes if (edit := _edit_of(name, patch))}
+    parameters_change = any(_applies(name, edit, shapes) for name, edit in edits.items())
     return layer_changes or steps_change or parameters_change or mask_changes
 
 
@@ -86,6 +88,13 @@ def check_steps(deviation: Deviation, where: str) -> None:
                 where=f"{where}: key patch.steps.{step}",
                 hint=nearest(form, set(WAYS[step]) - {"standard"}),
             )
+
+
+def _edit_of(name: str, patch: Patch) -> str | None:
+    """How the patch edits a parameter. It names one without the prefix of a layer, and means that of every layer."""
+    prefix, bare = without_prefix(name)
+    edit = patch.parameters.get(bare)
+    return f"from {prefix}{edit.removeprefix('from ')}" if edit and edit.startswith("from ") else edit
 
 
 def _applies(name: str, edit: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:

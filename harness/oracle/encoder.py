@@ -1,28 +1,34 @@
 """The encoder layer itself, written over the steps: what `specs/README.md` says, as code (clauses E-3 to E-5)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.stack import encoder_stack
 from harness.oracle.steps import WAYS
-from harness.oracle.tape import Node, Tape
+from harness.oracle.tape import Node, Onward, Tape, as_computed
 from harness.spec.case import Case
 from harness.spec.layer import Layer
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything that a layer makes of a case: each stage by name, and the gradient by x and by each parameter."""
+    """Everything that a layer or stack makes of a case: each stage by name, and the gradient by x and each parameter.
+
+    `layers` has the stages of each layer of a stack, and of the one where there is no stack.
+    """
 
     stages: dict[str, Array]
     gradients: dict[str, Array]
+    layers: tuple[dict[str, Array], ...]
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a layer is given: x [B, S, D], every parameter, a mask or None, and a bias of the scores or None."""
+    """What a layer is given: x [B, S, D], or where it has an embedding token ids [B, S]; every parameter; a mask or
+    None; and a bias of the scores or None."""
 
     x: Array
     parameters: dict[str, Array]
@@ -30,49 +36,86 @@ class Given:
     bias: Array | None = None
     ways: Mapping[str, str] = field(default_factory=dict)
     """Step → the wrong form of it that is played; every other step takes its standard form."""
+    items: tuple[int, ...] | None = None
+    """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
 
+    def of_items(self, values: Array) -> Array:
+        """[B or 1, …] at the items that are evaluated."""
+        return values if self.items is None or len(values) == 1 else values[list(self.items)]
 
-Onward = Callable[[str, Node], Node]
-"""(a stage's name, the stage as it was computed) → what the steps after it are given in its place."""
-
-
-def as_computed(name: str, stage: Node) -> Node:
-    return stage
+    def of_batch(self, values: Array) -> Array:
+        """[items, …] as [B, …], the way back of `of_items`."""
+        if self.items is None:
+            return values
+        whole = np.zeros((len(self.x), *values.shape[1:]), dtype=values.dtype)
+        whole[list(self.items)] = values
+        return whole
 
 
 def given(case: Case) -> Given:
-    return Given(case.x(), dict(case.parameters()), case.mask(), case.attention_bias())
+    x = case.x() if case.layer.embedding is None else case.ids()
+    items = case.situation.items
+    return Given(x, dict(case.parameters()), case.mask(), case.attention_bias(), items=items)
 
 
 def right_ways(layer: Layer) -> dict[str, str]:
     """Step → the form of it that this layer asks for, where that is not the standard one or there is none."""
     ways: dict[str, str] = {"activation": layer.feed_forward.activation}
     if layer.norm.kind == "rms_norm":
-        ways |= {"norm1": "rms_norm", "norm2": "rms_norm"}
+        ways |= {"norm1": "rms_norm", "norm2": "rms_norm", "stack_norm": "rms_norm"}
     if layer.attention.projections == "shared_by_heads":
         ways |= {"query": "shared_by_heads", "key": "shared_by_heads", "value": "shared_by_heads"}
     if layer.attention.scale == "d_model":
         ways |= {"attention_scores": "by-d-model"}
+    if layer.embedding is not None and layer.embedding.positions == "none":
+        ways |= {"positions": "none"}
     return ways
 
 
-def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None) -> Evaluation:
-    """Run the layer forward in the given arithmetic, and backward from `cotangent` if there is one."""
-    tape, what = Tape(arithmetic), given(case)
-    x = tape.leaf(what.x)
+def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: Given | None = None) -> Evaluation:
+    """Run the layer forward in the given arithmetic, and backward from `cotangent` if there is one.
+
+    `what` is `given(case)`, for who runs it many times.
+    """
+    tape, what = Tape(arithmetic), what or given(case)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    stages = encoder_layer(tape, case.layer, parameters, x, what.mask, what.bias)
-    wanted = {"x": x, **parameters}
-    gradients = {} if cotangent is None else tape.gradients(stages["output"], cotangent, wanted)
-    return Evaluation({name: node.value for name, node in stages.items()}, gradients)
+    x, stages, layers = encoder(tape, case.layer, what, parameters)
+    gradients: dict[str, Array] = {}
+    if cotangent is not None:
+        wanted = parameters if x is None else {"x": x, **parameters}
+        gradients = tape.gradients(stages["output"], what.of_items(cotangent), wanted)
+        if x is not None:
+            gradients["x"] = what.of_batch(gradients["x"])
+    return Evaluation(_values(what, stages), gradients, tuple(_values(what, inner) for inner in layers))
 
 
 def forward(layer: Layer, what: Given, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
-    """Every stage of a layer, right or wrong, without gradients."""
+    """Every stage of a layer or stack, right or wrong, without gradients."""
     tape = Tape(arithmetic)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    stages = encoder_layer(tape, layer, parameters, tape.leaf(what.x), what.mask, what.bias, what.ways, onward)
-    return {name: node.value for name, node in stages.items()}
+    return _values(what, encoder(tape, layer, what, parameters, onward)[1])
+
+
+def _values(what: Given, stages: Mapping[str, Node]) -> dict[str, Array]:
+    return {name: what.of_batch(node.value) for name, node in stages.items()}
+
+
+def encoder(
+    tape: Tape, layer: Layer, what: Given, parameters: dict[str, Node], onward: Onward = as_computed
+) -> tuple[Node | None, dict[str, Node], list[dict[str, Node]]]:
+    """x, unless token ids are given in its place; every stage, of the items that are evaluated; those of each layer."""
+    mask, bias = (None if each is None else what.of_items(each) for each in (what.mask, what.bias))
+    x = what.of_items(what.x)
+    leaf = None if layer.embedding is not None else tape.leaf(x)
+    if leaf is not None and not layer.is_stack:
+        stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what.ways, onward)
+        return leaf, stages, [stages]
+
+    def one(own: dict[str, Node], x: Node) -> dict[str, Node]:
+        return encoder_layer(tape, layer, own, x, mask, bias, what.ways)
+
+    ways = {**right_ways(layer), **what.ways}
+    return leaf, *encoder_stack(tape, layer, parameters, x if leaf is None else leaf, one, ways, onward)
 
 
 def encoder_layer(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array, Rounded
-from harness.oracle.encoder import evaluate
+from harness.oracle.encoder import evaluate, given
 from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS
 
@@ -14,16 +14,26 @@ _RUNS = 16
 
 
 def kinked_rows(case: Case) -> Array:
-    """The (item, position) pairs, [n, 2], of the rows whose feed-forward network is within the margin of a kink.
+    """The (item, position) pairs, [n, 2], of the rows whose gradient nobody can be judged by.
 
-    A row's own feed-forward network touches no other row's output, so a zero cotangent there takes the kink, and
-    nothing else, out of every gradient.
+    A row's own feed-forward network touches no other row's output, so a zero cotangent there takes a kink, and nothing
+    else, out of every gradient. In a stack that is so of the last layer: what a layer before it gives goes on into
+    every row of its item.
     """
     if case.layer.feed_forward.activation != "relu" or "gradients" not in case.situation.checks:
         return np.zeros((0, 2), dtype=np.int64)
-    hidden = evaluate(case, Arithmetic(np.float64), None).stages["ffn_hidden"]
-    squares = np.zeros(hidden.shape)
+    what = given(case)
+
+    def hidden(arithmetic: Arithmetic) -> Array:
+        """[layers, B, S, F]"""
+        return np.stack([stages["ffn_hidden"] for stages in evaluate(case, arithmetic, None, what).layers])
+
+    undisturbed = hidden(Arithmetic(np.float64))
+    squares = np.zeros(undisturbed.shape)
     for run in range(_RUNS):
-        squares += (evaluate(case, Rounded(_ROUNDOFF, run), None).stages["ffn_hidden"] - hidden) ** 2
-    near = np.abs(hidden) < MARGIN * np.sqrt(squares / _RUNS)
-    return np.argwhere(near.any(axis=-1) & case.valid())
+        squares += (hidden(Rounded(_ROUNDOFF, run)) - undisturbed) ** 2
+    near = np.abs(undisturbed) < MARGIN * np.sqrt(squares / _RUNS)
+    *before, last = near.any(axis=-1) & case.valid()
+    for rows in before:
+        last = last | rows.any(axis=-1, keepdims=True)
+    return np.argwhere(last & case.valid())

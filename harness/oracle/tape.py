@@ -18,6 +18,14 @@ class Node:
     pullback: Pullback | None = None
 
 
+Onward = Callable[[str, Node], Node]
+"""(a stage's name, the stage as it was computed) → what the steps after it are given in its place."""
+
+
+def as_computed(name: str, stage: Node) -> Node:
+    return stage
+
+
 Step = Callable[..., tuple[Array, Pullback]]
 """step(arithmetic, *operand values, **choices) → its result and its pullback."""
 

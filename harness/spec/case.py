@@ -10,7 +10,7 @@ from harness.adapter.masks import Masks
 from harness.portable import Floats
 from harness.spec.layer import Layer
 from harness.spec.masking import Blind, Causal, Drawn
-from harness.spec.parameters import parameters_of
+from harness.spec.parameters import parameters_of, without_prefix
 from harness.spec.situation import WITH_GOLDEN, Check, Level, Situation
 from harness.spec.stages import stage_shape, stages
 
@@ -54,6 +54,7 @@ class Case:
 
     @property
     def x_shape(self) -> tuple[int, int, int]:
+        """Of x, and of the output also where token ids are given in place of x."""
         return self.situation.batch, self.situation.sequence, self.layer.d_model
 
     def parameters(self) -> dict[str, Floats]:
@@ -64,6 +65,12 @@ class Case:
         """The input, [B, S, d_model]."""
         name, drawn = portable.drawn_for("x", self.seed), self.situation.input
         return portable.tensor(name, self.x_shape, drawn.pattern, drawn.exponent)
+
+    def ids(self) -> npt.NDArray[np.int64]:
+        """The token ids that a layer with an embedding is given in place of x, [B, S] (rule P-7)."""
+        assert self.layer.embedding is not None
+        name, (B, S, _) = portable.drawn_for("ids", self.seed), self.x_shape
+        return portable.ids(name, B * S, self.layer.embedding.vocabulary).reshape(B, S)
 
     def padding_mask(self) -> Bools | None:
         """[B, 1, 1, S], true where a key is not padding (clause M-1); None when the situation has no padding."""
@@ -103,18 +110,24 @@ class Case:
         return np.array(self.situation.valid, dtype=np.bool_).reshape(self.x_shape[:2])
 
     def specified(self) -> Bools:
-        """[B, S], true at the positions whose output the layer specifies: the valid ones (M-3).
+        """[B, S], true at the positions whose output the layer specifies and the situation compares: the valid ones
+        (M-3), of the items that it names (G-5).
 
         Those that have no key to attend to are among them if the layer says what they give (M-4), and those of an item
         whose padding is not finite if the layer bears that (M-8).
         """
         mask, rows = self.mask(), self.valid()
+        if self.situation.items is not None:
+            rows = rows & np.isin(np.arange(len(rows)), self.situation.items)[:, None]
         if self.situation.input.padding in ("nan", "infinity") and self.layer.padding_content == "finite":
             rows = rows & rows.all(axis=1, keepdims=True)
         if mask is None or self.layer.attention.fully_masked_row != "unspecified":
             return rows
         has_key: Bools = np.any(mask, axis=-1)  # [B or 1, H or 1, S or 1]
-        return np.asarray(rows & np.all(has_key, axis=1))
+        said = np.asarray(rows & np.all(has_key, axis=1))
+        if self.layer.stack.layers > 1:  # from the second layer on, others attend to what nobody specifies (E-14)
+            said = said & (said == rows).all(axis=1, keepdims=True)
+        return said
 
     def cotangent(self, kinked_rows: npt.NDArray[np.int64]) -> Floats:
         """[B, S, d_model]: the gradient of the loss by the output (clauses B-1, B-2).
@@ -136,7 +149,8 @@ class Case:
             return {s: stage_shape(s, self.layer, self.situation) for s in ("attention_weights", "output")}
         if check != "gradients":
             return {}
-        return {"x": self.x_shape, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
+        by_x = {"x": self.x_shape} if self.layer.embedding is None else {}
+        return {**by_x, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
 
     def compared(self, check: Check, tensor: str) -> Bools:
         """Where a tensor is compared, in its own shape: gradients everywhere, stages at valid rows (clause M-3)."""
@@ -156,14 +170,17 @@ def causal_mask(sequence: int, ahead: int = 0) -> Bools:
 
 
 def layer_parameters(layer: Layer, exponents: dict[str, int], seed: int = 0) -> dict[str, Floats]:
-    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rules P-5 and P-6)."""
+    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rules P-5 and P-6).
+
+    `exponents` name a parameter without the prefix of its layer, and are those of every layer of a stack.
+    """
     drawn = {}
     for parameter in parameters_of(layer):
         shape, name = parameter.shape(layer), portable.drawn_for(parameter.name, seed)
         if parameter.drawn == "gain":
             values = portable.tensor(name, shape, "gain", -7)
         else:
-            exponent = portable.weight_exponent(shape[0]) if parameter.drawn == "weight" else -10
+            exponent = {"weight": portable.weight_exponent(shape[0]), "bias": -10, "embedding": -7}[parameter.drawn]
             values = portable.tensor(name, shape, "symmetric", exponent)
-        drawn[parameter.name] = np.ldexp(values, exponents.get(parameter.name, 0))
+        drawn[parameter.name] = np.ldexp(values, exponents.get(without_prefix(parameter.name)[1], 0))
     return drawn

@@ -7,7 +7,9 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
-Family = Literal["small", "variants", "rows", "nan_rows", "published", "sized", "vision"]
+Family = Literal[
+    "small", "variants", "rows", "nan_rows", "published", "sized", "vision", "stacks", "encoders", "published_encoder"
+]  # fmt: skip
 
 
 def _as_float32(value: float) -> float:
@@ -88,7 +90,8 @@ class Embedding(Strict):
 
 
 class Layer(Strict):
-    """One encoder layer: sizes and choices. Serialised with `model_dump(mode="json")` it is what an adapter gets."""
+    """One encoder layer, or a stack of equal ones: sizes and choices. Serialised with
+    `model_dump(mode="json")` it is what an adapter gets."""
 
     layer: Identifier = Field(description="the id, equal to the file's name, stable for ever")
     title: Sentence
@@ -109,6 +112,17 @@ class Layer(Strict):
     @property
     def head_dim(self) -> int:
         return self.d_model // self.attention.num_heads
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether there is more to it than one encoder layer (clause E-14)."""
+        return self.stack.layers > 1 or self.stack.final_norm or self.embedding is not None
+
+    @property
+    def one_of_it(self) -> "Layer":
+        """One encoder layer of the stack, by itself."""
+        alone = Stack(layers=1, final_norm=False)
+        return self.model_copy(update={"stack": alone, "embedding": None}) if self.is_stack else self
 
     @model_validator(mode="after")
     def _heads_divide(self) -> "Layer":

@@ -84,7 +84,7 @@ def _unequal(situation: Situation, situations: dict[str, Situation]) -> str:
     return f"{situation.equals} does not check {', '.join(sorted(more))}" if more else ""
 
 
-_OF_NUMBERS = ("batch", "sequence", "parameter_exponents", "mask")
+_OF_NUMBERS = ("batch", "sequence", "items", "parameter_exponents", "mask")
 
 
 def _refuse_halves_of_odd(case: Case, layer_file: Path, situations: Path) -> None:

@@ -1,16 +1,16 @@
-"""The parameters of an encoder layer: names, shapes, and how each is drawn (clauses R-1 and P-5).
+"""The parameters of an encoder: names, shapes, and how each is drawn (clauses R-1, R-2 and P-5).
 
 Weights are [in, out]: a projection is `x @ weight + bias`. The table is the only place that knows this.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from harness.spec.layer import Layer
 
-Size = Literal["d_model", "projection", "d_ff"]
+Size = Literal["d_model", "projection", "d_ff", "vocabulary"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Parameter:
 
     name: str
     sizes: tuple[Size, ...]
-    drawn: Literal["weight", "bias", "gain"]
+    drawn: Literal["weight", "bias", "gain", "embedding"]
     held: Callable[["Layer"], bool]
     """Whether a layer has it."""
 
@@ -27,13 +27,15 @@ class Parameter:
         shared = layer.attention.projections == "shared_by_heads"
         projection = layer.head_dim if shared else layer.d_model
         known = {"d_model": layer.d_model, "projection": projection, "d_ff": layer.feed_forward.d_ff}
+        if layer.embedding is not None:
+            known["vocabulary"] = layer.embedding.vocabulary
         return tuple(known[size] for size in self.sizes)
 
 
-def _norm(name: str) -> tuple[Parameter, Parameter]:
+def _norm(name: str, held: Callable[["Layer"], bool] = lambda layer: True) -> tuple[Parameter, Parameter]:
     return (
-        Parameter(f"{name}.gain", ("d_model",), "gain", lambda layer: True),
-        Parameter(f"{name}.shift", ("d_model",), "bias", lambda layer: layer.norm.kind == "layer_norm"),
+        Parameter(f"{name}.gain", ("d_model",), "gain", held),
+        Parameter(f"{name}.shift", ("d_model",), "bias", lambda layer: held(layer) and layer.norm.kind == "layer_norm"),
     )
 
 
@@ -54,10 +56,35 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_linear("feed_forward.hidden", "d_model", "d_ff", lambda layer: layer.feed_forward.bias),
     *_linear("feed_forward.output", "d_ff", "d_model", lambda layer: layer.feed_forward.bias),
 )
-PARAMETER_NAMES: tuple[str, ...] = tuple(parameter.name for parameter in PARAMETERS)
-"""Every name that a layer's parameters may have."""
+"""Of one encoder layer. In a stack each layer has its own, and their names begin with its prefix (clause R-2)."""
+
+EMBEDDING = Parameter(
+    "embedding.weight", ("vocabulary", "d_model"), "embedding", lambda layer: layer.embedding is not None
+)
+FINAL_NORM = _norm("final_norm", lambda layer: layer.stack.final_norm)
+
+PARAMETER_NAMES: tuple[str, ...] = tuple(parameter.name for parameter in (EMBEDDING, *PARAMETERS, *FINAL_NORM))
+"""Every name that a parameter may have, without the prefix of a layer of a stack."""
+
+
+def prefix(number: int) -> str:
+    """What the names of layer `number` of a stack begin with (clause R-2)."""
+    return f"layers.{number}."
+
+
+def without_prefix(name: str) -> tuple[str, str]:
+    """A parameter's name as its layer's prefix, "" where it has none, and what it is in that layer."""
+    if not name.startswith("layers."):
+        return "", name
+    word, number, bare = name.split(".", 2)
+    return f"{word}.{number}.", bare
 
 
 def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
-    """The parameters that a layer has, in the order in which it uses them."""
-    return tuple(parameter for parameter in PARAMETERS if parameter.held(layer))
+    """The parameters that a layer or stack has, in the order in which it uses them."""
+    each = tuple(parameter for parameter in PARAMETERS if parameter.held(layer))
+    if not layer.is_stack:
+        return each
+    numbered = (replace(p, name=prefix(number) + p.name) for number in range(layer.stack.layers) for p in each)
+    before = (EMBEDDING,) if EMBEDDING.held(layer) else ()
+    return (*before, *numbered, *(parameter for parameter in FINAL_NORM if parameter.held(layer)))

@@ -63,6 +63,9 @@ class Situation(Strict):
     )
     batch: NonNegativeInt
     sequence: Annotated[int, Field(ge=1)]
+    items: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] | None = Field(
+        description="the items that are compared (G-5); null for all"
+    )
     input: Input
     parameter_exponents: dict[str, Exponent] = Field(
         description="parameters multiplied by two to this power, to reach a numeric regime; {} for none"
@@ -82,6 +85,8 @@ class Situation(Strict):
         unknown = sorted(set(self.parameter_exponents) - set(PARAMETER_NAMES))
         if unknown:
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
+        if self.items is not None and sorted(set(self.items) & set(range(self.batch))) != [*self.items]:
+            raise ValueError(f"items are {list(self.items)}, not ascending numbers below batch = {self.batch}")
         if problem := self.mask.problem(self.batch, self.sequence) or self._of_given() or self._of_checks():
             raise ValueError(problem)
         return self

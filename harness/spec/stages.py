@@ -1,7 +1,9 @@
-"""The stages of an encoder layer: names, shapes, and the order in which they are computed (clause T-1).
+"""The stages of an encoder: names, shapes, and the order in which they are computed (clauses T-1 and T-3).
 
 Sizes: B batch, S sequence, D d_model, H num_heads, d head_dim, F d_ff.
 """
+
+import re
 
 from harness.spec.layer import Layer
 from harness.spec.situation import Situation
@@ -25,8 +27,12 @@ SHAPES: dict[str, str] = {
     "ffn_activation": "B S F",
     "ffn_output": "B S D",
     "residual2": "B S D",
+    "embedded": "B S D",
+    "layer_k": "B S D",
+    "final_norm": "B S D",
     "output": "B S D",
 }
+"""By `kind_of` a stage: `layer_k` stands for those of all numbers."""
 LAST_AXIS_IS_KEYS = frozenset({"attention_scores", "attention_weights"})
 
 _ATTENTION = (
@@ -41,8 +47,22 @@ _ORDER = {
 
 
 def stages(layer: Layer) -> tuple[str, ...]:
-    """The stages of `layer` in the order in which they are computed."""
-    return _ORDER[layer.norm.placement]
+    """The stages of a layer or stack in the order in which they are computed."""
+    if not layer.is_stack:
+        return _ORDER[layer.norm.placement]
+    embedded = ("embedded",) if layer.embedding is not None else ()
+    final_norm = ("final_norm",) if layer.stack.final_norm else ()
+    return (*embedded, *map(layer_stage, range(layer.stack.layers)), *final_norm, "output")
+
+
+def layer_stage(number: int) -> str:
+    """The stage of a stack that is the output of its layer `number`, from 0."""
+    return f"layer_{number}"
+
+
+def kind_of(stage: str) -> str:
+    """The name that the stage has in the table of T-1: `layer_k` for that of any number."""
+    return "layer_k" if re.fullmatch(r"layer_[0-9]+", stage) else stage
 
 
 def stage_shape(stage: str, layer: Layer, situation: Situation) -> tuple[int, ...]:
@@ -54,4 +74,4 @@ def stage_shape(stage: str, layer: Layer, situation: Situation) -> tuple[int, ..
         "d": layer.head_dim,
         "F": layer.feed_forward.d_ff,
     }
-    return tuple(sizes[letter] for letter in SHAPES[stage].split())
+    return tuple(sizes[letter] for letter in SHAPES[kind_of(stage)].split())

@@ -21,9 +21,11 @@ CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 
 
 def handed_over(task: Task) -> Tensors:
-    """x and the masks of the task's case, as its situation gives them, in its dtype."""
+    """x, or token ids in its place, and the masks of the task's case, as its situation gives them, in its dtype."""
     case, given = task.case, task.case.situation.given
     dtype = FORMATS[task.dtype].numpy
+    if case.layer.embedding is not None:
+        return {"ids": laid_out(case.ids(), given), **_masks(case, dtype)}
     x = case.x()
     if (content := case.situation.input.padding) != "as_drawn":
         x = np.where(case.valid()[:, :, None], x, CONTENT[content])
@@ -31,7 +33,7 @@ def handed_over(task: Task) -> Tensors:
 
 
 def laid_out(x: Array, given: Given) -> Array:
-    """[B, S, D] as the situation gives it."""
+    """[B, S, D], or token ids [B, S], as the situation gives it."""
     if given.layout == "unbatched":
         return np.asarray(x[0])
     return np.ascontiguousarray(x.swapaxes(0, 1)) if given.layout == "sequence_first" else x

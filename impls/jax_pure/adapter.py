@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, timed
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, stack_of, timed
 from harness.adapter.base import Array
-from impls.jax_pure.encoder import Config, Tree, encoder_layer, encoder_stage, encoder_stages
+from impls.jax_pure.encoder import Config, Tree
 from impls.jax_pure.encoder import Masks as Given
+from impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
@@ -34,17 +36,22 @@ def parameter_map(layer: dict[str, Any]) -> ParameterMap:
     for name in ("attention.query", "attention.key", "attention.value"):
         takes[f"{name}.kernel"] = Take(f"{name}.weight", shape=kernel)
         takes[f"{name}.bias"] = Take(f"{name}.bias", shape=bias)
-    return ParameterMap(takes)
+    around = {name: Take(name) for name in ("embedding.weight", "final_norm.gain", "final_norm.shift")}
+    return ParameterMap(takes, around)
 
 
-forward = jax.jit(encoder_layer, static_argnums=0)
+forward = jax.jit(encoder, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
 one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
 @partial(jax.jit, static_argnums=0)
 def backward(config: Config, params: Tree, x: jax.Array, masks: Given, cotangent: jax.Array) -> Any:
-    _, pull_back = jax.vjp(lambda params, x: encoder_layer(config, params, x, masks), params, x)
+    """The gradients by the parameters and by x; by token ids there is none, and None stands for it."""
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        _, pull_back = jax.vjp(lambda params: encoder(config, params, x, masks), params)
+        return *pull_back(cotangent), None
+    _, pull_back = jax.vjp(lambda params, x: encoder(config, params, x, masks), params, x)
     return pull_back(cotangent)
 
 
@@ -77,8 +84,9 @@ class JaxPure(Adapter):
             scale=attention["scale"],
             masked_score=None if filled == "minus_infinity" else filled,
             empty_row="uniform" if empty_row == "unspecified" else empty_row,
+            positions=stack_of(layer).get("positions", "none"),
         )
-        self.map = parameter_map(layer)
+        self.map, self.dtype = parameter_map(layer), dtype
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))
 
@@ -95,13 +103,13 @@ class JaxPure(Adapter):
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         given = self.batch_first(x), self.given(masks), self.batch_first(cotangent)
         by_params, by_x = backward(self.config, self.params, *given)
-        return {"x": self.as_given(np.asarray(by_x)), **self.map.to_spec(flat(by_params))}
+        by_given = {} if by_x is None else {"x": self.as_given(np.asarray(by_x))}
+        return {**by_given, **self.map.to_spec(flat(by_params))}
 
     def given(self, masks: Masks) -> Given:
         heads = self.config.num_heads
         bias = masks.added(heads)
-        dtype = self.params["norm1"]["gain"].dtype
-        return Given(masks.joined(heads), None if bias is None else bias.astype(dtype), masks.valid())
+        return Given(masks.joined(heads), None if bias is None else bias.astype(self.dtype), masks.valid())
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""

@@ -47,6 +47,8 @@ class Config:
     """What a masked score becomes; minus infinity if it is None."""
     empty_row: str = "uniform"
     """The weights of a query with no key to attend to: uniform, zero or nan."""
+    positions: str = "none"
+    """What a stack adds to its embedded tokens: none or sinusoidal."""
 
     @property
     def root(self) -> float:
@@ -120,30 +122,6 @@ def needed(config: Config, masks: Masks) -> Array:
     return masks.valid | ~masks.allowed.any(-1).all((1, 2))[:, None]
 
 
-def encoder_stages(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS) -> dict[str, Array]:
-    """Every stage by name: the tap is at work only while this is traced, so that it is as pure as the rest."""
-    stages: dict[str, Array] = {}
-
-    def tap(name: str, stage: Array) -> Array:
-        stages[name] = stage
-        return stage
-
-    encoder_layer(config, params, x, masks, tap)
-    return stages
-
-
-def encoder_stage(name: str, config: Config, params: Tree, x: Array, masks: Masks, stages: Tree) -> Array:
-    """One stage, from `stages`: the tap puts these in the place of what would lead to them, which then falls away."""
-    found: dict[str, Array] = {}
-
-    def tap(stage_name: str, stage: Array) -> Array:
-        found[stage_name] = stage
-        return stages.get(stage_name, stage)
-
-    encoder_layer(config, params, x, masks, tap)
-    return found[name]
-
-
 def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
     centred = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
@@ -161,6 +139,7 @@ CHOICES: dict[str, Collection[str]] = {
     "norm": NORMS,
     "scale": ("head_dim", "d_model"),
     "empty_row": ("uniform", "zero", "nan"),
+    "positions": ("none", "sinusoidal"),
 }
 
 

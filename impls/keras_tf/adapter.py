@@ -10,9 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve, stack_of
 from harness.adapter.base import Array
 from impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
+from impls.keras_tf.stack import Encoder
 
 PARAMETERS = ParameterMap(
     {
@@ -32,7 +33,13 @@ PARAMETERS = ParameterMap(
         "feed_forward/hidden/bias": Take("feed_forward.hidden.bias"),
         "feed_forward/out/kernel": Take("feed_forward.output.weight"),
         "feed_forward/out/bias": Take("feed_forward.output.bias"),
-    }
+    },
+    around={
+        "embedding/embeddings": Take("embedding.weight"),
+        "norm/gamma": Take("final_norm.gain"),
+        "norm/beta": Take("final_norm.shift"),
+    },
+    of_layer="layer_{}/",
 )
 
 
@@ -47,28 +54,11 @@ class KerasTensorFlow(Adapter):
         return Environment(versions, {"threads": threads, "backend": keras.backend.backend()})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
-        filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-        self.encoder = EncoderLayer(
-            layer["d_model"],
-            attention["num_heads"],
-            feed_forward["d_ff"],
-            activation=feed_forward["activation"],
-            placement=norm["placement"],
-            epsilon=norm["epsilon"],
-            norm=norm["kind"],
-            ffn_bias=feed_forward["bias"],
-            attention={
-                "qkv_bias": attention["qkv_bias"],
-                "output_bias": attention["output_bias"],
-                "shared": attention["projections"] == "shared_by_heads",
-                "scale_by_d_model": attention["scale"] == "d_model",
-                "masked_score": None if filled == "minus_infinity" else filled,
-                "empty_row": "uniform" if empty_row == "unspecified" else empty_row,
-            },
-            dtype=dtype,
-        )
-        self.encoder(np.zeros((1, 1, layer["d_model"]), dtype))  # Keras makes the weights at the first call
+        stacked, chosen = stack_of(layer), choices(layer)
+        self.heads = layer["attention"]["num_heads"]
+        self.encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
+        x = np.zeros((1, 1), np.int64) if layer["embedding"] else np.zeros((1, 1, layer["d_model"]), dtype)
+        self.encoder(x)  # Keras makes the weights at the first call
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
         paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
@@ -95,24 +85,52 @@ class KerasTensorFlow(Adapter):
         return seen
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        wanted = {"x": tf.Variable(self.batch_first(x)), **{name: w.value for name, w in self.held.items()}}
+        given, wanted = tf.constant(self.batch_first(x)), {name: w.value for name, w in self.held.items()}
+        if given.dtype.is_floating:  # and no token ids
+            wanted["x"] = given
         with tf.GradientTape() as tape:
-            output = self.forward(wanted["x"], masks)
+            tape.watch(given)
+            output = self.forward(given, masks)
         by_output = tf.constant(self.batch_first(cotangent))
-        by_x, *by_weights = tape.gradient(output, list(wanted.values()), output_gradients=by_output)
-        found = {name: by.numpy() for name, by in zip(self.held, by_weights, strict=True)}
-        return {"x": self.as_given(by_x.numpy()), **PARAMETERS.to_spec(found)}
+        found = tape.gradient(output, list(wanted.values()), output_gradients=by_output)
+        # Of the embedding it is the rows that were taken, until it is made a tensor.
+        by = {name: tf.convert_to_tensor(found).numpy() for name, found in zip(wanted, found, strict=True)}
+        by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
+        return {**by_x, **PARAMETERS.to_spec(by)}
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         given = tf.constant(x)
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
-        heads = self.encoder.attention.num_heads
-        added = masks.added(heads)
+        added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
         train = self.mode == "train"
-        return self.encoder(x, masks.joined(heads), bias, masks.valid(), tap=tap, training=train)
+        return self.encoder(x, masks.joined(self.heads), bias, masks.valid(), tap=tap, training=train)
+
+
+def choices(layer: dict[str, Any]) -> dict[str, Any]:
+    """The layer of the specification as EncoderLayer's arguments."""
+    norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
+    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
+    return {
+        "d_model": layer["d_model"],
+        "num_heads": attention["num_heads"],
+        "d_ff": feed_forward["d_ff"],
+        "activation": feed_forward["activation"],
+        "placement": norm["placement"],
+        "epsilon": norm["epsilon"],
+        "norm": norm["kind"],
+        "ffn_bias": feed_forward["bias"],
+        "attention": {
+            "qkv_bias": attention["qkv_bias"],
+            "output_bias": attention["output_bias"],
+            "shared": attention["projections"] == "shared_by_heads",
+            "scale_by_d_model": attention["scale"] == "d_model",
+            "masked_score": None if filled == "minus_infinity" else filled,
+            "empty_row": "uniform" if empty_row == "unspecified" else empty_row,
+        },
+    }
 
 
 if __name__ == "__main__":

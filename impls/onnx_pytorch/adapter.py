@@ -15,9 +15,9 @@ import torch
 from onnx import numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, stack_of
 from harness.adapter.base import Array
-from impls.onnx_pytorch.encoder import OPSET, StagedEncoderLayer, deployed, export
+from impls.onnx_pytorch.encoder import OPSET, StagedEncoder, StagedEncoderLayer, deployed, export
 from impls.onnx_pytorch.inputs import check_fit, whole
 from impls.onnx_pytorch.timing import Timing
 from impls.pytorch.adapter import choices
@@ -43,7 +43,12 @@ PARAMETERS = ParameterMap(
         "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
         "feed_forward.output.weight": Take("feed_forward.output.weight"),
         "feed_forward.output.bias": Take("feed_forward.output.bias"),
-    }
+    },
+    around={
+        "embedding.weight": Take("embedding.weight"),
+        "norm.weight": Take("final_norm.gain"),
+        "norm.bias": Take("final_norm.shift"),
+    },
 )
 
 
@@ -75,7 +80,8 @@ class OnnxPyTorch(Adapter):
         """The model that shows every stage, with this build's parameters; exported once for a layer and dtype."""
         key = json.dumps(self.layer, sort_keys=True), self.dtype, biased
         if key not in self.exported:
-            encoder = StagedEncoderLayer(**choices(self.layer))
+            stacked, chosen = stack_of(self.layer), choices(self.layer)
+            encoder = StagedEncoder(**stacked, **chosen) if stacked else StagedEncoderLayer(**chosen)
             self.exported[key] = export(encoder.to(getattr(torch, self.dtype)), biased=biased)
         held = parameters_in(self.exported[key])
         for name, value in self.own.items():
@@ -115,7 +121,7 @@ class OnnxPyTorch(Adapter):
         return {output.name: answer for output, answer in zip(session.get_outputs(), answers, strict=True)}
 
     def given(self, x: Array, masks: Masks) -> Tensors:
-        return whole(x, masks, self.layer["attention"]["num_heads"])
+        return whole(x, masks, self.layer["attention"]["num_heads"], self.dtype)
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes
@@ -132,8 +138,8 @@ class OnnxPyTorch(Adapter):
 
 
 def parameters_in(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
-    """The exporter's own constants are scalars, and shapes, which are int64; every other tensor is a parameter."""
-    return {t.name: t for t in model.graph.initializer if t.dims and t.data_type != onnx.TensorProto.INT64}
+    """Those that bear a parameter's name. The others are the exporter's own: shapes, scalars, what it folded."""
+    return {t.name: t for t in model.graph.initializer if t.name.endswith((".weight", ".bias"))}
 
 
 if __name__ == "__main__":

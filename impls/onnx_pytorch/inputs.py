@@ -9,8 +9,8 @@ from harness.adapter import Masks, Tensors
 from harness.adapter.base import Array
 
 
-def whole(x: Array, masks: Masks, num_heads: int) -> Tensors:
-    """x, its masks for every item, head and query, and the bias if there is one, in the dtype of x."""
+def whole(x: Array, masks: Masks, num_heads: int, dtype: str) -> Tensors:
+    """x, its masks for every item, head and query, and the bias if there is one, in `dtype`."""
     B, S = x.shape[:2]
     every = B, num_heads, S, S
     mask, bias, valid = masks.joined(num_heads), masks.added(num_heads), masks.valid()
@@ -20,7 +20,7 @@ def whole(x: Array, masks: Masks, num_heads: int) -> Tensors:
         "valid": np.broadcast_to(True, (B, S)) if valid is None else expanded(valid, (B, S)),
     }
     if bias is not None:
-        given["bias"] = expanded(bias.astype(x.dtype), every)
+        given["bias"] = expanded(bias.astype(dtype), every)
     return {name: np.ascontiguousarray(tensor) for name, tensor in given.items()}
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve, stack_of
 from harness.adapter.base import Array
 from impls.pytorch.encoder import EncoderLayer, Tap, untapped
+from impls.pytorch.stack import Encoder
 
 PARAMETERS = ParameterMap(
     {
@@ -29,7 +30,12 @@ PARAMETERS = ParameterMap(
         "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
         "feed_forward.output.weight": Take("feed_forward.output.weight", transpose=True),
         "feed_forward.output.bias": Take("feed_forward.output.bias"),
-    }
+    },
+    around={
+        "embedding.weight": Take("embedding.weight"),
+        "norm.weight": Take("final_norm.gain"),
+        "norm.bias": Take("final_norm.shift"),
+    },
 )
 
 
@@ -50,8 +56,10 @@ class PyTorch(Adapter):
         return Environment({"torch": torch.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        encoder = EncoderLayer(**choices(layer))
-        self.encoder = encoder.to(self.device, getattr(torch, dtype)).eval()
+        stacked = stack_of(layer)
+        encoder = Encoder(**stacked, **choices(layer)) if stacked else EncoderLayer(**choices(layer))
+        self.heads, self.dtype = layer["attention"]["num_heads"], getattr(torch, dtype)
+        self.encoder = encoder.to(self.device, self.dtype).eval()
         own = PARAMETERS.to_own(parameters, layer)
         self.encoder.load_state_dict({name: self.tensor(value) for name, value in own.items()}, strict=True)
         return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
@@ -76,13 +84,16 @@ class PyTorch(Adapter):
         return seen
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        wanted = {"x": self.tensor(self.batch_first(x)).requires_grad_(), **dict(self.encoder.named_parameters())}
-        output = self.forward(wanted["x"], masks)
+        given, wanted = self.tensor(self.batch_first(x)), dict(self.encoder.named_parameters())
+        if given.is_floating_point():  # and no token ids
+            wanted["x"] = given.requires_grad_()
+        output = self.forward(given, masks)
         found = torch.autograd.grad(
             output, list(wanted.values()), grad_outputs=self.tensor(self.batch_first(cotangent))
         )
-        by_x, *by_parameters = map(to_numpy, found)
-        return {"x": self.as_given(by_x), **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
+        by = dict(zip(wanted, map(to_numpy, found), strict=True))
+        by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
+        return {**by_x, **PARAMETERS.to_spec(by)}
 
     @torch.no_grad()
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
@@ -92,8 +103,7 @@ class PyTorch(Adapter):
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         self.encoder.train(self.mode == "train")
-        heads = self.encoder.attention.num_heads
-        mask, bias = self.tensor(masks.joined(heads)), self.tensor(masks.added(heads), x.dtype)
+        mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
         return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:

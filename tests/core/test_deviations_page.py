@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from harness.deviations.catalogue import catalogue
-from harness.deviations.document import GRADED, tolerance_table, tolerances_seen
+from harness.deviations.document import graded, tolerance_table, tolerances_seen
 from harness.deviations.kill import Kill, best, kills
 from harness.deviations.tables import kill_table
 from harness.spec.constants import constants
 from harness.spec.load import load
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"
-SMALL = [case for case in load().with_golden.values() if case.layer.family in GRADED]
+SMALL = graded()
 LARGEST_CONFORMING = 1.4
 """The largest rms σ, in float32, of the four implementations in a full run; docs/how-it-judges.md has the table."""
 SEEN_IN_FLOAT64_ONLY = {

@@ -13,7 +13,11 @@ from harness.spec.load import load
 
 Array = np.ndarray[Any, Any]
 LAYERS = load().layers
-BIASED = {n: layer for n, layer in LAYERS.items() if layer.attention.qkv_bias and layer.feed_forward.d_ff % 2 == 0}
+BIASED = {
+    n: layer
+    for n, layer in LAYERS.items()
+    if layer.attention.qkv_bias and layer.feed_forward.d_ff % 2 == 0 and not layer.is_stack
+}
 QKV = ("attention.query.weight", "attention.key.weight", "attention.value.weight")
 QKV_BIASES = ("attention.query.bias", "attention.key.bias", "attention.value.bias")
 repeatably = settings(deadline=None, derandomize=True)

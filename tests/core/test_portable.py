@@ -66,6 +66,10 @@ def values_of(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int
     return [ldexp(make(n), exponent) for n in drawn]
 
 
+def ids_of(name: str, wanted: int, vocabulary: int) -> list[int]:
+    return [(output >> 32) * vocabulary // 2**32 for output in islice(outputs_of(name), wanted)]
+
+
 def positions_of(name: str, available: int, wanted: int) -> list[int]:
     if available <= wanted:
         return list(range(available))
@@ -83,6 +87,7 @@ def same_bits(values: list[float], tensor: np.ndarray[Any, Any]) -> bool:
 def shape_by_the_table(name: str, layer: Layer) -> tuple[int, ...]:
     D, F, H = layer.d_model, layer.feed_forward.d_ff, layer.attention.num_heads
     shapes = {
+        "embedding.weight": (layer.embedding.vocabulary if layer.embedding else 0, D),
         "feed_forward.hidden.weight": (D, F),
         "feed_forward.hidden.bias": (F,),
         "feed_forward.output.weight": (F, D),
@@ -93,7 +98,11 @@ def shape_by_the_table(name: str, layer: Layer) -> tuple[int, ...]:
 
 
 def has(name: str, layer: Layer) -> bool:
-    """Clause L-3."""
+    """Clauses L-3 and R-2."""
+    if name == "embedding.weight":
+        return layer.embedding is not None
+    if name.startswith("final_norm") and not layer.stack.final_norm:
+        return False
     if name.endswith("shift"):
         return layer.norm.kind == "layer_norm"
     if not name.endswith("bias"):
@@ -148,6 +157,14 @@ def test_tensor_vectors_are_exact_decimal_fractions() -> None:
         assert max(map(abs, whole)) <= 255
 
 
+@pytest.mark.parametrize(
+    "vector", vectors()["ids"], ids=lambda vector: ascii("{name} of {vocabulary}".format(**vector))
+)
+def test_token_id_vectors(vector: dict[str, Any]) -> None:
+    name, count, vocabulary = vector["name"], len(vector["ids"]), vector["vocabulary"]
+    assert vector["ids"] == ids_of(name, count, vocabulary) == portable.ids(name, count, vocabulary).tolist()
+
+
 def test_weight_exponent_vectors() -> None:
     for vector in vectors()["weight_exponents"]:
         fan_in, exponent = vector["in"], vector["exponent"]
@@ -168,18 +185,22 @@ def test_position_vectors(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", PARAMETER_NAMES)
 def test_every_parameter_of_every_layer_bit_for_bit(name: str) -> None:
     for layer in sorted(LAYERS.values(), key=lambda layer: -layer.d_model):  # the largest first: it fills the cache
-        assert (name in layer_parameters(layer, {})) is has(name, layer)
+        stacked = layer.is_stack and not name.startswith(("embedding", "final_norm"))
+        last = f"layers.{layer.stack.layers - 1}.{name}" if stacked else name  # R-2
+        assert (last in layer_parameters(layer, {})) is has(name, layer)
         if not has(name, layer):
             continue
         shape = shape_by_the_table(name, layer)
         if name.endswith("gain"):
-            expected = values_of(name, shape, "gain", -7)
+            expected = values_of(last, shape, "gain", -7)
+        elif name == "embedding.weight":
+            expected = values_of(last, shape, "symmetric", -7)
         elif name.endswith("weight"):
             m = next(m for m in count() if 4**m >= shape[0])
-            expected = values_of(name, shape, "symmetric", -7 - m)
+            expected = values_of(last, shape, "symmetric", -7 - m)
         else:
-            expected = values_of(name, shape, "symmetric", -10)
-        made = layer_parameters(layer, {})[name]
+            expected = values_of(last, shape, "symmetric", -10)
+        made = layer_parameters(layer, {})[last]
         assert made.shape == shape
         assert same_bits(expected, made), layer.layer
 
@@ -188,14 +209,19 @@ def test_every_parameter_of_every_layer_bit_for_bit(name: str) -> None:
 def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     B, S, D = shape = case.situation.batch, case.situation.sequence, case.layer.d_model
     drawn = case.situation.input
-    x = case.x()
-    assert x.shape == shape
-    assert same_bits(values_of("x", shape, drawn.pattern, drawn.exponent), x)
+    if case.layer.embedding is None:
+        x = case.x()
+        assert x.shape == shape
+        assert same_bits(values_of("x", shape, drawn.pattern, drawn.exponent), x)
+    else:
+        assert case.ids().shape == (B, S)
+        assert case.ids().ravel().tolist() == ids_of("ids", B * S, case.layer.embedding.vocabulary)
     expected = values_of("cotangent", shape, "symmetric", -7)
     valid, attention = case.situation.valid, case.situation.mask.attention
     unsaid = case.layer.attention.fully_masked_row == "unspecified"  # M-4
     blind = attention.queries if isinstance(attention, Blind) and unsaid else [()] * B
-    for b, s in [(b, s) for b in range(B) for s in range(S) if not valid[b][s] or s in blind[b]]:
+    items = range(B) if case.situation.items is None else case.situation.items  # G-5
+    for b, s in [(b, s) for b in range(B) for s in range(S) if not valid[b][s] or s in blind[b] or b not in items]:
         expected[(b * S + s) * D : (b * S + s + 1) * D] = [0.0] * D
     assert same_bits(expected, case.cotangent(np.zeros((0, 2), dtype=np.int64)))
 
@@ -228,7 +254,8 @@ def test_every_value_is_exact_in_every_dtype(dtype: Any) -> None:
     distinct = {(case.layer.layer, *sorted(case.situation.parameter_exponents.items())): case for case in cases}
     tensors = [value for case in distinct.values() for value in case.parameters().values()]
     for case in cases:
-        tensors += [case.x(), case.cotangent(np.zeros((0, 2), dtype=np.int64))]
+        inputs = [case.x()] if case.layer.embedding is None else []  # ids are integers everywhere
+        tensors += [*inputs, case.cotangent(np.zeros((0, 2), dtype=np.int64))]
     for values in tensors:
         once = np.unique(values)
         assert np.array_equal(once.astype(dtype).astype(np.float64), once)
@@ -240,7 +267,11 @@ def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
     for name, value in weights.items():
         if value.shape[0] == value.shape[1]:
             assert (value == value.T).mean() < 0.2, name
-    assert len({value.tobytes() for value in weights.values()}) == len(weights) == 6
+    assert (
+        len({value.tobytes() for value in weights.values()})
+        == len(weights)
+        == 6 * layer.stack.layers + (layer.embedding is not None)
+    )
 
 
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=lambda layer: layer.layer)

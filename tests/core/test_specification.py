@@ -16,7 +16,7 @@ from harness.paths import IMPLS, SPECS
 from harness.spec.clauses import clauses
 from harness.spec.constants import Constants
 from harness.spec.load import load
-from harness.spec.parameters import PARAMETERS
+from harness.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
 from harness.spec.schema import schema_files
 from harness.spec.stages import SHAPES, stages
 from harness.spec.yaml_file import read_model
@@ -107,8 +107,11 @@ def test_the_parameter_table_of_the_readme_is_the_one_that_is_used() -> None:
     for names, shapes in re.findall(r"^\| ((?:`[\w.]+\.\w+`(?:, )?)+) \| (.+?) \|$", readme, re.MULTILINE):
         listed, sizes = re.findall(r"[\w.]+", names), re.findall(r"\[([^\]]+)\]", shapes)
         for name, size in zip(listed, sizes * (len(listed) if len(sizes) == 1 else 1), strict=True):
-            found[name] = tuple({"D": "d_model", "P": "projection", "F": "d_ff"}[letter] for letter in size.split(", "))
-    assert found == {parameter.name: parameter.sizes for parameter in PARAMETERS}
+            found[name] = tuple(
+                {"D": "d_model", "P": "projection", "F": "d_ff", "V": "vocabulary"}[letter]
+                for letter in size.split(", ")
+            )
+    assert found == {parameter.name: parameter.sizes for parameter in (EMBEDDING, *PARAMETERS, *FINAL_NORM)}
 
 
 @pytest.fixture

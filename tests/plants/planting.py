@@ -44,6 +44,8 @@ class Planting:
     def parameters(self, parameters: Tensors) -> Tensors:
         for patch in self.patches:
             edits = patch.get("parameters") or {}
+            if any(name.startswith("layers.") for name in parameters):
+                edits = _of_every_layer(edits, parameters)
             parameters = {**parameters, **{name: _edited(name, edit, parameters) for name, edit in edits.items()}}
         return parameters
 
@@ -51,7 +53,7 @@ class Planting:
         for edit in (patch.get("mask") for patch in self.patches):
             if edit in OF_BOTH:
                 joined = masks.joined()
-                masks = Masks(None if joined is None else OF_BOTH[edit](joined), None)
+                masks = Masks(None, None if joined is None else OF_BOTH[edit](joined))
             elif edit:
                 masks = _with_edited_part(masks, edit, positions)
         mask = masks.joined()
@@ -76,7 +78,10 @@ def _with_edited_part(masks: Masks, edit: str, positions: int) -> Masks:
         case "attention-only":
             return Masks(None, attention)
         case "on-queries":
-            return Masks(None if padding is None else padding.swapaxes(-1, -2), attention)
+            if padding is None:
+                return masks
+            turned = padding.swapaxes(-1, -2)  # no mask of padding any more: it differs from query to query
+            return Masks(None, turned if attention is None else turned & attention)
         case "transposed":
             return Masks(padding, None if attention is None else attention.swapaxes(-1, -2))
         case "without-diagonal" | "one-ahead":
@@ -106,6 +111,12 @@ def _merged(layer: Json, patch: Json) -> Json:
         else:
             merged[key] = float(value) if key == "epsilon" else value
     return merged
+
+
+def _of_every_layer(edits: Mapping[str, str], parameters: Tensors) -> dict[str, str]:
+    """What an edit of a parameter is in a stack: the same in each of its layers."""
+    prefixes = {".".join(name.split(".")[:2]) for name in parameters if name.startswith("layers.")}
+    return {f"{p}.{name}": edit.replace("from ", f"from {p}.") for p in prefixes for name, edit in edits.items()}
 
 
 def _edited(name: str, edit: str, parameters: Tensors) -> Array:

@@ -4,9 +4,20 @@
 a deviation's patch names them (specs/deviations/), and `harness.oracle.encoder` looks them up here.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from harness.oracle.steps import activation, attention, heads, linear, norm, residual, softmax
+from harness.oracle.steps import activation, attention, embedding, heads, linear, norm, residual, softmax
+from harness.spec.layer import Layer
+
+LayerOrder = Callable[[int], tuple[int | None, ...]]
+"""The number of layers of a stack → the number of the layer that stands at each place; None: what came is passed on."""
+
+LAYER_ORDER: dict[str, LayerOrder] = {
+    "standard": lambda layers: tuple(range(layers)),
+    "without-last": lambda layers: (*range(layers - 1), None),
+    "first-for-all": lambda layers: (0,) * layers,
+}
 
 WAYS: dict[str, dict[str, Any]] = {
     "norm1": norm.WAYS,
@@ -30,7 +41,28 @@ WAYS: dict[str, dict[str, Any]] = {
     "after_ffn": activation.AFTER,
     "residual1": residual.WAYS,
     "residual2": residual.WAYS,
+    "tokens": embedding.TOKENS,
+    "positions": embedding.POSITIONS,
+    "between_layers": embedding.BETWEEN,
+    "layer_order": LAYER_ORDER,
+    "stack_norm": norm.STACK,
+    "stack_end": norm.STACK_END,
 }
+
+_ONLY_IN: dict[str, Callable[[Layer], bool]] = {
+    "tokens": lambda layer: layer.embedding is not None,
+    "positions": lambda layer: layer.embedding is not None,
+    "between_layers": lambda layer: layer.embedding is not None and layer.stack.layers > 1,
+    "layer_order": lambda layer: layer.stack.layers > 1,
+    "stack_norm": lambda layer: layer.stack.final_norm,
+    "stack_end": lambda layer: layer.is_stack and not layer.stack.final_norm,
+}
+
+
+def takes_step(layer: Layer, step: str) -> bool:
+    """Whether this layer or stack takes the step at all."""
+    return step not in _ONLY_IN or _ONLY_IN[step](layer)
+
 
 NOISY = frozenset(
     {

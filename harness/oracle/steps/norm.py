@@ -47,6 +47,16 @@ def pass_on(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) 
     return x, lambda g: (g,)
 
 
+def stack_end(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:
+    """The output of a stack without a final norm is its last layer's."""
+    return x, lambda g: (g, np.zeros_like(gain), np.zeros_like(shift))
+
+
+def fresh_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+    """The output normed with a gain of 1 and a shift of 0, as a new norm has them."""
+    return layer_norm(a, x, gain, shift, epsilon)[0]
+
+
 def extra(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
     """The output normed once more, with the second norm's parameters."""
     return layer_norm(a, x, gain, shift, epsilon)[0]
@@ -173,6 +183,16 @@ WAYS: dict[str, Step] = {
     "in-float16": _in("float16"),
     "in-float32": in_float32(layer_norm),
 }
+
+STACK: dict[str, Step] = {
+    "standard": layer_norm,
+    "rms_norm": rms_norm,
+    "missing": forward_only(skipped),
+}
+"""The final norm of a stack that has one (E-14)."""
+
+STACK_END: dict[str, Step] = {"standard": stack_end, "normed": forward_only(fresh_norm)}
+"""The end of a stack that has none: nothing, or a norm that is as it was made."""
 
 FINAL: dict[str, Step] = {"standard": pass_on, "extra": forward_only(extra)}
 """After the last residual of a pre-norm layer: nothing, or one norm too many."""

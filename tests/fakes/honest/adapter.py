@@ -6,7 +6,7 @@ import numpy as np
 
 from harness.adapter import Adapter, Environment, Tensors, serve
 from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import encoder_layer
+from harness.oracle.encoder import Given, encoder
 from harness.oracle.tape import Node, Tape
 from harness.spec.layer import Layer
 
@@ -31,24 +31,27 @@ class Honest(Adapter):
 
     def gradients(self, x: Any, masks: Any, cotangent: Any) -> Tensors:
         tape, by_x, parameters, stages = self._forward(self.batch_first(x), masks)
-        found = tape.gradients(stages["output"], self.batch_first(cotangent), {"x": by_x, **parameters})
-        return {**found, "x": self.as_given(found["x"])}
+        wanted = parameters if by_x is None else {"x": by_x, **parameters}
+        found = tape.gradients(stages["output"], self.batch_first(cotangent), wanted)
+        return found if by_x is None else {**found, "x": self.as_given(found["x"])}
 
-    def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node, dict[str, Node], dict[str, Node]]:
+    def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node | None, dict[str, Node], dict[str, Node]]:
         heads = self.layer.attention.num_heads
         mask, added = masks.joined(heads), masks.added(heads)
         self._check_fit(x, mask)
         tape = Tape(Arithmetic(self.dtype))
         valid = masks.valid()
-        if valid is not None:  # in an item with a query that has no key, padding may be a part of what it gives
+        if valid is not None and x.ndim == 3:  # of an item with a query that has no key, padding may be a part
             needed = valid | ~masks.joined(self.layer.attention.num_heads).any(-1).all((1, 2))[:, None]
             x = np.where(needed[:, :, None], x, x.dtype.type(0))
-        by_x = tape.leaf(x)
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
-        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, mask, added)
+        by_x, stages, _ = encoder(tape, self.layer, Given(x, self.parameters, mask, added), parameters)
+        return tape, by_x, parameters, stages
 
     def _check_fit(self, x: Any, mask: Any) -> None:
         """NumPy broadcasts whatever it can."""
+        if self.layer.embedding is not None:
+            return
         if x.dtype != self.dtype:
             raise TypeError(f"x is {x.dtype}, and the layer is {self.dtype}")
         B, S, D = x.shape

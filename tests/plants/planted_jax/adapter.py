@@ -12,7 +12,7 @@ from planting import Planting, planted_by_environment
 from harness.adapter import Environment, Masks, Tensors, serve
 from harness.adapter.base import Array
 from impls.jax_pure.adapter import JaxPure, flat
-from planted_jax.encoder import planted_stages
+from planted_jax.stack import planted_encoder
 
 
 class PlantedJax(JaxPure):
@@ -38,9 +38,9 @@ class PlantedJax(JaxPure):
     def stages(self, x: Array, masks: Masks) -> Tensors:
         mask = self.planting.mask(masks, x.shape[1])
         bias = masks.added(self.config.num_heads)
-        given = mask, None if bias is None else bias.astype(x.dtype)
+        given = mask, None if bias is None else bias.astype(self.dtype)
         operands = jnp.asarray(x), *(None if one is None else jnp.asarray(one) for one in given)
-        return flat(planted_stages(self.config, self.planting.ways, self.params, *operands))
+        return flat(planted_encoder(self.config, self.planting.ways, self.params, *operands))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from jax import Array
 from impls.jax_pure.encoder import Tree, layer_norm
 from planted_jax.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_jax.made_of import Form, dropped, in_float32, narrowed
+from planted_jax.stack_steps import STACK
 
 # LayerNorm: (p, x, epsilon), p with gain and shift [D], x [B, S, D].
 
@@ -199,4 +200,5 @@ WAYS: dict[str, dict[str, Form]] = {
     "activation": ACTIVATION,
     "after_ffn": AFTER_FFN,
     **dict.fromkeys(("residual1", "residual2"), RESIDUAL),
+    **STACK,
 }

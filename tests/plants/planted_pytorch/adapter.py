@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.adapter import Environment, Masks, Tensors, serve
 from impls.pytorch.adapter import PyTorch
 from impls.pytorch.encoder import Tap, untapped
-from planted_pytorch.encoder import planted_layer
+from planted_pytorch.stack import planted_encoder
 
 
 class PlantedPyTorch(PyTorch):
@@ -34,9 +34,8 @@ class PlantedPyTorch(PyTorch):
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         mask = self.planting.mask(masks, x.size(1))
-        bias = masks.added(self.encoder.attention.num_heads)
-        given = self.tensor(mask), self.tensor(bias, x.dtype)
-        return planted_layer(self.encoder, self.planting.ways, x, *given, tap)
+        given = self.tensor(mask), self.tensor(masks.added(self.heads), self.dtype)
+        return planted_encoder(self.encoder, self.planting.ways, x, *given, tap)
 
 
 if __name__ == "__main__":

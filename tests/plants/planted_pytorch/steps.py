@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from planted_pytorch.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_pytorch.made_of import NARROW, Form, dropped, in_float32, narrowed
+from planted_pytorch.stack_steps import STACK
 
 # LayerNorm: (n, x), n an nn.LayerNorm, x [B, S, D].
 
@@ -187,4 +188,5 @@ WAYS: dict[str, dict[str, Form]] = {
     "activation": ACTIVATION,
     "after_ffn": AFTER_FFN,
     **dict.fromkeys(("residual1", "residual2"), RESIDUAL),
+    **STACK,
 }

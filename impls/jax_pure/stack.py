@@ -1,0 +1,67 @@
+"""A stack of encoder layers, with its embedding, positions and final norm, or one layer by itself.
+
+The tree of one layer is `encoder.py`'s. That of a stack:
+
+    embedding       weight [V, D], if tokens come in and not x
+    layers          "0", "1", …: the tree of each layer
+    final_norm      gain [D], shift [D], if there is one
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from impls.jax_pure.encoder import NO_MASKS, NORMS, Config, Masks, Tap, Tree, encoder_layer, untapped
+
+
+def encoder(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap = untapped) -> Array:
+    """x [B, S, D], or token ids [B, S]. The tap is shown what goes from layer to layer of a stack, and nothing inside
+    them."""
+    if "layers" not in params:
+        return encoder_layer(config, params, x, masks, tap)
+    inside = untapped if tap is untapped else pass_on
+    if "embedding" in params:
+        x = params["embedding"]["weight"][x]
+        if config.positions == "sinusoidal":
+            x = x + sinusoidal(x)
+        x = tap("embedded", x)
+    for number in range(len(params["layers"])):
+        x = tap(f"layer_{number}", encoder_layer(config, params["layers"][str(number)], x, masks, inside))
+    if "final_norm" in params:
+        x = tap("final_norm", NORMS[config.norm](params["final_norm"], x, epsilon=config.epsilon))
+    return tap("output", x)
+
+
+def pass_on(name: str, stage: Array) -> Array:
+    return stage
+
+
+def sinusoidal(x: Array) -> Array:
+    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1."""
+    _, S, D = x.shape
+    rates = 10000.0 ** (-jnp.arange(0, D, 2, dtype=x.dtype) / D)
+    angles = jnp.arange(S, dtype=x.dtype)[:, None] * rates
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(S, -1)[:, :D]
+
+
+def encoder_stages(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS) -> dict[str, Array]:
+    """Every stage by name: the tap is at work only while this is traced, so that it is as pure as the rest."""
+    stages: dict[str, Array] = {}
+
+    def tap(name: str, stage: Array) -> Array:
+        stages[name] = stage
+        return stage
+
+    encoder(config, params, x, masks, tap)
+    return stages
+
+
+def encoder_stage(name: str, config: Config, params: Tree, x: Array, masks: Masks, stages: Tree) -> Array:
+    """One stage, from `stages`: the tap puts these in the place of what would lead to them, which then falls away."""
+    found: dict[str, Array] = {}
+
+    def tap(stage_name: str, stage: Array) -> Array:
+        found[stage_name] = stage
+        return stages.get(stage_name, stage)
+
+    encoder(config, params, x, masks, tap)
+    return found[name]

@@ -1,0 +1,69 @@
+"""A stack of encoder layers: token embedding and sinusoidal positions before it, a norm after it, each if asked for."""
+
+import math
+from typing import Any
+
+from keras import KerasTensor as Tensor
+from keras import layers as keras_layers
+from keras import ops
+
+from impls.keras_tf.encoder import NORMS, EncoderLayer, Tap, check, untapped
+
+
+class Encoder(keras_layers.Layer):
+    """`layer`, d_model and so on, goes to each EncoderLayer. With a `vocabulary` the input is token ids [B, S]."""
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        final_norm: bool = False,
+        vocabulary: int | None = None,
+        positions: str = "none",
+        dtype: str,
+        **layer: Any,
+    ) -> None:
+        super().__init__(dtype=dtype, autocast=False)  # else x would be cast before a layer saw its dtype
+        check("positions", positions, ("none", "sinusoidal"))
+        policy = self.dtype_policy
+        self.positions = positions
+        self.embedding = None
+        if vocabulary is not None:
+            self.embedding = keras_layers.Embedding(vocabulary, layer["d_model"], name="embedding", dtype=policy)
+        self.stacked = [EncoderLayer(**layer, name=f"layer_{number}", dtype=policy) for number in range(layers)]
+        norm = NORMS[layer.get("norm", "layer_norm")]
+        self.norm = norm(epsilon=layer["epsilon"], name="norm", dtype=policy) if final_norm else None
+
+    def call(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        valid: Tensor | None = None,
+        tap: Tap = untapped,
+    ) -> Tensor:
+        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and nothing inside them."""
+        inside = untapped if tap is untapped else pass_on
+        if self.embedding is not None:
+            x = self.embedding(x)
+            if self.positions == "sinusoidal":
+                x = x + sinusoidal(x)
+            x = tap("embedded", x)
+        for number, layer in enumerate(self.stacked):
+            x = tap(f"layer_{number}", layer(x, attention_mask, bias, valid, tap=inside))
+        if self.norm is not None:
+            x = tap("final_norm", self.norm(x))
+        return tap("output", x)
+
+
+def pass_on(name: str, stage: Tensor) -> Tensor:
+    return stage
+
+
+def sinusoidal(x: Tensor) -> Tensor:
+    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1."""
+    _, S, D = ops.shape(x)
+    rates = ops.exp(ops.arange(0, D, 2, dtype=x.dtype) * (-math.log(10000.0) / D))
+    angles = ops.expand_dims(ops.arange(S, dtype=x.dtype), -1) * rates
+    waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(waves, (S, -1))[:, :D]

@@ -1,0 +1,64 @@
+"""A stack of encoder layers: token embedding and sinusoidal positions before it, a norm after it, each if asked for."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from impls.pytorch.encoder import NORMS, EncoderLayer, Tap, check, untapped
+
+
+class Encoder(nn.Module):
+    """`layer`, d_model and so on, goes to each EncoderLayer. With a `vocabulary` the input is token ids [B, S]."""
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        final_norm: bool = False,
+        vocabulary: int | None = None,
+        positions: str = "none",
+        **layer: Any,
+    ) -> None:
+        super().__init__()
+        check("positions", positions, ("none", "sinusoidal"))
+        self.positions = positions
+        self.embedding = None if vocabulary is None else nn.Embedding(vocabulary, layer["d_model"])
+        self.layers = nn.ModuleList(EncoderLayer(**layer) for _ in range(layers))
+        norm = NORMS[layer.get("norm", "layer_norm")]
+        self.norm = norm(layer["d_model"], eps=layer["epsilon"]) if final_norm else None
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        valid: Tensor | None = None,
+        tap: Tap = untapped,
+    ) -> Tensor:
+        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and nothing inside them."""
+        inside = untapped if tap is untapped else pass_on
+        if self.embedding is not None:
+            x = self.embedding(x)
+            if self.positions == "sinusoidal":
+                x = x + sinusoidal(x)
+            x = tap("embedded", x)
+        for number, layer in enumerate(self.layers):
+            x = tap(f"layer_{number}", layer(x, mask, bias, valid, inside))
+        if self.norm is not None:
+            x = tap("final_norm", self.norm(x))
+        return tap("output", x)
+
+
+def pass_on(name: str, stage: Tensor) -> Tensor:
+    return stage
+
+
+def sinusoidal(x: Tensor) -> Tensor:
+    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1."""
+    _, S, D = x.shape
+    # A tensor and no Python float: torch.onnx.export would round that to float32.
+    step = x.new_tensor(10000.0).log() / D
+    rates = torch.exp(-step * torch.arange(0, D, 2, dtype=x.dtype, device=x.device))
+    angles = torch.arange(S, dtype=x.dtype, device=x.device)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :D]
