@@ -10,7 +10,6 @@ from harness.deviations.document import graded, tolerance_table, tolerances_seen
 from harness.deviations.kill import Kill, best, kills
 from harness.deviations.tables import kill_table
 from harness.spec.constants import constants
-from harness.spec.load import load
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"
 SMALL = graded()
