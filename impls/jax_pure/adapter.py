@@ -41,9 +41,11 @@ forward_stages = jax.jit(encoder_stages, static_argnums=0)
 one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
-@partial(jax.jit, static_argnums=0)
-def backward(config: Config, params: Tree, x: jax.Array, masks: Given, cotangent: jax.Array) -> Any:
-    _, pull_back = jax.vjp(lambda params, x: encoder_layer(config, params, x, masks), params, x)
+@partial(jax.jit, static_argnums=(0, 1))
+def backward(config: Config, again: bool, params: Tree, x: jax.Array, masks: Given, cotangent: jax.Array) -> Any:
+    """`again`: activations are computed again for the gradients, and not kept."""
+    layer = partial(encoder_layer, config)
+    _, pull_back = jax.vjp(partial(jax.checkpoint(layer) if again else layer, masks=masks), params, x)
     return pull_back(cotangent)
 
 
@@ -91,7 +93,7 @@ class JaxPure(Adapter):
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         given = self.batch_first(x), self.given(masks), self.batch_first(cotangent)
-        by_params, by_x = backward(self.config, self.params, *given)
+        by_params, by_x = backward(self.config, self.checkpoint, self.params, *given)
         return {"x": self.as_given(np.asarray(by_x)), **self.map.to_spec(flat(by_params))}
 
     def given(self, masks: Masks) -> Given:

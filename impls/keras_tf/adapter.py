@@ -97,7 +97,10 @@ class KerasTensorFlow(Adapter):
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         wanted = {"x": tf.Variable(self.batch_first(x)), **{name: w.value for name, w in self.held.items()}}
         with tf.GradientTape() as tape:
-            output = self.forward(wanted["x"], masks)
+            if self.checkpoint:
+                output = tf.recompute_grad(lambda x: self.forward(x, masks))(wanted["x"])
+            else:
+                output = self.forward(wanted["x"], masks)
         by_output = tf.constant(self.batch_first(cotangent))
         by_x, *by_weights = tape.gradient(output, list(wanted.values()), output_gradients=by_output)
         found = {name: by.numpy() for name, by in zip(self.held, by_weights, strict=True)}

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
 from harness.adapter.base import Array
@@ -76,10 +77,12 @@ class PyTorch(Adapter):
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         wanted = {"x": self.tensor(self.batch_first(x)).requires_grad_(), **dict(self.encoder.named_parameters())}
-        output = self.forward(wanted["x"], masks)
-        found = torch.autograd.grad(
-            output, list(wanted.values()), grad_outputs=self.tensor(self.batch_first(cotangent))
-        )
+        if self.checkpoint:
+            output = checkpoint(self.forward, wanted["x"], masks, use_reentrant=False)
+        else:
+            output = self.forward(wanted["x"], masks)
+        by_output = self.tensor(self.batch_first(cotangent))
+        found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=by_output)
         by_x, *by_parameters = map(to_numpy, found)
         return {"x": self.as_given(by_x), **PARAMETERS.to_spec(dict(zip(list(wanted)[1:], by_parameters, strict=True)))}
 
