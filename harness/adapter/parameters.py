@@ -10,7 +10,7 @@ ParameterMap({
 })
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,10 @@ class ParameterMap:
             held.sort(key=lambda piece: piece[0])
             spec[source] = np.concatenate([piece for _, _, piece in held], axis=held[0][1])
         return spec
+
+    def spec_names(self, own: Iterable[str]) -> tuple[str, ...]:
+        """The specification's names of own parameters, for the layer that `to_own` was last called with."""
+        return tuple(dict.fromkeys(source for name in own for source in self.takes[name].sources))
 
 
 def _sizes(layer: Mapping[str, Any]) -> dict[str, int]:
