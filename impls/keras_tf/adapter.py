@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, between_taps, serve
 from harness.adapter.base import Array
 from impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
 
@@ -47,6 +47,21 @@ class KerasTensorFlow(Adapter):
         return Environment(versions, {"threads": threads, "backend": keras.backend.backend()})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        self.layer, self.dtype = layer, dtype
+        self.make()
+        for name, value in PARAMETERS.to_own(parameters, layer).items():
+            self.held[name].assign(value)
+        return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
+
+    def initialise(self, seed: int) -> Fresh:
+        keras.utils.set_random_seed(seed)
+        self.make()
+        found = {name: weight.numpy() for name, weight in self.held.items()}
+        trained = [name for name, weight in self.held.items() if weight.trainable]
+        return Fresh(PARAMETERS.to_spec(found), PARAMETERS.spec_names(trained))
+
+    def make(self) -> None:
+        layer, dtype = self.layer, self.dtype
         norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
         filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
         self.encoder = EncoderLayer(
@@ -58,6 +73,7 @@ class KerasTensorFlow(Adapter):
             epsilon=norm["epsilon"],
             norm=norm["kind"],
             ffn_bias=feed_forward["bias"],
+            dropout=layer["dropout"],
             attention={
                 "qkv_bias": attention["qkv_bias"],
                 "output_bias": attention["output_bias"],
@@ -73,9 +89,6 @@ class KerasTensorFlow(Adapter):
         # its gain scale where LayerNormalization calls it gamma.
         paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
         self.held = dict(zip(paths, self.encoder.weights, strict=True))
-        for name, value in PARAMETERS.to_own(parameters, layer).items():
-            self.held[name].assign(value)
-        return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
 
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(self.forward(self.batch_first(x), masks).numpy())
@@ -111,10 +124,11 @@ class KerasTensorFlow(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        self.encoder.reseed(self.seed)
         heads = self.encoder.attention.num_heads
         added = masks.added(heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
-        return self.encoder(x, masks.joined(heads), bias, masks.valid(), tap=tap)
+        return self.encoder(x, masks.joined(heads), bias, masks.valid(), tap=tap, training=self.mode == "train")
 
 
 if __name__ == "__main__":

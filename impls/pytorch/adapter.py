@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, between_taps, serve
 from harness.adapter.base import Array
 from impls.pytorch.encoder import EncoderLayer, Tap, untapped
 
@@ -50,11 +50,20 @@ class PyTorch(Adapter):
         return Environment({"torch": torch.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        encoder = EncoderLayer(**choices(layer))
-        self.encoder = encoder.to(self.device, getattr(torch, dtype)).eval()
+        self.layer, self.dtype = layer, getattr(torch, dtype)
+        self.encoder = EncoderLayer(**choices(layer)).to(self.device, self.dtype)
         own = PARAMETERS.to_own(parameters, layer)
         self.encoder.load_state_dict({name: self.tensor(value) for name, value in own.items()}, strict=True)
+        return self.held()
+
+    def held(self) -> Tensors:
         return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
+
+    def initialise(self, seed: int) -> Fresh:
+        torch.manual_seed(seed)
+        self.encoder = EncoderLayer(**choices(self.layer)).to(self.device, self.dtype)
+        trained = [name for name, value in self.encoder.named_parameters() if value.requires_grad]
+        return Fresh(self.held(), PARAMETERS.spec_names(trained))
 
     @torch.no_grad()
     def output(self, x: Array, masks: Masks) -> Array:
@@ -93,6 +102,8 @@ class PyTorch(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        self.encoder.train(self.mode == "train")
+        torch.manual_seed(self.seed)  # what dropout draws from
         heads = self.encoder.attention.num_heads
         mask, bias = self.tensor(masks.joined(heads)), self.tensor(masks.added(heads), x.dtype)
         return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
@@ -120,6 +131,7 @@ def choices(layer: dict[str, Any]) -> dict[str, Any]:
         "scale_by_d_model": attention["scale"] == "d_model",
         "masked_score": None if filled == "minus_infinity" else filled,
         "empty_row": "zero" if empty_row == "unspecified" else empty_row,
+        "dropout": layer["dropout"],
     }
 
 
