@@ -16,12 +16,15 @@ from harness.golden.expected import Expected
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
-from harness.judge.verdict import judge
+from harness.judge.verdict import Verdict, judge
 from harness.plan import Task
 from harness.report.model import Diagnosis, Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import FORMATS
+from harness.spec.situation import Check
+from harness.training.dropout import judge_dropout
+from harness.training.initialisation import judge_initialisation
 from harness.worker.session import Failure, Observation, Session
 
 
@@ -142,6 +145,9 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     if task.opt_out:
         return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
     begun = time.monotonic()
+    if judge_training := _OF_TRAINING.get(task.check):
+        verdict = judge_training(session, task)
+        return Asked(_record(task, **dict(verdict), seconds=round(time.monotonic() - begun, 4)))
     observation = session.observe(task, expected.kinked_rows)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(observation, Failure):
@@ -151,6 +157,13 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     else:
         verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
+
+
+_OF_TRAINING: dict[Check, Callable[[Session, Task], Verdict]] = {
+    "dropout": judge_dropout,
+    "initialisation": judge_initialisation,
+}
+"""The checks that ask more than once, of layers that are made to look into."""
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
-Family = Literal["small", "variants", "rows", "nan_rows", "published", "sized"]
+Family = Literal["small", "variants", "rows", "nan_rows", "published", "sized", "dropout"]
 
 
 def _as_float32(value: float) -> float:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Adapter, Environment, Tensors, serve
+from harness.adapter import Adapter, Environment, Fresh, Tensors, serve
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.encoder import encoder_layer
 from harness.oracle.tape import Node, Tape
@@ -18,6 +18,24 @@ class Honest(Adapter):
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.layer, self.parameters, self.dtype = Layer.model_validate(layer, strict=False), parameters, dtype
         return parameters
+
+    def initialise(self, seed: int) -> Fresh:
+        draw = np.random.default_rng(seed)
+        made = {
+            name: self.initial(draw, name, value.shape).astype(self.dtype) for name, value in self.parameters.items()
+        }
+        return Fresh(made, tuple(made))
+
+    def initial(self, draw: np.random.Generator, name: str, shape: tuple[int, ...]) -> Any:
+        if not name.endswith("weight"):
+            return np.full(shape, name.endswith("gain"))
+        bound = (6 / sum(shape)) ** 0.5
+        return draw.uniform(-bound, bound, shape)
+
+    def dropped(self, placement: str, value: Any, draw: np.random.Generator) -> Any:
+        """What is left of a stage, in training."""
+        rate = getattr(self.layer.dropout, placement)
+        return value * (draw.random(value.shape) >= rate) / (1 - rate)
 
     def output(self, x: Any, masks: Any) -> Any:
         return self.as_given(self._forward(self.batch_first(x), masks)[3]["output"].value)
@@ -41,7 +59,14 @@ class Honest(Adapter):
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
         heads = self.layer.attention.num_heads
         masked = masks.joined(heads), masks.added(heads)
-        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, *masked)
+        draw, placements = np.random.default_rng(self.seed), set(self.layer.dropout.rates())
+
+        def onward(name: str, stage: Node) -> Node:
+            if self.mode == "eval" or name not in placements:
+                return stage
+            return Node(self.dropped(name, stage.value, draw).astype(self.dtype))
+
+        return tape, by_x, parameters, encoder_layer(tape, self.layer, parameters, by_x, *masked, onward=onward)
 
 
 if __name__ == "__main__":
