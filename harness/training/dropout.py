@@ -85,6 +85,8 @@ def _in_training(task: Task, asked: list[Reading]) -> Iterator[str]:
         if abs(z := dependence([(masks[0], masks[1])])) > Z_LIMIT:
             yield f"dropout of {placement}: two seeds drop the same elements (z = {z:.3g})"
         yield from _wrong_scale(task, placement, asked, 1 / (1 - due), "")
+        if _is_far(asked, placement, 1 / (1 - due)):
+            return  # what one placement makes so large is taken for what another let through
     for one, other in combinations(whole, 2):
         flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in asked]
         z = dependence([(a[: b.size], b[: a.size]) for a, b in flat])
@@ -96,6 +98,11 @@ def _tied(masks: list[Floats], axis: int) -> bool:
     """Whether neighbours along an axis have to do with each other."""
     turned = [np.moveaxis(mask, axis, 0) for mask in masks]
     return abs(dependence([(mask[1:], mask[:-1]) for mask in turned])) > Z_LIMIT
+
+
+def _is_far(asked: list[Reading], placement: str, due: float) -> bool:
+    scales = np.concatenate([reading.scales[placement] for reading in asked]) / due
+    return bool(scales.size and (scales.max() > 2 or scales.min() < 0.5))
 
 
 def _at_rest(task: Task, reading: Reading) -> Iterator[str]:

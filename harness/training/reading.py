@@ -30,7 +30,11 @@ def read(probe: Probe, output: Floats) -> Reading:
     whole = fed > probe.fed * probe.base / 2
     if not whole.any():
         raise Unreadable("ffn_output: feature D − 3 is dropped at every position, or nothing is added to it")
-    typical = float(np.median(fed[whole]))
+    least, typical, most = (float(value) for value in np.quantile(fed[whole], (0, 0.5, 1)))
+    if most > least * (3 if probe.post else 1.01):  # a norm in between has the rows differ a little
+        raise Unreadable(
+            f"ffn_output: one number is kept as {least / probe.fed:.4g} to {most / probe.fed:.4g} of itself"
+        )
 
     ffn_output = (added > typical / 2).astype(np.float64)
     ffn_output[..., LOW:] = np.nan

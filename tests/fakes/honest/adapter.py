@@ -21,9 +21,8 @@ class Honest(Adapter):
 
     def initialise(self, seed: int) -> Fresh:
         draw = np.random.default_rng(seed)
-        made = {
-            name: self.initial(draw, name, value.shape).astype(self.dtype) for name, value in self.parameters.items()
-        }
+        shapes = {name: self.parameters[name].shape for name in sorted(self.parameters)}  # safetensors has no order
+        made = {name: self.initial(draw, name, shape).astype(self.dtype) for name, shape in shapes.items()}
         return Fresh(made, tuple(made))
 
     def initial(self, draw: np.random.Generator, name: str, shape: tuple[int, ...]) -> Any:
