@@ -27,7 +27,7 @@ UNIT, BIAS, LOW, HIGH = -4, -3, -2, -1
 MEASURING = 4
 ACTIVATION = 64.0
 """What a hidden unit is, before and after every activation: so far to the right that each is the identity."""
-_LONGEST = 16
+_LONGEST = 32
 _WEIGHTS_WANTED = 2**16
 """A batch has at least so many attention weights: enough to tell a rate of 0.1 from one of 0.107."""
 
