@@ -165,6 +165,8 @@ def _expected(case: Case, tensors: Mapping[str, Array], constants: Constants, pa
             golden, condition = tensors[name], tensors[f"condition.{name}"]
         except KeyError:
             raise InputError(f"holds no tensor {name}", where=shown(path), hint=_RESTORE) from None
+        if golden.size != at.size:
+            raise InputError(f"holds {golden.size} values of {name}, not {at.size}", where=shown(path), hint=_RESTORE)
         kept[name] = ExpectedTensor(shape, at[here], golden[here], condition[here])
     return Expected(kept, tensors["kinked_rows"])
 
