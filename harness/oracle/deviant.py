@@ -38,7 +38,7 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
         layer = patched_layer(layer, deviation)
         parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
-        ways |= patch.steps
+        ways |= {step: form for step, form in patch.steps.items() if takes_step(case.layer, step)}
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
     return Deviant(layer, replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways))
 

@@ -51,9 +51,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 _ONLY_IN: dict[str, Callable[[Layer], bool]] = {
     "tokens": lambda layer: layer.embedding is not None,
-    "positions": lambda layer: layer.embedding is not None,
-    "between_layers": lambda layer: layer.embedding is not None and layer.stack.layers > 1,
-    "layer_order": lambda layer: layer.stack.layers > 1,
+    "positions": lambda layer: layer.embedding is not None and layer.embedding.positions == "sinusoidal",
+    "between_layers": lambda layer: takes_step(layer, "positions") and layer.stack.layers > 1,
+    "layer_order": lambda layer: layer.is_stack,
     "stack_norm": lambda layer: layer.stack.final_norm,
     "stack_end": lambda layer: layer.is_stack and not layer.stack.final_norm,
 }

@@ -28,7 +28,7 @@ def planted_encoder(
         x = stages["embedded"] = step("positions", x) if config.positions == "sinusoidal" else x
     layers = [params["layers"][str(number)] for number in range(len(params["layers"]))]
     for number, layer in enumerate(step("layer_order", layers)):
-        if number and "embedding" in params:
+        if number and config.positions == "sinusoidal":
             x = step("between_layers", x)
         if layer is not None:
             x = planted_stages(config, ways, layer, x, mask, bias)["output"]

@@ -27,7 +27,7 @@ def planted_encoder(
         x = step("tokens", encoder.embedding, x)
         x = tap("embedded", step("positions", x) if encoder.positions == "sinusoidal" else x)
     for number, layer in enumerate(step("layer_order", encoder.layers)):
-        if number and encoder.embedding is not None:
+        if number and encoder.positions == "sinusoidal":
             x = step("between_layers", x)
         if layer is not None:
             x = planted_layer(layer, ways, x, mask, bias, untapped)

@@ -1,0 +1,291 @@
+"""Stacks: what one is made of, its oracle, its items, and how it is looked at and diagnosed (E-14 to E-16, G-5)."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from harness.adapter import ParameterMap, Take, stack_of
+from harness.deviations.catalogue import catalogue
+from harness.deviations.diagnose import diagnose
+from harness.deviations.sighting import Sighting, sighting
+from harness.golden.store import case_digest, read_golden, read_manifest
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import judge
+from harness.oracle.arithmetic import Arithmetic, Rounded
+from harness.oracle.condition import expectation
+from harness.oracle.deviant import changes, deviant
+from harness.oracle.encoder import encoder, encoder_layer, evaluate, given
+from harness.oracle.kinks import kinked_rows
+from harness.oracle.steps.embedding import table
+from harness.oracle.tape import Tape
+from harness.plan import Task
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.layer import Layer
+from harness.spec.load import load
+from harness.spec.masking import Blind
+from harness.spec.stages import stages
+from harness.worker.border import handed_over
+
+Array = np.ndarray[Any, Any]
+CASES = load().cases
+STACKS = [layer for layer in load().layers.values() if layer.is_stack]
+SMALL = [case for case in CASES.values() if case.layer.family in ("stacks", "encoders")]
+NO_ROWS = np.zeros((0, 2), dtype=np.int64)
+
+
+def resized(name: str, situation: str, *, d_model: int = 6, num_heads: int = 2, d_ff: int = 5, **at: Any) -> Case:
+    """A stack of the specification at sizes at which every gradient can be had by differences."""
+    layer = load().layers[name].model_dump(mode="json")
+    layer |= {"d_model": d_model}
+    layer["attention"]["num_heads"], layer["feed_forward"]["d_ff"] = num_heads, d_ff
+    if layer["embedding"]:
+        layer["embedding"]["vocabulary"] = 4
+    small = load().situations[situation].model_copy(update={"batch": 2, "sequence": 3, **at})
+    return Case(Layer.model_validate_json(json.dumps(layer)), small)
+
+
+TINY = {
+    "pre, final norm": resized("stack-pre-gelu", "no-mask"),
+    "post, ReLU": resized("stack-post-relu", "no-mask"),
+    "shared by heads, uniform rows": resized("stack-shared-heads", "causal"),
+    "token ids": resized("encoder-pre-gelu", "tokens"),
+    "token ids, causal": resized("encoder-pre-gelu", "tokens-causal"),
+    "token ids, no positions": resized("embedding-post-relu", "tokens"),
+}
+
+
+@pytest.fixture(params=TINY.values(), ids=list(TINY))
+def tiny(request: Any) -> Case:
+    case: Case = request.param
+    return case
+
+
+def loss_of(case: Case, cotangent: Array, moved: dict[str, Array]) -> Any:
+    what = given(case)
+    x = moved.pop("x", what.x)
+    tape = Tape(Arithmetic(np.longdouble))
+    parameters = {name: tape.leaf(moved.get(name, value)) for name, value in what.parameters.items()}
+    output = encoder(tape, case.layer, replace(what, x=x), parameters)[1]["output"].value
+    return (output * cotangent).sum()
+
+
+def test_every_gradient_of_a_stack_agrees_with_differences(tiny: Case) -> None:
+    """At the element of each tensor whose gradient is the largest, and at one that is drawn."""
+    cotangent = tiny.cotangent(NO_ROWS).astype(np.longdouble)
+    gradients = evaluate(tiny, Arithmetic(np.longdouble), cotangent).gradients
+    assert ("x" in gradients) is (tiny.layer.embedding is None)
+    assert {name: g.shape for name, g in gradients.items()} == tiny.expected_shapes("gradients")
+    leaves = {"x": tiny.x(), **tiny.parameters()} if tiny.layer.embedding is None else tiny.parameters()
+    step, random = np.longdouble(2) ** -14, np.random.default_rng(0)
+    for name, value in leaves.items():
+        for flat in (int(np.abs(gradients[name]).argmax()), int(random.integers(value.size))):
+            at = {}
+            for steps in (-2, -1, 1, 2):
+                moved = value.astype(np.longdouble)
+                moved.flat[flat] += steps * step
+                at[steps] = loss_of(tiny, cotangent, {name: moved})
+            differences = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * step)
+            assert differences == pytest.approx(float(gradients[name].flat[flat]), rel=1e-8, abs=1e-11), name
+
+
+def test_a_stack_is_its_layers_one_after_the_other() -> None:
+    """E-14, R-2: each layer by itself, with its own parameters under their plain names."""
+    case = CASES["stack-pre-gelu/padding-right"]
+    shown, parameters = evaluate(case, Arithmetic(), None).stages, case.parameters()
+    x, alone = case.x(), case.layer.one_of_it
+    for number in range(case.layer.stack.layers):
+        tape, start = Tape(Arithmetic()), f"layers.{number}."
+        own = {n.removeprefix(start): tape.leaf(v) for n, v in parameters.items() if n.startswith(start)}
+        assert set(own) == set(Case(alone, case.situation).parameters())
+        x = encoder_layer(tape, alone, own, tape.leaf(x), case.mask())["output"].value
+        assert np.array_equal(shown[f"layer_{number}"], x)
+    centred = x - x.mean(-1, keepdims=True)
+    normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + case.layer.norm.epsilon)
+    assert shown["final_norm"] == pytest.approx(normed * parameters["final_norm.gain"] + parameters["final_norm.shift"])
+    assert np.array_equal(shown["output"], shown["final_norm"])
+
+
+@pytest.mark.parametrize("size", [6, 7, 512])
+def test_positions_against_fifty_digits(size: int) -> None:
+    """E-16: long double to nineteen digits of the argument, and float64 within its own σ."""
+    x = np.zeros((1, 50, size))
+    exact, found = np.empty(x.shape[1:], dtype=object), table(Arithmetic(np.longdouble), x)
+    runs = [table(Rounded(2.0**-32, run), x) - table(Arithmetic(), x) for run in range(32)]
+    condition = np.sqrt(np.mean(np.square(runs), axis=0)) * 2.0**32
+    some = [(s, f) for s in (0, 1, 17, 49) for f in {*range(5), size // 2, size - 2, size - 1}]
+    with mp.workdps(50):
+        for s, f in some:
+            angle = s / mpf(10000) ** (mpf(2 * (f // 2)) / size)
+            exact[s, f] = mpmath.sin(angle) if f % 2 == 0 else mpmath.cos(angle)
+            assert abs(mpf(float(found[s, f])) - exact[s, f]) < 2**-52
+    double = table(Arithmetic(), x)
+    error = np.array([float(double[at] - exact[at]) for at in some])
+    sigma = np.array([2.0**-53 * condition[at] for at in some])
+    assert np.all(np.abs(error) <= 10 * sigma + 2.0**-1022)
+
+
+def test_float64_is_within_sigma_of_the_golden(tiny: Case) -> None:
+    expected = expectation(tiny, 32)
+    found = evaluate(tiny, Arithmetic(), tiny.cotangent(expected.kinked_rows))
+    for name, value in {**found.stages, **{f"gradient.{n}": g for n, g in found.gradients.items()}}.items():
+        sigma = np.maximum(2.0**-53 * expected.condition[name], 2.0**-1022)
+        error = np.abs(value - expected.golden[name]) / sigma
+        assert np.sqrt(np.mean(error**2)) <= 2, name
+        assert error.max() <= 10, name
+
+
+def test_a_kink_before_the_last_layer_takes_its_item_out() -> None:
+    """B-2. A bias of the first layer's hidden units that puts one of them to 0 at one position."""
+    case = CASES["stack-post-relu/no-mask"]
+    hidden = evaluate(case, Arithmetic(), None).layers[0]["ffn_hidden"]
+
+    class OnAKink(Case):
+        def parameters(self) -> dict[str, Array]:
+            held = super().parameters()
+            held["layers.0.feed_forward.hidden.bias"][3] -= hidden[1, 2, 3]
+            return held
+
+    rows = kinked_rows(OnAKink(case.layer, case.situation))
+    assert rows.tolist() == [[1, s] for s in range(case.situation.sequence)]
+    assert kinked_rows(case).size == 0
+
+
+def test_items_that_are_named_are_compared_and_the_others_are_not() -> None:
+    whole = CASES["stack-pre-gelu/padding-right"]
+    part = Case(whole.layer, whole.situation.model_copy(update={"items": (1,)}))
+    assert part.specified()[1].tolist() == whole.specified()[1].tolist()
+    assert not part.specified()[0].any()
+    all_of_it, some = evaluate(whole, Arithmetic(), None), evaluate(part, Arithmetic(), None)
+    for name, stage in some.stages.items():
+        assert stage.shape == all_of_it.stages[name].shape
+        assert stage[1] == pytest.approx(all_of_it.stages[name][1], rel=1e-12)
+        assert not stage[0].any()
+    cotangent = part.cotangent(NO_ROWS)
+    of_whole, of_part = (evaluate(case, Arithmetic(), cotangent).gradients for case in (whole, part))
+    for name, gradient in of_whole.items():
+        assert of_part[name] == pytest.approx(gradient, rel=1e-9, abs=1e-12), name
+
+
+def test_a_situation_that_names_no_items_has_the_digest_that_it_had() -> None:
+    """No golden is rebuilt because the language got a key."""
+    case = CASES["pre-gelu/no-mask"]
+    assert case_digest(case, constants()) == read_manifest().cases[case.id].case_sha256
+    part = Case(case.layer, case.situation.model_copy(update={"items": (0,)}))
+    assert case_digest(part, constants()) != case_digest(case, constants())
+
+
+def test_what_nobody_specifies_goes_on_into_its_item() -> None:
+    """E-14: a query with no key, in a stack that does not say what it gives."""
+    blind = CASES["pre-gelu/no-mask"].situation.mask.model_copy(
+        update={"attention": Blind(kind="blind", queries=((3,), ()))}
+    )
+    situation = CASES["pre-gelu/no-mask"].situation.model_copy(update={"mask": blind})
+    one, several = (Case(load().layers[name], situation).specified() for name in ("pre-gelu", "stack-pre-gelu"))
+    assert [int((~rows).sum()) for rows in one] == [1, 0]
+    assert [bool(rows.any()) for rows in several] == [False, True]
+
+
+def test_token_ids_cross_the_wire_in_place_of_x(honest_task: Callable[[Case], Task]) -> None:
+    case = CASES["encoder-pre-gelu/tokens-padding"]
+    sent = handed_over(honest_task(case))
+    assert set(sent) == {"ids", "padding_mask"}
+    assert sent["ids"].dtype == np.int64
+    assert np.array_equal(sent["ids"], case.ids())
+
+
+@pytest.fixture
+def honest_task(honest: Path) -> Callable[[Case], Task]:
+    from harness.impl.manifest import read_implementation
+
+    return lambda case: Task(read_implementation(honest), case, "float32", "output", None)
+
+
+@pytest.mark.parametrize("layer", STACKS, ids=lambda layer: layer.layer)
+def test_a_map_of_one_layer_serves_a_stack(layer: Layer) -> None:
+    """There and back bit for bit; what is left over or missing is named."""
+    if layer.d_model > 64:
+        layer = layer.model_copy(update={"d_model": 16, "stack": layer.stack.model_copy(update={"layers": 12})})
+    spec = Case(layer, CASES["pre-gelu/no-mask"].situation).parameters()
+    every = {name.split(".", 2)[2] for name in spec if name.startswith("layers.")}
+    takes = {f"own/{name}": Take(name, transpose=name.endswith("weight")) for name in every}
+    around = {name: Take(name) for name in ("embedding.weight", "final_norm.gain", "final_norm.shift")}
+    parameters = ParameterMap(takes, around, of_layer="block{}/")
+    own = parameters.to_own(spec, layer.model_dump(mode="json"))
+    assert f"block{layer.stack.layers - 1}/own/norm2.gain" in own
+    weight = spec["layers.0.attention.output.weight"]
+    assert np.array_equal(own["block0/own/attention.output.weight"], weight.T)
+    back = parameters.to_spec(own)
+    assert {name: value.tobytes() for name, value in back.items()} == {n: v.tobytes() for n, v in spec.items()}
+    with pytest.raises(KeyError, match=r"missing: block0/own/norm1\.gain"):
+        parameters.to_spec({name: value for name, value in own.items() if name != "block0/own/norm1.gain"})
+
+
+def test_what_a_stack_is_made_of() -> None:
+    made = {layer.layer: stack_of(layer.model_dump(mode="json")) for layer in load().layers.values()}
+    assert made["pre-gelu"] == {}
+    assert made["stack-post-relu"] == {"layers": 2, "final_norm": False}
+    one = {"layers": 1, "final_norm": False, "vocabulary": 37, "positions": "none"}
+    assert made["embedding-post-relu"] == one
+    assert {name for name, choices in made.items() if choices} == {layer.layer for layer in STACKS}
+
+
+def seen(*ids: str) -> list[Sighting]:
+    """What float32 stacks with these deviations give."""
+    found = []
+    for case in SMALL:
+        expected = read_golden(case, read_manifest(), constants())
+        wrong = deviant(case, [catalogue()[name] for name in ids]).stages(Arithmetic(np.float32))
+        names = stages(case.layer)
+        answers = {name: wrong[name].astype(np.float32) for name in names}
+        outcome = judge("stages", names, answers, expected, FORMATS["float32"], constants()).outcome
+        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
+    return found
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ("positions-halves",),
+        ("final-norm-added",),
+        ("last-layer-missing",),
+        ("layers-share-parameters",),
+        ("norm-eps-1e-3",),
+    ],
+    ids=" + ".join,
+)
+def test_what_is_wrong_in_a_stack_is_named(ids: tuple[str, ...]) -> None:
+    diagnosis = diagnose("stacked", "float32", seen(*ids))
+    assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
+
+
+def test_a_deviation_of_a_stack_says_nothing_of_one_layer() -> None:
+    only = ("final-norm-missing", "final-norm-added", "positions-missing", "embedding-scaled", "last-layer-missing")
+    one, ids = CASES["pre-gelu/no-mask"], CASES["encoder-pre-gelu/tokens"]
+    assert not any(changes(one, catalogue()[name]) for name in only)
+    assert [name for name in only if changes(ids, catalogue()[name])] == [n for n in only if n != "final-norm-added"]
+    assert not changes(CASES["embedding-post-relu/tokens"], catalogue()["positions-missing"])
+    zeroed = deviant(CASES["stack-pre-gelu/no-mask"], [catalogue()["ffn-biases-missing"]]).given.parameters
+    assert not any(value.any() for name, value in zeroed.items() if "feed_forward" in name and name.endswith("bias"))
+
+
+def test_a_stack_is_run_traced_and_its_memory_foretold(conform: Callable, honest: Path) -> None:
+    ran = conform("run", "--impl", honest, "--case", "encoder-pre-gelu/*", "--case", "stack-shared-heads/*")
+    assert ran.status == 0, ran.stdout + ran.stderr
+    traced = conform("trace", "--impl", honest, "--case", "encoder-pre-gelu/tokens-padding", "--json")
+    assert traced.status == 0, traced.stdout + traced.stderr
+    shown = json.loads(traced.stdout)
+    assert [row["stage"] for row in shown["stages"]] == ["embedded", "layer_0", "layer_1", "final_norm", "output"]
+    assert all(row["note"] and row["rms"] is not None for row in shown["stages"])
+    assert shown["case"].endswith("N = 2")
+    foretold = json.loads(conform("memory", "--layer", "encoder-512", "--json").stdout)
+    assert foretold["layers"] == 6
+    assert foretold["bytes"][0]["all_layers"] == 6 * foretold["bytes"][0]["total"]
