@@ -20,13 +20,16 @@ from harness.impl.manifest import Device
 from harness.invariants.asking import observe
 from harness.invariants.declared import judge_task, unforetold
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.judge.verdict import judge
+from harness.judge.verdict import Verdict, judge
 from harness.plan import Task
 from harness.refusals import refused
 from harness.report.model import Diagnosis, Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import FORMATS
+from harness.spec.situation import Check
+from harness.training.dropout import judge_dropout
+from harness.training.initialisation import judge_initialisation
 from harness.worker.session import Failure, Observation, Session
 
 
@@ -154,6 +157,9 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     if task.check == "invariant":
         return Asked(_invariant(session, task, constants))
     begun = time.monotonic()
+    if judge_training := _OF_TRAINING.get(task.check):
+        verdict = judge_training(session, task)
+        return Asked(_record(task, **dict(verdict), seconds=round(time.monotonic() - begun, 4)))
     observe = partial(refused, session) if task.check == "refusal" else session.observe
     observation = observe(task, expected.kinked_rows)
     seconds = round(time.monotonic() - begun, 4)
@@ -179,6 +185,13 @@ def _invariant(session: Session, task: Task, constants: Constants) -> Record:
     if isinstance(observed, Failure):
         return _record(task, observed.outcome, message=observed.message, seconds=seconds)
     return _record(task, **dict(judge_task(task, deviations, observed, constants)), seconds=seconds)
+
+
+_OF_TRAINING: dict[Check, Callable[[Session, Task], Verdict]] = {
+    "dropout": judge_dropout,
+    "initialisation": judge_initialisation,
+}
+"""The checks that ask more than once, of layers that are made to look into."""
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

@@ -1,6 +1,6 @@
 """What a Python adapter is written with; imports numpy and safetensors only."""
 
-from harness.adapter.base import Adapter, Environment, Tensors
+from harness.adapter.base import Adapter, Environment, Fresh, Tensors
 from harness.adapter.masks import Masks
 from harness.adapter.parameters import ParameterMap, Take
 from harness.adapter.serve import serve
@@ -8,6 +8,15 @@ from harness.adapter.stack import stack_of
 from harness.adapter.stopwatch import between_taps, timed
 
 __all__ = [
-    "Adapter", "Environment", "Masks", "ParameterMap", "Take", "Tensors",
-    "between_taps", "serve", "stack_of", "timed",
-]  # fmt: skip
+    "Adapter",
+    "Environment",
+    "Fresh",
+    "Masks",
+    "ParameterMap",
+    "Take",
+    "Tensors",
+    "between_taps",
+    "serve",
+    "stack_of",
+    "timed",
+]

@@ -25,6 +25,14 @@ class Environment:
     settings: dict[str, str | int | bool] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Fresh:
+    """A layer as it is made, before anything is loaded: in the specification's names, and those that are trained."""
+
+    parameters: Tensors
+    trainable: tuple[str, ...]
+
+
 class Adapter(ABC):
     """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
 
@@ -38,6 +46,8 @@ class Adapter(ABC):
     "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists those that an adapter takes."""
     mode: str = "eval"
     """"eval" or "train", where dropout is at work."""
+    seed: int = 0
+    """What this run's dropout is drawn from, in mode "train"."""
     checkpoint: bool = False
     """Whether this run's gradients are to be computed with activations made again rather than kept."""
 
@@ -52,6 +62,13 @@ class Adapter(ABC):
         Gives the parameters back as the live layer now holds them, in the specification's names and orientation:
         the harness compares them bit for bit.
         """
+
+    def initialise(self, seed: int) -> Fresh:
+        """Make the layer of the last `build` anew, with the implementation's own initialisation, drawn from `seed`.
+
+        For the check `initialisation`. Another `build` follows before anything is run.
+        """
+        raise NotImplementedError(f"{type(self).__name__} initialises nothing")
 
     def batch_first(self, x: Array) -> Array:
         """This run's x, or cotangent, as [B, S, d_model], or token ids as [B, S]; nothing is copied."""

@@ -12,7 +12,7 @@ ParameterMap({
 }, of_layer="layers.{}.")                                                   # so on are made from those above
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Any
@@ -119,6 +119,10 @@ class ParameterMap:
             held.sort(key=lambda piece: piece[0])
             spec[source] = np.concatenate([piece for _, _, piece in held], axis=held[0][1])
         return spec
+
+    def spec_names(self, own: Iterable[str]) -> tuple[str, ...]:
+        """The specification's names of own parameters, for the layer that `to_own` was last called with."""
+        return tuple(dict.fromkeys(source for name in own for source in self.takes[name].sources))
 
 
 def _sizes(layer: Mapping[str, Any]) -> dict[str, int]:

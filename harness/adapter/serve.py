@@ -1,4 +1,4 @@
-"""The worker's side of the wire: answers start, build, run, profile and stop until the stream ends."""
+"""The worker's side of the wire: answers start, build, initialise, run, profile and stop until the stream ends."""
 
 import os
 import sys
@@ -45,10 +45,13 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             return {"ok": True, **reply}, {}
         case "build":
             return {"ok": True}, adapter.build(message["layer"], tensors, message["dtype"])
+        case "initialise":
+            fresh = adapter.initialise(message["seed"])
+            return {"ok": True, "trainable": list(fresh.trainable)}, fresh.parameters
         case "run":
             given = message["given"]
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
-            adapter.mode = message["mode"]
+            adapter.mode, adapter.seed = message["mode"], message.get("seed", 0)
             masks = Masks.of(tensors, given)
             return {"ok": True}, adapter.run(message["check"], _input(tensors), masks, tensors.get("cotangent"))
         case "profile":

@@ -8,7 +8,8 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 Family = Literal[
-    "small", "variants", "rows", "nan_rows", "published", "sized", "vision", "stacks", "encoders", "published_encoder"
+    "small", "variants", "rows", "nan_rows", "published", "sized", "vision", "stacks", "encoders", "published_encoder",
+    "dropout",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from harness.spec.case import layer_parameters
 from harness.spec.load import load
 from harness.spec.stages import stages
 from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, encode
-from harness.wire.messages import Answer, AsGiven, Build, Profile, Run, Start, Started, Stop
+from harness.wire.messages import Answer, AsGiven, Build, Initialise, Initialised, Profile, Run, Start, Started, Stop
 
 FOLDER = SPECS / "vectors" / "frames"
 _REFUSED = "ValueError: x has 25 features, and d_model is 24"
@@ -43,8 +43,15 @@ def example_frames() -> dict[Path, bytes]:
         ),
         "5-profile-answer": encode(Answer(id=5, ok=True).model_dump(), seconds),
         "6-profile-unsupported": encode(Answer(id=6, ok=False, error=f"{UNSUPPORTED}nothing to time").model_dump()),
-        "7-stop-request": encode({"id": 7, **Stop().model_dump()}),
-        "7-stop-answer": encode(Answer(id=7, ok=True).model_dump()),
+        "7-train-request": encode(
+            {"id": 7, **Run(check="output", mode="train", given=given, seed=1).model_dump()}, {"x": x}
+        ),
+        "8-initialise-request": encode({"id": 8, **Initialise(seed=1).model_dump()}),
+        "8-initialise-answer": encode(
+            Initialised(id=8, ok=True, trainable=tuple(parameters)).model_dump(mode="json"), parameters
+        ),
+        "9-stop-request": encode({"id": 9, **Stop().model_dump()}),
+        "9-stop-answer": encode(Answer(id=9, ok=True).model_dump()),
     }
     return {FOLDER / f"{name}.frame": frame for name, frame in frames.items()}
 

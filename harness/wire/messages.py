@@ -1,13 +1,13 @@
 """The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
 
-Tensors travel beside the message, in the frame: parameters with `build` and its answer; `x`, `padding_mask`,
-`attention_mask`, `attention_bias` and `cotangent` with `run`, the same but the last with `profile`; what was asked for
-with its answer.
+Tensors travel beside the message, in the frame: parameters with `build`, its answer and that of `initialise`; `x`,
+`padding_mask`, `attention_mask`, `attention_bias` and `cotangent` with `run`, the same but the last with `profile`;
+what was asked for with its answer.
 """
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from harness.spec.layer import Layer
 from harness.spec.situation import Check, Encoding, Layout, Mode
@@ -43,6 +43,15 @@ class FlawedBuild(_Message):
     dtype: str
 
 
+class Initialise(_Message):
+    """Make the layer that was built last anew, as the implementation makes a layer: initialised from `seed`, and with
+    nothing loaded into it. Optional: an adapter whose manifest lacks the check `initialisation` is not asked.
+    """
+
+    op: Literal["initialise"] = "initialise"
+    seed: NonNegativeInt
+
+
 class AsGiven(_Message):
     """How x and the masks are given, and how gradients are wanted (clauses S-2, M-9, B-3)."""
 
@@ -53,12 +62,16 @@ class AsGiven(_Message):
 
 
 class Run(_Message):
-    """Put the tensors in the frame through the layer and answer with what `check` asks for."""
+    """Put the tensors in the frame through the layer and answer with what `check` asks for.
+
+    `seed` is what dropout is drawn from, in mode `train`; in `eval` it means nothing.
+    """
 
     op: Literal["run"] = "run"
     check: Check
     mode: Mode
     given: AsGiven
+    seed: NonNegativeInt = 0
 
 
 class Profile(_Message):
@@ -79,7 +92,7 @@ class Stop(_Message):
     op: Literal["stop"] = "stop"
 
 
-Request = Start | Build | FlawedBuild | Run | Profile | Stop
+Request = Start | Build | FlawedBuild | Initialise | Run | Profile | Stop
 
 
 Refusal = Literal["configuration", "shape", "dtype"]
@@ -104,3 +117,9 @@ class Started(Answer):
     protocol: int
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class Initialised(Answer):
+    """The answer to `initialise`: the parameters are in the frame, and `trainable` names those that are trained."""
+
+    trainable: tuple[str, ...]

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -16,11 +16,23 @@ from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS
 from harness.wire.frames import PROTOCOL, Tensors
-from harness.wire.messages import AsGiven, Build, FlawedBuild, Profile, Refusal, Run, Start, Started
+from harness.wire.messages import (
+    AsGiven,
+    Build,
+    FlawedBuild,
+    Initialise,
+    Initialised,
+    Profile,
+    Refusal,
+    Run,
+    Start,
+    Started,
+)
 from harness.worker.border import causal_flag, handed_over, laid_out, turned_back, wrong_layout
 from harness.worker.process import WorkerFailure, WorkerProcess, one_line
 
 Observation = Tensors
+Answered = TypeVar("Answered")
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,31 @@ class Session:
         seconds = self.ready.implementation.timeouts.run
         return self._asked(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
 
+    def observe_made(
+        self, key: tuple[object, ...], build: Build, parameters: Tensors, run: Run, tensors: Tensors
+    ) -> Observation | Failure:
+        """Run a layer that is made to look into, with parameters that are no case's; `key` tells it from others."""
+
+        def ask(worker: WorkerProcess) -> Observation:
+            self._hold(worker, key, build, parameters)
+            return worker.ask(run, tensors, self.ready.implementation.timeouts.run).tensors
+
+        return self._unless_lost(key, ask)
+
+    def initialise(self, task: Task, seed: int) -> tuple[Tensors, tuple[str, ...]] | Failure:
+        """The parameters of the task's layer as the implementation makes it, and which of them are trained."""
+
+        def ask(worker: WorkerProcess) -> tuple[Tensors, tuple[str, ...]]:
+            self._build(worker, task)
+            self._built = None  # what was loaded is gone
+            answer = worker.ask(Initialise(seed=seed), None, self.ready.implementation.timeouts.build)
+            try:
+                return answer.tensors, Initialised.model_validate(answer.message).trainable
+            except ValidationError as problem:
+                raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
+
+        return self._unless_lost(task.build_key, ask)
+
     @property
     def pid(self) -> int | None:
         """The worker's process, if there is one."""
@@ -82,14 +119,21 @@ class Session:
 
     def _asked(self, task: Task, ask: Callable[[WorkerProcess], Observation]) -> Observation | Failure:
         """What a worker that has built the task's layer says."""
-        if self._unstartable:
-            return self._unstartable
-        if task.build_key in self._unbuildable:
-            return self._unbuildable[task.build_key]
-        try:
-            worker = self._started()
+
+        def of_built(worker: WorkerProcess) -> Observation:
             self._build(worker, task)
             return ask(worker)
+
+        return self._unless_lost(task.build_key, of_built)
+
+    def _unless_lost(self, key: tuple[object, ...], ask: Callable[[WorkerProcess], Answered]) -> Answered | Failure:
+        """What a worker says, if there is one and the layer `key` can be built."""
+        if self._unstartable:
+            return self._unstartable
+        if key in self._unbuildable:
+            return self._unbuildable[key]
+        try:
+            return ask(self._started())
         except WorkerFailure as failure:
             if failure.lost:
                 self._worker, self._built = None, None
@@ -135,17 +179,20 @@ class Session:
     def _build(self, worker: WorkerProcess, task: Task) -> None:
         if self._built == task.build_key:
             return
+        self._hold(worker, task.build_key, Build(layer=task.case.layer, dtype=task.dtype), _parameters(task))
+
+    def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Tensors) -> None:
+        if self._built == key:
+            return
         self._built = None
-        sent = _parameters(task)
-        request = Build(layer=task.case.layer, dtype=task.dtype)
         try:
             held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
             if wrong := _not_held(sent, held):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
-            self._unbuildable[task.build_key] = Failure(failure.outcome, failure.message)
+            self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
-        self._built = task.build_key
+        self._built = key
 
     def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
         tensors, case = handed_over(task), task.case

@@ -1,6 +1,7 @@
 """Drives the JAX encoder: a jitted function for each check, compiled once for each layer, dtype and shape."""
 
 import os
+from collections.abc import Callable
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve, stack_of, timed
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, serve, stack_of, timed
 from harness.adapter.base import Array
-from impls.jax_pure.encoder import Config, Tree
+from impls.jax_pure.encoder import Config, Dropout, Tree, initial
 from impls.jax_pure.encoder import Masks as Given
 from impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
 
@@ -42,17 +43,28 @@ def parameter_map(layer: dict[str, Any]) -> ParameterMap:
 
 forward = jax.jit(encoder, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
+fresh = jax.jit(initial)
 one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
-@partial(jax.jit, static_argnums=0)
-def backward(config: Config, params: Tree, x: jax.Array, masks: Given, cotangent: jax.Array) -> Any:
+@partial(jax.jit, static_argnums=(0, 1))
+def backward(
+    config: Config, again: bool, params: Tree, x: jax.Array, masks: Given, key: jax.Array | None, cotangent: jax.Array
+) -> Any:
     """The gradients by the parameters and by x; by token ids there is none, and None stands for it."""
+    return linearised(config, again, params, x, masks, key)(cotangent)
+
+
+def linearised(
+    config: Config, again: bool, params: Tree, x: jax.Array, masks: Given, key: jax.Array | None = None
+) -> Callable[[jax.Array], Any]:
+    """The way back, by parameters and x, with what it keeps. `again`: activations are computed again, and not kept."""
+    forward = partial(encoder, config)
+    pure = partial(jax.checkpoint(forward) if again else forward, masks=masks, key=key)
     if jnp.issubdtype(x.dtype, jnp.integer):
-        _, pull_back = jax.vjp(lambda params: encoder(config, params, x, masks), params)
-        return *pull_back(cotangent), None
-    _, pull_back = jax.vjp(lambda params, x: encoder(config, params, x, masks), params, x)
-    return pull_back(cotangent)
+        pull_back = jax.vjp(lambda params: pure(params, x), params)[1]
+        return lambda cotangent: (*pull_back(cotangent), None)
+    return jax.vjp(pure, params, x)[1]
 
 
 class JaxPure(Adapter):
@@ -85,26 +97,37 @@ class JaxPure(Adapter):
             masked_score=None if filled == "minus_infinity" else filled,
             empty_row="uniform" if empty_row == "unspecified" else empty_row,
             positions=stack_of(layer).get("positions", "none"),
+            dropout=Dropout(**layer["dropout"]),
         )
         self.map, self.dtype = parameter_map(layer), dtype
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))
 
     def output(self, x: Array, masks: Masks) -> Array:
-        return self.as_given(np.asarray(forward(self.config, self.params, self.batch_first(x), self.given(masks))))
+        given = self.batch_first(x), self.given(masks)
+        return self.as_given(np.asarray(forward(self.config, self.params, *given, key=self.key())))
 
     def weights(self, x: Array, masks: Masks) -> Tensors:
         seen = self.stages(x, masks)
         return {name: seen[name] for name in ("attention_weights", "output")}
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        return flat(forward_stages(self.config, self.params, x, self.given(masks)))
+        return flat(forward_stages(self.config, self.params, x, self.given(masks), self.key()))
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        given = self.batch_first(x), self.given(masks), self.batch_first(cotangent)
-        by_params, by_x = backward(self.config, self.params, *given)
+        given = self.batch_first(x), self.given(masks), self.key(), self.batch_first(cotangent)
+        by_params, by_x = backward(self.config, self.checkpoint, self.params, *given)
         by_given = {} if by_x is None else {"x": self.as_given(np.asarray(by_x))}
         return {**by_given, **self.map.to_spec(flat(by_params))}
+
+    def initialise(self, seed: int) -> Fresh:
+        self.params = fresh(self.params, jax.random.key(seed))
+        held = flat(self.params)
+        return Fresh(self.map.to_spec(held), self.map.spec_names(held))
+
+    def key(self) -> jax.Array | None:
+        """What dropout is drawn from: none outside training."""
+        return jax.random.key(self.seed) if self.mode == "train" else None
 
     def given(self, masks: Masks) -> Given:
         heads = self.config.num_heads

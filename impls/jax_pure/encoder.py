@@ -19,10 +19,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.nn.initializers import variance_scaling
+from jax.tree_util import keystr, tree_flatten_with_path, tree_unflatten
 
 Tree = dict[str, Any]
 Tap = Callable[[str, Array], Array]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
+
+Drop = Callable[[str, Array], Array]
+"""Does the dropout of a placement, and hands what is left on."""
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -30,6 +35,18 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
     "silu": jax.nn.silu,
 }
+
+
+class Dropout(NamedTuple):
+    """The probability that an element becomes 0 in training, at each placement."""
+
+    attention_weights: float = 0.0
+    attention_output: float = 0.0
+    ffn_activation: float = 0.0
+    ffn_output: float = 0.0
+
+
+NO_DROPOUT = Dropout()
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,7 @@ class Config:
     """The weights of a query with no key to attend to: uniform, zero or nan."""
     positions: str = "none"
     """What a stack adds to its embedded tokens: none or sinusoidal."""
+    dropout: Dropout = NO_DROPOUT
 
     @property
     def root(self) -> float:
@@ -93,8 +111,16 @@ def check_fit(config: Config, params: Tree, x: Array, masks: Masks) -> None:
         raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
 
 
-def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap = untapped) -> Array:
-    """x [B, S, D]."""
+def encoder_layer(
+    config: Config,
+    params: Tree,
+    x: Array,
+    masks: Masks = NO_MASKS,
+    tap: Tap = untapped,
+    key: Array | None = None,
+) -> Array:
+    """x [B, S, D]. With `key`, in training: what dropout is drawn from."""
+    drop = undropped if key is None else partial(dropped, config.dropout, jax.random.split(key, len(config.dropout)))
     check_fit(config, params, x, masks)
     norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
@@ -103,13 +129,17 @@ def encoder_layer(config: Config, params: Tree, x: Array, masks: Masks = NO_MASK
         x = jnp.where(needed(config, masks)[:, :, None], x, 0)
     if config.placement == "pre":
         h = tap("norm1", norm(params["norm1"], x))
-        x = tap("residual1", x + attention(config, params["attention"], h, masks, tap))
+        h = attention(config, params["attention"], h, masks, tap, drop)
+        x = tap("residual1", x + drop("attention_output", h))
         h = tap("norm2", norm(params["norm2"], x))
-        x = tap("residual2", x + feed_forward(params["feed_forward"], h, activation, tap))
+        h = feed_forward(params["feed_forward"], h, activation, tap, drop)
+        x = tap("residual2", x + drop("ffn_output", h))
     else:
-        x = tap("residual1", x + attention(config, params["attention"], x, masks, tap))
+        h = attention(config, params["attention"], x, masks, tap, drop)
+        x = tap("residual1", x + drop("attention_output", h))
         x = tap("norm1", norm(params["norm1"], x))
-        x = tap("residual2", x + feed_forward(params["feed_forward"], x, activation, tap))
+        h = feed_forward(params["feed_forward"], x, activation, tap, drop)
+        x = tap("residual2", x + drop("ffn_output", h))
         x = tap("norm2", norm(params["norm2"], x))
     return tap("output", x)
 
@@ -120,6 +150,18 @@ def needed(config: Config, masks: Masks) -> Array:
     if config.empty_row != "uniform":
         return masks.valid
     return masks.valid | ~masks.allowed.any(-1).all((1, 2))[:, None]
+
+
+def undropped(placement: str, x: Array) -> Array:
+    return x
+
+
+def dropped(rates: Dropout, keys: Array, placement: str, x: Array) -> Array:
+    rate = getattr(rates, placement)
+    if not rate:
+        return x
+    kept = jax.random.bernoulli(keys[rates._fields.index(placement)], 1 - rate, x.shape)
+    return jnp.where(kept, x / (1 - rate), 0)
 
 
 def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
@@ -143,7 +185,7 @@ CHOICES: dict[str, Collection[str]] = {
 }
 
 
-def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap) -> Array:
+def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
     """softmax(q kᵀ / √d + bias) v in each of H heads."""
 
     def project(name: str) -> Array:
@@ -155,22 +197,18 @@ def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap) -> Arra
 
     q, k, v = project("query"), project("key"), project("value")  # [B, S, H, d]
     # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
-    # query with no key uniform weights; float16 it does not take on a CPU (keras-team/keras-hub#2354). What is more, or
-    # else, is written out.
-    if (
-        tap is untapped
-        and x.dtype in (jnp.float32, jnp.bfloat16)
-        and config.empty_row == "uniform"
-        and config.masked_score is None
-    ):
+    # query with no key uniform weights, and drops none; float16 it does not take on a CPU (keras-team/keras-hub#2354).
+    # What is more, or else, is written out.
+    fused = x.dtype in (jnp.float32, jnp.bfloat16) and config.empty_row == "uniform" and config.masked_score is None
+    if fused and tap is untapped and (drop is undropped or not config.dropout.attention_weights):
         context = jax.nn.dot_product_attention(q, k, v, masks.bias, masks.allowed, scale=1 / config.root)
     else:
-        context = written_out_attention(config, q, k, v, masks, tap)
+        context = written_out_attention(config, q, k, v, masks, tap, drop)
     context = tap("context_merged", context.reshape(x.shape)).reshape(context.shape)
     return tap("attention_output", with_bias(p["output"], jnp.einsum("bshd,hdD->bsD", context, p["output"]["kernel"])))
 
 
-def written_out_attention(config: Config, q: Array, k: Array, v: Array, masks: Masks, tap: Tap) -> Array:
+def written_out_attention(config: Config, q: Array, k: Array, v: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
     """What jax.nn.dot_product_attention computes, step by step and in the dtype of q. [B, S, H, d] in and out."""
     q = tap("query_heads", q.swapaxes(1, 2))  # [B, H, S, d]
     k = tap("key_heads", k.swapaxes(1, 2))
@@ -187,14 +225,33 @@ def written_out_attention(config: Config, q: Array, k: Array, v: Array, masks: M
     weights = jax.nn.softmax(scores, axis=-1)
     if mask is not None and config.empty_row == "zero":
         weights = jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)
-    return tap("context", tap("attention_weights", weights) @ v).swapaxes(1, 2)
+    weights = drop("attention_weights", tap("attention_weights", weights))
+    return tap("context", weights @ v).swapaxes(1, 2)
 
 
-def feed_forward(p: Tree, x: Array, activation: Callable[[Array], Array], tap: Tap) -> Array:
+def feed_forward(p: Tree, x: Array, activation: Callable[[Array], Array], tap: Tap, drop: Drop) -> Array:
     h = tap("ffn_hidden", with_bias(p["hidden"], x @ p["hidden"]["kernel"]))  # [B, S, F]
-    h = tap("ffn_activation", activation(h))
+    h = drop("ffn_activation", tap("ffn_activation", activation(h)))
     return tap("ffn_output", with_bias(p["output"], h @ p["output"]["kernel"]))
 
 
 def with_bias(p: Tree, x: Array) -> Array:
     return x + p["bias"] if "bias" in p else x
+
+
+def initial(like: Tree, key: Array) -> Tree:
+    """Fresh parameters in the shapes and dtypes of `like`: Xavier uniform kernels, biases and shifts of 0, gains of 1.
+
+    Fans are those of the matrices: [D, H, d] is D × D, and so is [H, d, D].
+    """
+    leaves, tree = tree_flatten_with_path(like)
+    made = []
+    for (path, leaf), drawn_from in zip(leaves, jax.random.split(key, len(leaves)), strict=True):
+        name = keystr(path, simple=True, separator=".")
+        if not name.endswith("kernel"):
+            made.append(jnp.full_like(leaf, 1 if name.endswith("gain") else 0))
+            continue
+        into, out_of = ((0, 1), (2,)) if name == "attention.output.kernel" else ((0,), tuple(range(1, leaf.ndim)))
+        xavier = variance_scaling(1.0, "fan_avg", "uniform", into, out_of)
+        made.append(xavier(drawn_from, leaf.shape, leaf.dtype))
+    return tree_unflatten(tree, made)

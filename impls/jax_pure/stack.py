@@ -7,25 +7,35 @@ The tree of one layer is `encoder.py`'s. That of a stack:
     final_norm      gain [D], shift [D], if there is one
 """
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from impls.jax_pure.encoder import NO_MASKS, NORMS, Config, Masks, Tap, Tree, encoder_layer, untapped
 
 
-def encoder(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap = untapped) -> Array:
+def encoder(
+    config: Config,
+    params: Tree,
+    x: Array,
+    masks: Masks = NO_MASKS,
+    tap: Tap = untapped,
+    key: Array | None = None,
+) -> Array:
     """x [B, S, D], or token ids [B, S]. The tap is shown what goes from layer to layer of a stack, and nothing inside
-    them."""
+    them. With `key`, in training: what dropout is drawn from."""
     if "layers" not in params:
-        return encoder_layer(config, params, x, masks, tap)
+        return encoder_layer(config, params, x, masks, tap, key)
+    keys = [None if key is None else jax.random.fold_in(key, number) for number in range(len(params["layers"]))]
     inside = untapped if tap is untapped else pass_on
     if "embedding" in params:
         x = params["embedding"]["weight"][x]
         if config.positions == "sinusoidal":
             x = x + sinusoidal(x)
         x = tap("embedded", x)
-    for number in range(len(params["layers"])):
-        x = tap(f"layer_{number}", encoder_layer(config, params["layers"][str(number)], x, masks, inside))
+    for number, own in enumerate(keys):
+        layer = params["layers"][str(number)]
+        x = tap(f"layer_{number}", encoder_layer(config, layer, x, masks, inside, own))
     if "final_norm" in params:
         x = tap("final_norm", NORMS[config.norm](params["final_norm"], x, epsilon=config.epsilon))
     return tap("output", x)
@@ -43,7 +53,9 @@ def sinusoidal(x: Array) -> Array:
     return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(S, -1)[:, :D]
 
 
-def encoder_stages(config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS) -> dict[str, Array]:
+def encoder_stages(
+    config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS, key: Array | None = None
+) -> dict[str, Array]:
     """Every stage by name: the tap is at work only while this is traced, so that it is as pure as the rest."""
     stages: dict[str, Array] = {}
 
@@ -51,7 +63,7 @@ def encoder_stages(config: Config, params: Tree, x: Array, masks: Masks = NO_MAS
         stages[name] = stage
         return stage
 
-    encoder(config, params, x, masks, tap)
+    encoder(config, params, x, masks, tap, key)
     return stages
 
 

@@ -10,7 +10,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve, stack_of
+from harness.adapter import (
+    Adapter,
+    Environment,
+    Fresh,
+    Masks,
+    ParameterMap,
+    Take,
+    Tensors,
+    between_taps,
+    serve,
+    stack_of,
+)
 from harness.adapter.base import Array
 from impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
 from impls.keras_tf.stack import Encoder
@@ -54,8 +65,21 @@ class KerasTensorFlow(Adapter):
         return Environment(versions, {"threads": threads, "backend": keras.backend.backend()})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        stacked, chosen = stack_of(layer), choices(layer)
-        self.heads = layer["attention"]["num_heads"]
+        self.layer, self.dtype, self.heads = layer, dtype, layer["attention"]["num_heads"]
+        self.make()
+        for name, value in PARAMETERS.to_own(parameters, layer).items():
+            self.held[name].assign(value)
+        return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
+
+    def initialise(self, seed: int) -> Fresh:
+        keras.utils.set_random_seed(seed)
+        self.make()
+        found = {name: weight.numpy() for name, weight in self.held.items()}
+        trained = [name for name, weight in self.held.items() if weight.trainable]
+        return Fresh(PARAMETERS.to_spec(found), PARAMETERS.spec_names(trained))
+
+    def make(self) -> None:
+        layer, dtype, stacked, chosen = self.layer, self.dtype, stack_of(self.layer), choices(self.layer)
         self.encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
         x = np.zeros((1, 1), np.int64) if layer["embedding"] else np.zeros((1, 1, layer["d_model"]), dtype)
         self.encoder(x)  # Keras makes the weights at the first call
@@ -63,9 +87,6 @@ class KerasTensorFlow(Adapter):
         # its gain scale where LayerNormalization calls it gamma.
         paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
         self.held = dict(zip(paths, self.encoder.weights, strict=True))
-        for name, value in PARAMETERS.to_own(parameters, layer).items():
-            self.held[name].assign(value)
-        return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
 
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(self.forward(self.batch_first(x), masks).numpy())
@@ -90,7 +111,10 @@ class KerasTensorFlow(Adapter):
             wanted["x"] = given
         with tf.GradientTape() as tape:
             tape.watch(given)
-            output = self.forward(given, masks)
+            if self.checkpoint:
+                output = tf.recompute_grad(lambda x: self.forward(x, masks))(given)
+            else:
+                output = self.forward(given, masks)
         by_output = tf.constant(self.batch_first(cotangent))
         found = tape.gradient(output, list(wanted.values()), output_gradients=by_output)
         # Of the embedding it is the rows that were taken, until it is made a tensor.
@@ -103,6 +127,7 @@ class KerasTensorFlow(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats)
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        self.encoder.reseed(self.seed)
         added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
         train = self.mode == "train"
@@ -122,6 +147,7 @@ def choices(layer: dict[str, Any]) -> dict[str, Any]:
         "epsilon": norm["epsilon"],
         "norm": norm["kind"],
         "ffn_bias": feed_forward["bias"],
+        "dropout": layer["dropout"],
         "attention": {
             "qkv_bias": attention["qkv_bias"],
             "output_bias": attention["output_bias"],

@@ -33,6 +33,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": ops.silu,
 }
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}
+NO_DROPOUT = MappingProxyType(
+    dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0)
+)
 
 
 def untapped(name: str, stage: Tensor) -> Tensor:
@@ -74,6 +77,7 @@ class MultiHeadAttention(layers.Layer):
         scale_by_d_model: bool = False,
         masked_score: float | None = None,
         empty_row: str = "uniform",
+        dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -88,21 +92,28 @@ class MultiHeadAttention(layers.Layer):
         self.key = layers.Dense(size, use_bias=qkv_bias, name="key", dtype=self.dtype_policy)
         self.value = layers.Dense(size, use_bias=qkv_bias, name="value", dtype=self.dtype_policy)
         self.out = layers.Dense(d_model, use_bias=output_bias, name="out", dtype=self.dtype_policy)
+        self.dropout = layers.Dropout(dropout, name="dropout", dtype=self.dtype_policy)  # of the weights
 
     def call(
-        self, x: Tensor, attention_mask: Tensor | None = None, bias: Tensor | None = None, tap: Tap = untapped
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        tap: Tap = untapped,
+        training: bool = False,
     ) -> Tensor:
         q = tap("query", self.project(self.query, x))  # [B, S, D]
         k = tap("key", self.project(self.key, x))
         v = tap("value", self.project(self.value, x))
         q, k, v = self.split(q), self.split(k), self.split(v)  # [B, S, H, d]
         # ops.dot_product_attention gives a query with no key uniform weights; what else is asked of it is written out.
-        if tap is untapped and self.empty_row == "uniform" and self.masked_score is None:
+        fused = self.empty_row == "uniform" and self.masked_score is None and not (training and self.dropout.rate)
+        if tap is untapped and fused:
             # The scale is a tensor because a Python float, and the default too, goes through float32 on its way.
             scale = ops.convert_to_tensor(1 / math.sqrt(self.scaled_by), dtype=q.dtype)
             context = ops.dot_product_attention(q, k, v, bias=bias, mask=attention_mask, scale=scale)
         else:
-            context = self.written_out(q, k, v, attention_mask, bias, tap)
+            context = self.written_out(q, k, v, attention_mask, bias, tap, training)
         merged = tap("context_merged", ops.reshape(context, ops.shape(x)))
         return tap("attention_output", self.out(merged))
 
@@ -122,7 +133,7 @@ class MultiHeadAttention(layers.Layer):
         return ops.reshape(x, (B, S, self.num_heads, self.head_dim))
 
     def written_out(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap, training: bool
     ) -> Tensor:
         """What ops.dot_product_attention computes, step by step, to show its stages. [B, S, H, d] in and out."""
         q = tap("query_heads", ops.swapaxes(q, 1, 2))  # [B, H, S, d]
@@ -137,7 +148,8 @@ class MultiHeadAttention(layers.Layer):
         weights = ops.softmax(scores, axis=-1)
         if mask is not None and self.empty_row == "zero":
             weights = ops.where(ops.any(mask, axis=-1, keepdims=True), weights, 0.0)
-        return ops.swapaxes(tap("context", tap("attention_weights", weights) @ v), 1, 2)
+        weights = self.dropout(tap("attention_weights", weights), training=training)
+        return ops.swapaxes(tap("context", weights @ v), 1, 2)
 
     def fill(self) -> float:
         # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
@@ -148,21 +160,26 @@ class MultiHeadAttention(layers.Layer):
 
 
 class FeedForward(layers.Layer):
-    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         check("activation", activation, ACTIVATIONS)
         self.hidden = layers.Dense(d_ff, use_bias=bias, name="hidden", dtype=self.dtype_policy)
         self.activation = ACTIVATIONS[activation]
         self.out = layers.Dense(d_model, use_bias=bias, name="out", dtype=self.dtype_policy)
+        self.dropout = layers.Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def call(self, x: Tensor, tap: Tap = untapped) -> Tensor:
+    def call(self, x: Tensor, tap: Tap = untapped, training: bool = False) -> Tensor:
         h = tap("ffn_hidden", self.hidden(x))  # [B, S, F]
         h = tap("ffn_activation", self.activation(h))
-        return tap("ffn_output", self.out(h))
+        return tap("ffn_output", self.out(self.dropout(h, training=training)))
 
 
 class EncoderLayer(layers.Layer):
-    """`norm` is layer_norm or rms_norm; `attention` holds the choices of MultiHeadAttention."""
+    """`norm` is layer_norm or rms_norm; `dropout` has the rate at each of its four placements; `attention` holds the
+    other choices of MultiHeadAttention. Keras begins with Xavier uniform kernels, biases and shifts of 0, gains of 1.
+    """
 
     def __init__(
         self,
@@ -175,6 +192,7 @@ class EncoderLayer(layers.Layer):
         epsilon: float,
         norm: str = "layer_norm",
         ffn_bias: bool = True,
+        dropout: Mapping[str, float] = NO_DROPOUT,
         attention: Mapping[str, Any] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
@@ -184,9 +202,21 @@ class EncoderLayer(layers.Layer):
         policy = self.dtype_policy
         self.placement, self.d_model = placement, d_model
         self.norm1 = NORMS[norm](epsilon=epsilon, name="norm1", dtype=policy)
-        self.attention = MultiHeadAttention(d_model, num_heads, name="attention", dtype=policy, **attention)
+        self.attention = MultiHeadAttention(
+            d_model, num_heads, dropout=dropout["attention_weights"], name="attention", dtype=policy, **attention
+        )
         self.norm2 = NORMS[norm](epsilon=epsilon, name="norm2", dtype=policy)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias, name="feed_forward", dtype=policy)
+        inside = {"bias": ffn_bias, "dropout": dropout["ffn_activation"]}
+        self.feed_forward = FeedForward(d_model, d_ff, activation, **inside, name="feed_forward", dtype=policy)
+        self.dropout1 = layers.Dropout(dropout["attention_output"], name="dropout1", dtype=policy)
+        self.dropout2 = layers.Dropout(dropout["ffn_output"], name="dropout2", dtype=policy)
+
+    def reseed(self, seed: int) -> None:
+        """Draw the next pass's dropout from `seed`: each placement from a stream of its own."""
+        placements = self.attention.dropout, self.dropout1, self.feed_forward.dropout, self.dropout2
+        for at, placement in enumerate(placements):
+            if placement.rate:
+                placement.seed_generator.state.assign([len(placements) * seed + at, 0])
 
     def call(
         self,
@@ -195,6 +225,7 @@ class EncoderLayer(layers.Layer):
         bias: Tensor | None = None,
         valid: Tensor | None = None,
         tap: Tap = untapped,
+        training: bool = False,
     ) -> Tensor:
         """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;
         bias, None or in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool
@@ -202,10 +233,17 @@ class EncoderLayer(layers.Layer):
         check_fit(x, attention_mask, self.attention.num_heads, self.d_model, self.compute_dtype)
         if valid is not None and attention_mask is not None:
             x = ops.where(ops.expand_dims(self.attention.needed(valid, attention_mask), -1), x, 0.0)
+
+        def attend(x: Tensor) -> Tensor:
+            return self.dropout1(self.attention(x, attention_mask, bias, tap=tap, training=training), training=training)
+
+        def feed(x: Tensor) -> Tensor:
+            return self.dropout2(self.feed_forward(x, tap=tap, training=training), training=training)
+
         if self.placement == "pre":
-            x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), attention_mask, bias, tap=tap))
-            x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap=tap))
+            x = tap("residual1", x + attend(tap("norm1", self.norm1(x))))
+            x = tap("residual2", x + feed(tap("norm2", self.norm2(x))))
         else:
-            x = tap("norm1", self.norm1(tap("residual1", x + self.attention(x, attention_mask, bias, tap=tap))))
-            x = tap("norm2", self.norm2(tap("residual2", x + self.feed_forward(x, tap=tap))))
+            x = tap("norm1", self.norm1(tap("residual1", x + attend(x))))
+            x = tap("norm2", self.norm2(tap("residual2", x + feed(x))))
         return tap("output", x)

@@ -34,6 +34,11 @@ class Encoder(keras_layers.Layer):
         norm = NORMS[layer.get("norm", "layer_norm")]
         self.norm = norm(epsilon=layer["epsilon"], name="norm", dtype=policy) if final_norm else None
 
+    def reseed(self, seed: int) -> None:
+        """Draw the next pass's dropout from `seed`: each layer from streams of its own."""
+        for number, layer in enumerate(self.stacked):
+            layer.reseed(len(self.stacked) * seed + number)
+
     def call(
         self,
         x: Tensor,
@@ -41,6 +46,7 @@ class Encoder(keras_layers.Layer):
         bias: Tensor | None = None,
         valid: Tensor | None = None,
         tap: Tap = untapped,
+        training: bool = False,
     ) -> Tensor:
         """As EncoderLayer's. `tap` is shown what goes from layer to layer, and nothing inside them."""
         inside = untapped if tap is untapped else pass_on
@@ -50,7 +56,7 @@ class Encoder(keras_layers.Layer):
                 x = x + sinusoidal(x)
             x = tap("embedded", x)
         for number, layer in enumerate(self.stacked):
-            x = tap(f"layer_{number}", layer(x, attention_mask, bias, valid, tap=inside))
+            x = tap(f"layer_{number}", layer(x, attention_mask, bias, valid, tap=inside, training=training))
         if self.norm is not None:
             x = tap("final_norm", self.norm(x))
         return tap("output", x)

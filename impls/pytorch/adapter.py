@@ -6,8 +6,20 @@ import ml_dtypes
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, between_taps, serve, stack_of
+from harness.adapter import (
+    Adapter,
+    Environment,
+    Fresh,
+    Masks,
+    ParameterMap,
+    Take,
+    Tensors,
+    between_taps,
+    serve,
+    stack_of,
+)
 from harness.adapter.base import Array
 from impls.pytorch.encoder import EncoderLayer, Tap, untapped
 from impls.pytorch.stack import Encoder
@@ -56,13 +68,25 @@ class PyTorch(Adapter):
         return Environment({"torch": torch.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        stacked = stack_of(layer)
-        encoder = Encoder(**stacked, **choices(layer)) if stacked else EncoderLayer(**choices(layer))
-        self.heads, self.dtype = layer["attention"]["num_heads"], getattr(torch, dtype)
-        self.encoder = encoder.to(self.device, self.dtype).eval()
+        self.layer, self.heads, self.dtype = layer, layer["attention"]["num_heads"], getattr(torch, dtype)
+        self.encoder = self.made()
         own = PARAMETERS.to_own(parameters, layer)
         self.encoder.load_state_dict({name: self.tensor(value) for name, value in own.items()}, strict=True)
+        return self.held()
+
+    def made(self) -> Encoder | EncoderLayer:
+        stacked, chosen = stack_of(self.layer), choices(self.layer)
+        encoder = Encoder(**stacked, **chosen) if stacked else EncoderLayer(**chosen)
+        return encoder.to(self.device, self.dtype)
+
+    def held(self) -> Tensors:
         return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
+
+    def initialise(self, seed: int) -> Fresh:
+        torch.manual_seed(seed)
+        self.encoder = self.made()
+        trained = [name for name, value in self.encoder.named_parameters() if value.requires_grad]
+        return Fresh(self.held(), PARAMETERS.spec_names(trained))
 
     @torch.no_grad()
     def output(self, x: Array, masks: Masks) -> Array:
@@ -87,10 +111,12 @@ class PyTorch(Adapter):
         given, wanted = self.tensor(self.batch_first(x)), dict(self.encoder.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
-        output = self.forward(given, masks)
-        found = torch.autograd.grad(
-            output, list(wanted.values()), grad_outputs=self.tensor(self.batch_first(cotangent))
-        )
+        if self.checkpoint:
+            output = checkpoint(self.forward, given, masks, use_reentrant=False)
+        else:
+            output = self.forward(given, masks)
+        by_output = self.tensor(self.batch_first(cotangent))
+        found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=by_output)
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
         by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
         return {**by_x, **PARAMETERS.to_spec(by)}
@@ -103,6 +129,7 @@ class PyTorch(Adapter):
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         self.encoder.train(self.mode == "train")
+        torch.manual_seed(self.seed)  # what dropout draws from
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
         return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
 
@@ -133,6 +160,7 @@ def choices(layer: dict[str, Any]) -> dict[str, Any]:
         "scale_by_d_model": attention["scale"] == "d_model",
         "masked_score": None if filled == "minus_infinity" else filled,
         "empty_row": "zero" if empty_row == "unspecified" else empty_row,
+        "dropout": layer["dropout"],
     }
 
 

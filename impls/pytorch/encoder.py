@@ -3,8 +3,9 @@
 Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,6 +22,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
 }
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
+NO_DROPOUT = MappingProxyType(
+    dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0)
+)
 
 
 def untapped(name: str, stage: Tensor) -> Tensor:
@@ -63,6 +67,7 @@ class MultiHeadAttention(nn.Module):
         scale_by_d_model: bool = False,
         masked_score: float | None = None,
         empty_row: str = "zero",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if d_model % num_heads:
@@ -77,6 +82,7 @@ class MultiHeadAttention(nn.Module):
         self.W_k = nn.Linear(size, size, bias=qkv_bias)
         self.W_v = nn.Linear(size, size, bias=qkv_bias)
         self.W_o = nn.Linear(d_model, d_model, bias=output_bias)
+        self.dropout = nn.Dropout(dropout)  # of the weights
 
     def forward(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None, tap: Tap = untapped) -> Tensor:
         q = tap("query", self.project(self.W_q, x))  # [B, S, D]
@@ -89,7 +95,8 @@ class MultiHeadAttention(nn.Module):
         if tap is untapped and self.empty_row == "zero" and self.masked_score is None:
             if bias is not None:
                 mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scaled_by**-0.5)
+            dropped, scale = self.dropout.p if self.training else 0.0, self.scaled_by**-0.5
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropped, scale=scale)
         else:
             context = self.written_out(q, k, v, mask, bias, tap)
         merged = tap("context_merged", tap("context", context).transpose(1, 2).flatten(2))  # [B, S, D]
@@ -122,7 +129,7 @@ class MultiHeadAttention(nn.Module):
         weights = scores.softmax(dim=-1)
         if mask is not None and self.empty_row == "zero":
             weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
-        return tap("attention_weights", weights) @ v
+        return self.dropout(tap("attention_weights", weights)) @ v
 
     def fill(self, scores: Tensor) -> float:
         least = max(torch.finfo(scores.dtype).min, torch.finfo(torch.float32).min)
@@ -136,20 +143,22 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool = True) -> None:
+    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         check("activation", activation, ACTIVATIONS)
         self.hidden = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor, tap: Tap = untapped) -> Tensor:
         h = tap("ffn_activation", self.activation(tap("ffn_hidden", self.hidden(x))))  # [B, S, F]
-        return tap("ffn_output", self.output(h))
+        return tap("ffn_output", self.output(self.dropout(h)))
 
 
 class EncoderLayer(nn.Module):
-    """`norm` is layer_norm or rms_norm; `attention` goes to MultiHeadAttention."""
+    """`norm` is layer_norm or rms_norm; `dropout` has the rate at each of its four placements; `attention` goes to
+    MultiHeadAttention. Weights begin as Xavier uniform, biases and shifts as 0, gains as 1."""
 
     def __init__(
         self,
@@ -162,6 +171,7 @@ class EncoderLayer(nn.Module):
         epsilon: float,
         norm: str = "layer_norm",
         ffn_bias: bool = True,
+        dropout: Mapping[str, float] = NO_DROPOUT,
         **attention: Any,
     ) -> None:
         super().__init__()
@@ -169,9 +179,12 @@ class EncoderLayer(nn.Module):
         check("norm", norm, NORMS)
         self.placement = placement
         self.norm1 = NORMS[norm](d_model, eps=epsilon)
-        self.attention = MultiHeadAttention(d_model, num_heads, **attention)
+        self.attention = MultiHeadAttention(d_model, num_heads, dropout=dropout["attention_weights"], **attention)
         self.norm2 = NORMS[norm](d_model, eps=epsilon)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias)
+        self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias, dropout=dropout["ffn_activation"])
+        self.dropout1 = nn.Dropout(dropout["attention_output"])
+        self.dropout2 = nn.Dropout(dropout["ffn_output"])
+        self.apply(initialise)
 
     def forward(
         self,
@@ -188,9 +201,17 @@ class EncoderLayer(nn.Module):
         if valid is not None and mask is not None:
             x = x.masked_fill(~self.attention.needed(valid, mask).unsqueeze(-1), 0.0)
         if self.placement == "pre":
-            x = tap("residual1", x + self.attention(tap("norm1", self.norm1(x)), mask, bias, tap))
-            x = tap("residual2", x + self.feed_forward(tap("norm2", self.norm2(x)), tap))
+            x = tap("residual1", x + self.dropout1(self.attention(tap("norm1", self.norm1(x)), mask, bias, tap)))
+            x = tap("residual2", x + self.dropout2(self.feed_forward(tap("norm2", self.norm2(x)), tap)))
         else:
-            x = tap("norm1", self.norm1(tap("residual1", x + self.attention(x, mask, bias, tap))))
-            x = tap("norm2", self.norm2(tap("residual2", x + self.feed_forward(x, tap))))
+            x = tap("norm1", self.norm1(tap("residual1", x + self.dropout1(self.attention(x, mask, bias, tap)))))
+            x = tap("norm2", self.norm2(tap("residual2", x + self.dropout2(self.feed_forward(x, tap)))))
         return tap("output", x)
+
+
+def initialise(module: nn.Module) -> None:
+    """Gains of 1 and shifts of 0 are what PyTorch's norms begin with."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -291,7 +291,10 @@ def test_the_right_sum_of_wrong_elements_fails() -> None:
 
 
 def test_the_answer_of_another_case_fails() -> None:
-    for before, case in permutations([case for case in CASES.values() if case.layer.layer == CASE.layer.layer], 2):
+    of_layer = [case for case in CASES.values() if case.layer.layer == CASE.layer.layer]
+    for before, case in permutations(of_layer, 2):
+        if case.situation.situation == "full-and-padded-item" and case.x_shape == before.x_shape:
+            continue  # compares one item, of full length, which is as it is without a mask
         stale = evaluate(before, Arithmetic(np.float64), None).stages["output"]
         verdict = judged({"output": stale}, case=case, expected=golden_of(case))
         assert verdict.outcome is Outcome.FAIL, (before.id, case.id)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
@@ -25,7 +26,11 @@ from harness.spec.load import load
 from harness.spec.stages import stages
 
 Array = np.ndarray[Any, Any]
-CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
+CASES = {
+    name: case
+    for name, case in load().with_golden.items()
+    if "stages" in case.situation.checks and not case.layer.is_stack
+}
 MANIFEST = read_manifest()
 NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
@@ -178,7 +183,7 @@ def test_a_mean_is_a_sum_and_a_division() -> None:
 @pytest.mark.parametrize("dtype", FORMATS.values(), ids=FORMATS)
 def test_sigma_is_never_below_the_smallest_normal_number(dtype: Any) -> None:
     expected = ExpectedTensor((3,), np.arange(3), np.zeros(3), np.array([0.0, 0.0, 1.0]))
-    smallest = np.finfo(dtype.numpy).tiny
+    smallest = ml_dtypes.finfo(dtype.numpy).tiny
     flushed = judge_tensor("x", np.array([smallest, 0, 0], dtype=dtype.numpy), expected, dtype, constants())
     assert flushed.conforms
     assert flushed.sigma == smallest
@@ -186,7 +191,7 @@ def test_sigma_is_never_below_the_smallest_normal_number(dtype: Any) -> None:
     leaked = judge_tensor("x", np.array([smallest * 100, 0, 0], dtype=dtype.numpy), expected, dtype, constants())
     assert not leaked.conforms
     ordinary = judge_tensor("x", np.array([0, 0, 1], dtype=dtype.numpy), expected, dtype, constants())
-    assert ordinary.sigma == dtype.roundoff == np.finfo(dtype.numpy).eps / 2
+    assert ordinary.sigma == dtype.roundoff == ml_dtypes.finfo(dtype.numpy).eps / 2
 
 
 def rms(x: Array) -> float:
@@ -249,6 +254,8 @@ def forward(
         q, k, v = (out[f"{name}_heads"] for name in ("query", "key", "value"))
         size = D if case.layer.attention.scale == "d_model" else D // H
         scores = out["attention_scores"] = matmul(q, np.swapaxes(k, 2, 3)) / np.sqrt(dtype(size))
+        if (bias := case.attention_bias()) is not None:
+            scores = scores + bias.astype(dtype)
         filled, empty_row = case.layer.attention.masked_score, case.layer.attention.fully_masked_row
         kept = scores if mask is None else np.where(mask, scores, dtype(-1e30 if isinstance(filled, str) else filled))
         raised = np.exp(kept - kept.max(axis=-1, keepdims=True))

@@ -25,7 +25,7 @@ def test_every_example_is_a_frame_and_keeps_to_its_schema() -> None:
 
 
 def test_a_real_adapter_answers_the_example_requests(honest_adapter: object) -> None:
-    for name in ("1-start", "2-build", "3-run", "7-stop"):
+    for name in ("1-start", "2-build", "3-run", "8-initialise", "9-stop"):
         request = read_frame(io.BytesIO((FOLDER / f"{name}-request.frame").read_bytes()))
         example = read_frame(io.BytesIO((FOLDER / f"{name}-answer.frame").read_bytes()))
         reply, tensors = _answer(honest_adapter, request)  # type: ignore[arg-type]

@@ -86,3 +86,50 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
         np.testing.assert_allclose(alone, stage, rtol=1e-5, atol=1e-6)
     for name in ("query_heads", "attention_scores", "context", "context_merged", "output"):
         assert not one_stage(name, adapter.config, adapter.params, x, None, zeroed).any()
+
+
+def test_checkpointing_keeps_less_for_the_way_back() -> None:
+    """Bytes of what the pulled-back function holds, parameters aside: a function that is a tree of arrays."""
+    import jax
+    import numpy as np
+
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.jax_pure.adapter import Given, JaxPure, linearised
+
+    adapter, layer = JaxPure(), load().layers["pre-gelu"]
+    adapter.start("cpu", 1)
+    drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
+    adapter.build(layer.model_dump(mode="json"), drawn, "float32")
+    x = jax.numpy.ones((2, 10, layer.d_model), "float32")
+    parameters = sum(leaf.nbytes for leaf in jax.tree.leaves(adapter.params))
+
+    def kept(*, again: bool) -> int:
+        back = linearised(adapter.config, again, adapter.params, x, Given())
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(back))
+
+    assert kept(again=True) <= parameters + x.nbytes
+    assert kept(again=False) > parameters + 5 * x.nbytes
+
+
+def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_not() -> None:
+    import numpy as np
+
+    from harness.adapter import Masks
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.jax_pure.adapter import JaxPure
+
+    adapter, layer = JaxPure(), load().layers["pre-gelu-dropout"]
+    adapter.start("cpu", 1)
+    adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
+    x, nothing = np.linspace(-1, 1, 2 * 5 * 24).reshape(2, 5, 24), Masks(None, None)
+    adapter.mode, adapter.seed = "train", 7
+    plain = adapter.gradients(x, nothing, np.ones_like(x))
+    adapter.checkpoint = True
+    again = adapter.gradients(x, nothing, np.ones_like(x))
+    kept = plain["feed_forward.output.bias"] * 0.8  # a multiple of 1 / (1 - 0.2)
+    assert np.allclose(kept, kept.round())
+    assert 4 < kept.mean() < 10
+    for name, gradient in plain.items():
+        assert np.allclose(gradient, again[name], rtol=1e-12, atol=1e-12), name

@@ -26,3 +26,35 @@ def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callabl
 
 def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
     looked_at("keras_tf")
+
+
+def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
+    """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
+    import numpy as np
+
+    from harness.adapter import Masks
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.keras_tf.adapter import KerasTensorFlow
+
+    passes: list[str] = []
+
+    class Counted(KerasTensorFlow):
+        def forward(self, *given: object) -> object:
+            passes.append(self.mode)
+            return super().forward(*given)
+
+    adapter, layer = Counted(), load().layers["pre-gelu-dropout"]
+    adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
+    x, nothing = np.linspace(-1, 1, 2 * 5 * 24).reshape(2, 5, 24), Masks(None, None)
+    adapter.mode, adapter.seed = "train", 7
+    plain = adapter.gradients(x, nothing, np.ones_like(x))
+    assert len(passes) == 1
+    adapter.checkpoint = True
+    again = adapter.gradients(x, nothing, np.ones_like(x))
+    assert len(passes) == 3, "once forward, and once again for the way back"
+    kept = plain["feed_forward.output.bias"] * 0.8  # a multiple of 1 / (1 - 0.2)
+    assert np.allclose(kept, kept.round())
+    assert 4 < kept.mean() < 10
+    for name, gradient in plain.items():
+        assert np.allclose(gradient, again[name], rtol=1e-12, atol=1e-12), name

@@ -28,7 +28,7 @@ def test_one_export_serves_every_parameter_set_and_shape(
 
     exports = []
     export = adapter.export
-    monkeypatch.setattr(adapter, "export", lambda encoder: exports.append(encoder) or export(encoder))
+    monkeypatch.setattr(adapter, "export", lambda encoder, **how: exports.append(encoder) or export(encoder, **how))
     monkeypatch.chdir(tmp_path)
     layer = load().layers["post-relu"]
     answers = []
@@ -49,8 +49,10 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     layer = load().layers["post-relu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     started.build(layer.model_dump(mode="json"), drawn, "float32")
-    inputs = {i.name: i.shape for i in started.deployed.get_inputs()}
-    [output] = started.deployed.get_outputs()
+    started.output(np.ones((1, 2, layer.d_model), np.float32), Masks(None, None))
+    deployed = started.sessions["deployed", False]
+    inputs = {i.name: i.shape for i in deployed.get_inputs()}
+    [output] = deployed.get_outputs()
     batch, sequence, d_model = inputs["x"]
     assert isinstance(batch, str)
     assert isinstance(sequence, str)
@@ -75,7 +77,7 @@ def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
     layer = load().layers["pre-gelu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     started.build(layer.model_dump(mode="json"), drawn, "float32")
-    graph = started.model.graph
+    graph = started.model(biased=False).graph
     stages = leading_to(graph)
     assert stages.keys() == {node.name for node in graph.node}
     for node in graph.node:

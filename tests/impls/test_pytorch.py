@@ -12,8 +12,8 @@ PLANTS = {
     "tanh_gelu": ('encoder.ACTIVATIONS["gelu"] = lambda x: F.gelu(x, approximate="tanh")', "ffn_activation"),
     "inverted_mask": (
         "old = encoder.EncoderLayer.forward\n"
-        "encoder.EncoderLayer.forward = lambda e, x, mask=None, tap=encoder.untapped: "
-        "old(e, x, None if mask is None else ~mask, tap)",
+        "encoder.EncoderLayer.forward = lambda e, x, mask=None, bias=None, valid=None, tap=encoder.untapped: "
+        "old(e, x, None if mask is None else ~mask, bias, None, tap)",
         "attention_weights",
     ),
     "scale_by_d_model": (
@@ -88,3 +88,56 @@ def test_every_wrong_form_can_be_planted(planted_forms: Callable[[str], None]) -
 
 def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
     looked_at("pytorch")
+
+
+def test_checkpointing_keeps_less_for_the_way_back() -> None:
+    """Bytes that autograd keeps of the forward pass, parameters aside."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    from impls.pytorch.encoder import EncoderLayer
+
+    encoder = EncoderLayer(24, 3, 40, activation="gelu", placement="pre", epsilon=1e-5)
+    held = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
+    x = torch.randn(2, 10, 24, requires_grad=True)
+
+    def kept(forward: Callable) -> int:
+        found: dict[int, int] = {}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in held:
+                found[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            output = forward(x)  # holds the graph, and so what is kept, while it is counted
+        assert output.shape == x.shape
+        return sum(found.values())
+
+    plain, again = kept(encoder), kept(lambda x: checkpoint(encoder, x, use_reentrant=False))
+    assert again <= x.nbytes < plain / 5
+
+
+def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_not() -> None:
+    """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
+    import numpy as np
+
+    from harness.adapter import Masks
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.pytorch.adapter import PyTorch
+
+    adapter, layer = PyTorch(), load().layers["pre-gelu-dropout"]
+    adapter.start("cpu", 1)
+    adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
+    x, nothing = np.linspace(-1, 1, 2 * 5 * 24).reshape(2, 5, 24), Masks(None, None)
+    adapter.mode, adapter.seed = "train", 7
+    plain = adapter.gradients(x, nothing, np.ones_like(x))
+    adapter.checkpoint = True
+    again = adapter.gradients(x, nothing, np.ones_like(x))
+    kept = plain["feed_forward.output.bias"] * 0.8  # a multiple of 1 / (1 - 0.2)
+    assert np.allclose(kept, kept.round())
+    assert 4 < kept.mean() < 10
+    for name, gradient in plain.items():
+        assert np.array_equal(gradient, again[name]), name

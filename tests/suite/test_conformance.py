@@ -42,13 +42,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cases = specification.cases
     check_ids(specification.with_golden, read_manifest())
     tasks = plan(_ready(metafunc.config).implementation, list(cases.values()))
-    items = {
+    grouped = {
         f"{dtype}-{case}": list(group)
         for (dtype, case), group in itertools.groupby(tasks, key=lambda task: (task.dtype, task.case.id))
     }
-    asked = {name: group for name, group in items.items() if any(task.opt_out is None for task in group)}
+    asked = {name: group for name, group in grouped.items() if any(task.opt_out is None for task in group)}
     assert asked, "the manifest opts out of every case"
-    metafunc.parametrize("tasks", asked.values(), ids=asked.keys())
+    # Side by side, each process takes whole layers: one is built, exported or compiled in one of them alone.
+    items = [pytest.param(group, marks=pytest.mark.xdist_group(group[0].case.layer.layer)) for group in asked.values()]
+    metafunc.parametrize("tasks", items, ids=asked.keys())
 
 
 @pytest.fixture(scope="session")
@@ -66,4 +68,4 @@ def test_conforms(tasks: Tasks, session: Session) -> None:
     wrong = [f"{r.check}: {r.outcome.value}: {r.message}" for r in records if r.outcome not in EXPECTED]
     repeat = f"conform run --impl {session.ready.implementation.name} --case {case.id} --dtype {tasks[0].dtype}"
     assert not wrong, "\n".join([*wrong, f"repeat: {repeat}"])
-    assert any(record.outcome == Outcome.PASS for record in records)
+    assert any(record.outcome in (Outcome.PASS, Outcome.DEVIATES) for record in records)

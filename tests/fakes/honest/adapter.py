@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Adapter, Environment, Tensors, serve
+from harness.adapter import Adapter, Environment, Fresh, Tensors, serve
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.encoder import Given, encoder
 from harness.oracle.tape import Node, Tape
@@ -18,6 +18,23 @@ class Honest(Adapter):
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.layer, self.parameters, self.dtype = Layer.model_validate(layer, strict=False), parameters, dtype
         return parameters
+
+    def initialise(self, seed: int) -> Fresh:
+        draw = np.random.default_rng(seed)
+        shapes = {name: self.parameters[name].shape for name in sorted(self.parameters)}  # safetensors has no order
+        made = {name: self.initial(draw, name, shape).astype(self.dtype) for name, shape in shapes.items()}
+        return Fresh(made, tuple(made))
+
+    def initial(self, draw: np.random.Generator, name: str, shape: tuple[int, ...]) -> Any:
+        if not name.endswith("weight"):
+            return np.full(shape, name.endswith("gain"))
+        bound = (6 / sum(shape)) ** 0.5
+        return draw.uniform(-bound, bound, shape)
+
+    def dropped(self, placement: str, value: Any, draw: np.random.Generator) -> Any:
+        """What is left of a stage, in training."""
+        rate = getattr(self.layer.dropout, placement)
+        return value * (draw.random(value.shape) >= rate) / (1 - rate)
 
     def output(self, x: Any, masks: Any) -> Any:
         return self.as_given(self._forward(self.batch_first(x), masks)[3]["output"].value)
@@ -45,7 +62,15 @@ class Honest(Adapter):
             needed = valid | ~masks.joined(self.layer.attention.num_heads).any(-1).all((1, 2))[:, None]
             x = np.where(needed[:, :, None], x, x.dtype.type(0))
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
-        by_x, stages, _ = encoder(tape, self.layer, Given(x, self.parameters, mask, added), parameters)
+        draw, placements = np.random.default_rng(self.seed), set(self.layer.dropout.rates())
+
+        def onward(name: str, stage: Node) -> Node:
+            if self.mode == "eval" or name not in placements:
+                return stage
+            return Node(self.dropped(name, stage.value, draw).astype(self.dtype))
+
+        given = Given(x, self.parameters, mask, added)
+        by_x, stages, _ = encoder(tape, self.layer, given, parameters, onward)
         return tape, by_x, parameters, stages
 
     def _check_fit(self, x: Any, mask: Any) -> None:

@@ -1,0 +1,121 @@
+"""Judges dropout, by probes that are asked in training and once in eval (clauses A-1 to A-3, rules Q-1 to Q-3)."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import Verdict
+from harness.plan import Task
+from harness.portable import Floats
+from harness.spec.dtypes import FORMATS
+from harness.spec.situation import Mode
+from harness.training.probe import Probe, unfit
+from harness.training.reading import Reading, Unreadable, read
+from harness.training.statistics import Z_LIMIT, dependence, rate
+from harness.wire.messages import AsGiven, Build, Run
+from harness.worker.session import Failure, Session
+
+AXES = {
+    "attention_weights": ("items", "heads", "queries", "keys"),
+    "attention_output": ("items", "positions", "features"),
+    "ffn_activation": ("items", "positions", "hidden units"),
+    "ffn_output": ("items", "positions", "features"),
+}
+SCALE_ROUNDOFFS = 4096
+"""By how many units of roundoff the scale of what is kept may be off, relatively."""
+
+
+def judge_dropout(session: Session, task: Task) -> Verdict:
+    """Ask every probe that shows a part of the hidden units, the first one with two seeds, and judge what was seen."""
+    if problem := unfit(task.case.layer):
+        return Verdict(outcome=Outcome.ERROR, message=problem)
+    first = Probe(task.case.layer)
+    probes = [first, first, *(Probe(task.case.layer, block) for block in range(1, first.blocks))]
+    asked: list[Reading] = []
+    for seed, probe in enumerate(probes, start=1):
+        found = _asked(session, task, probe, "train", seed)
+        if isinstance(found, Verdict):
+            return found
+        asked.append(found)
+    resting = _asked(session, task, first, "eval", 0)
+    if isinstance(resting, Verdict):
+        return resting
+    problems = [*_in_training(task, asked), *_at_rest(task, resting)]
+    if not problems:
+        return Verdict(outcome=Outcome.PASS)
+    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
+
+
+def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
+    dtype = FORMATS[task.dtype].numpy
+    parameters = {name: value.astype(dtype) for name, value in probe.parameters().items()}
+    given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
+    run = Run(check="output", mode=mode, given=given, seed=seed)
+    key = "dropout", task.dtype, task.case.layer.layer, probe.block
+    x = np.ascontiguousarray(probe.x.astype(dtype))
+    answer = session.observe_made(key, Build(layer=probe.layer, dtype=task.dtype), parameters, run, {"x": x})
+    if isinstance(answer, Failure):
+        return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}")
+    if set(answer) != {"output"}:
+        return Verdict(outcome=Outcome.ERROR, message=f"mode {mode}: answered {sorted(answer)} instead of output")
+    output = answer["output"]
+    if output.shape != x.shape or output.dtype != dtype:
+        was, due = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(x.shape)}"
+        return Verdict(outcome=Outcome.FAIL, stage="output", message=f"mode {mode}: output: {was} instead of {due}")
+    try:
+        return read(probe, output.astype(np.float64))
+    except Unreadable as problem:
+        return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
+
+
+def _in_training(task: Task, asked: list[Reading]) -> Iterator[str]:
+    rates = task.case.layer.dropout.model_dump()
+    whole = []
+    for placement, due in rates.items():
+        masks = [reading.kept[placement] for reading in asked]
+        tied = [axis for at, axis in enumerate(AXES[placement]) if _tied(masks, at)]
+        if tied:
+            yield f"dropout of {placement}: one draw for several {' and '.join(tied)}"
+        else:
+            whole.append(placement)
+            if (found := rate(masks, due)).wrong:
+                yield f"dropout of {placement}: rate {found.seen:.3g} instead of {due:g} (z = {found.z:.3g})"
+        if abs(z := dependence([(masks[0], masks[1])])) > Z_LIMIT:
+            yield f"dropout of {placement}: two seeds drop the same elements (z = {z:.3g})"
+        yield from _wrong_scale(task, placement, asked, 1 / (1 - due), "")
+        if _is_far(asked, placement, 1 / (1 - due)):
+            return  # what one placement makes so large is taken for what another let through
+    for one, other in combinations(whole, 2):
+        flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in asked]
+        z = dependence([(a[: b.size], b[: a.size]) for a, b in flat])
+        if abs(z) > Z_LIMIT:
+            yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
+
+
+def _tied(masks: list[Floats], axis: int) -> bool:
+    """Whether neighbours along an axis have to do with each other."""
+    turned = [np.moveaxis(mask, axis, 0) for mask in masks]
+    return abs(dependence([(mask[1:], mask[:-1]) for mask in turned])) > Z_LIMIT
+
+
+def _is_far(asked: list[Reading], placement: str, due: float) -> bool:
+    scales = np.concatenate([reading.scales[placement] for reading in asked]) / due
+    return bool(scales.size and (scales.max() > 2 or scales.min() < 0.5))
+
+
+def _at_rest(task: Task, reading: Reading) -> Iterator[str]:
+    for placement, mask in reading.kept.items():
+        seen = mask[~np.isnan(mask)]
+        if dropped := int((seen == 0).sum()):
+            yield f"mode eval: dropout of {placement} is on: {dropped} of {seen.size} elements are dropped"
+        yield from _wrong_scale(task, placement, [reading], 1.0, "mode eval: ")
+
+
+def _wrong_scale(task: Task, placement: str, asked: list[Reading], due: float, mode: str) -> Iterator[str]:
+    scales = np.concatenate([reading.scales[placement] for reading in asked])
+    error = np.abs(scales / due - 1)
+    if scales.size and error.max() > SCALE_ROUNDOFFS * FORMATS[task.dtype].roundoff:
+        worst = scales[error.argmax()]
+        yield f"{mode}dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {due:.7g}"

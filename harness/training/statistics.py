@@ -1,0 +1,62 @@
+"""The statistics by which training is judged: each fails one conforming layer in a million (rule Q-3)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf, sqrt
+
+import numpy as np
+from scipy import stats
+
+from harness.portable import Floats
+
+FALSE_ALARM = 1e-6
+Z_LIMIT = float(stats.norm.isf(FALSE_ALARM / 2))
+_FEWEST = 200
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`seen` of `count` elements. `z` is how far that is from what was due, in standard deviations."""
+
+    count: int
+    seen: float
+    z: float
+    chance: float
+
+    @property
+    def wrong(self) -> bool:
+        return self.chance < FALSE_ALARM
+
+
+def rate(masks: Iterable[Floats], due: float) -> Rate:
+    """Whether elements (0: dropped, NaN: not seen) are dropped at the rate that is due: an exact binomial test."""
+    seen = np.concatenate([mask[~np.isnan(mask)] for mask in masks])
+    count, dropped = seen.size, int((seen == 0).sum())
+    if not count:
+        return Rate(0, float("nan"), inf, 0.0)
+    spread = sqrt(count * due * (1 - due))
+    z = (dropped - count * due) / spread if spread else (inf if dropped else 0.0)
+    return Rate(count, dropped / count, z, float(stats.binomtest(dropped, count, due).pvalue))
+
+
+def dependence(pairs: Iterable[tuple[Floats, Floats]]) -> float:
+    """How far pairs of elements that should have nothing to do with each other are from that, in standard deviations.
+
+    The correlation of n independent pairs is normal with a standard deviation of 1 / sqrt(n). Rates are those seen, so
+    that a wrong one is not taken for a dependence. 0 where there is nothing to compare.
+    """
+    both = [(a[seen], b[seen]) for a, b in pairs for seen in [~(np.isnan(a) | np.isnan(b))]]
+    a, b = (np.concatenate(side) for side in zip(*both, strict=True)) if both else (np.empty(0), np.empty(0))
+    if a.size < _FEWEST or not a.std() or not b.std():
+        return 0.0
+    return float(np.mean((a - a.mean()) * (b - b.mean())) / (a.std() * b.std()) * sqrt(a.size))
+
+
+def uniform(values: Floats, bound: float) -> float:
+    """The chance of values like these, or less like a uniform draw in −bound … bound (Kolmogorov and Smirnov)."""
+    return float(stats.kstest(values.reshape(-1), stats.uniform(-bound, 2 * bound).cdf).pvalue)
+
+
+def variance(values: Floats, bound: float) -> float:
+    """How far the mean square is from bound² / 3, in standard deviations of a uniform draw's."""
+    return float((np.mean(values**2) / bound**2 - 1 / 3) / sqrt(4 / 45 / values.size))
