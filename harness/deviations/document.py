@@ -134,8 +134,8 @@ deviations` gives their sentences and links, `conform deviations` the matrix.
 ## What fixed tolerances miss
 
 Float32 outputs of the small layers, each deviation played, against the golden. *Ordinary inputs* are `no-mask` and
-`padding-right`, and of layers that take token ids `tokens` and `tokens-padding`. *False alarms* are outputs of the right implementations (PyTorch, Keras, JAX, ONNX Runtime; all cases)
-that the rule calls wrong.
+`padding-right`, and of layers that take token ids `tokens` and `tokens-padding`. *False alarms* are outputs of the
+right implementations (PyTorch, Keras, JAX, ONNX Runtime; all cases) that the rule calls wrong.
 
 {summary}
 

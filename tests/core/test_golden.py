@@ -1,5 +1,6 @@
 """Frozen goldens: whole, the oracle's own, and any change to them or to what they were made from is told."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,8 @@ def test_every_golden_is_whole_and_finite(case: Case) -> None:
         assert np.isfinite(tensor.golden[specified]).all(), name
         assert np.isfinite(tensor.condition[specified]).all(), name
         assert np.nanmin(tensor.condition) >= 0, name
-        assert np.nanmax(tensor.condition) > 0, name
+        copied = name == "embedded" and case.layer.embedding and case.layer.embedding.positions == "none"
+        assert copied or np.nanmax(tensor.condition) > 0, name
     assert expected.kinked_rows.shape[1:] == (2,)
     assert all(case.valid()[tuple(row)] for row in expected.kinked_rows)
 
@@ -92,7 +94,7 @@ def test_goldens_are_not_trivial(case: Case) -> None:
     constant = case.situation.situation == "single-position"
     silent = ("gradient.attention.q", "gradient.attention.k") if constant else ("gradient.attention.key.bias",)
     for name, tensor in tensors.items():
-        assert name.startswith(silent) or np.nanmax(np.abs(tensor.golden)) > 1e-9, name
+        assert re.sub(r"layers\.\d+\.", "", name).startswith(silent) or np.nanmax(np.abs(tensor.golden)) > 1e-9, name
 
 
 def test_no_two_cases_have_the_same_output() -> None:
