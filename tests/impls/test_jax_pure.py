@@ -73,6 +73,7 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
     from harness.spec.case import layer_parameters
     from harness.spec.load import load
     from impls.jax_pure.adapter import JaxPure, one_stage
+    from impls.jax_pure.encoder import NO_MASKS
 
     adapter, layer = JaxPure(), load().layers["pre-gelu"]
     adapter.start("cpu", 1)
@@ -82,10 +83,10 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
     shown = adapter.stages(x, Masks(None, None))
     zeroed = {name: jnp.zeros_like(stage) for name, stage in shown.items()}
     for name, stage in shown.items():
-        alone = one_stage(name, adapter.config, adapter.params, x, None, shown)
+        alone = one_stage(name, adapter.config, adapter.params, x, NO_MASKS, shown)
         np.testing.assert_allclose(alone, stage, rtol=1e-5, atol=1e-6)
     for name in ("query_heads", "attention_scores", "context", "context_merged", "output"):
-        assert not one_stage(name, adapter.config, adapter.params, x, None, zeroed).any()
+        assert not one_stage(name, adapter.config, adapter.params, x, NO_MASKS, zeroed).any()
 
 
 def test_checkpointing_keeps_less_for_the_way_back() -> None:
