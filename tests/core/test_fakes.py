@@ -269,7 +269,7 @@ def test_the_suite_without_an_implementation_or_a_case_is_no_success(fake: Calla
 def test_the_suite_fails_where_one_case_does(fake: Callable) -> None:
     lie = "def output(self, x, masks):\n    return super().output(x, masks) - (len(x) == 3)"
     folder = fake("liar", lie, checks="[output]", dtypes="[float32]")
-    ended = suite("--impl", folder, "-k", "pre-gelu/single")
+    ended = suite("--impl", folder, "-k", "float32-pre-gelu/single")
     assert ended.returncode == 1
     assert "1 failed, 1 passed" in ended.stdout
     assert "output: fail: output: rms" in ended.stdout

@@ -99,8 +99,9 @@ def test_goldens_are_not_trivial(case: Case) -> None:
 
 def test_no_two_cases_have_the_same_output() -> None:
     manifest = read_manifest()
-    outputs = {read_golden(case, manifest, constants()).tensors["output"].golden.tobytes() for case in FULL.values()}
-    assert len(outputs) == len(FULL)
+    cases = [case for case in FULL.values() if case.layer.family != "dropout"]  # in eval, as if it had none
+    outputs = {read_golden(case, manifest, constants()).tensors["output"].golden.tobytes() for case in cases}
+    assert len(outputs) == len(cases)
 
 
 def test_goldens_and_cases_match_and_nothing_else_lies_there() -> None:

@@ -35,7 +35,8 @@ OUT = GOLDEN.tensors["output"]
 
 
 def names(case: Case, check: Check) -> tuple[str, ...]:
-    gradients = ("x", *(parameter.name for parameter in parameters_of(case.layer)))
+    inputs = () if case.layer.embedding else ("x",)  # token ids have no gradient
+    gradients = (*inputs, *(parameter.name for parameter in parameters_of(case.layer)))
     return {"output": OUTPUT, "stages": stages(case.layer), "gradients": gradients}[check]
 
 

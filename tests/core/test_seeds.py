@@ -125,7 +125,8 @@ def test_goldens_learnt_by_heart_fail_at_another_seed(conform: Callable, fake: C
 
 
 def test_a_bug_is_named_and_a_declared_one_verified_at_another_seed(conform: Callable, fake: Callable) -> None:
-    cases = ("--case", "pre-gelu/*", "--dtype", "float32", "--seed", "1")
+    asked = [name for name in CASES if name.startswith("pre-gelu/")]
+    cases = (*(word for name in asked for word in ("--case", name)), "--dtype", "float32", "--seed", "1")
     ended = conform("run", "--impl", fake("epsilon", EPSILON), *cases)
     [diagnosis] = ended.report["diagnoses"]
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-eps-1e-3"])
