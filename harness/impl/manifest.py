@@ -46,6 +46,7 @@ class When(Strict):
     activation: Annotated[str, Field()] | None = None
     placement: Literal["pre", "post"] | None = None
     norm: Literal["layer_norm", "rms_norm"] | None = None
+    stack: bool | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "When":
@@ -63,6 +64,7 @@ class When(Strict):
             "activation": case.layer.feed_forward.activation,
             "placement": case.layer.norm.placement,
             "norm": case.layer.norm.kind,
+            "stack": case.layer.is_stack,
         }
         return all(facts[key] == getattr(self, key) for key in self.model_fields_set)
 

@@ -215,6 +215,15 @@ def test_an_opt_out_is_no_pass(conform: Callable, fake: Callable) -> None:
     assert "it has no backward pass" in ended.stdout
 
 
+def test_a_backend_of_single_layers_says_so(conform: Callable, fake: Callable) -> None:
+    unsupported = '[{when: {stack: true}, reason: "it is one layer", link: "https://example.org/x"}]'
+    cases = ("--case", "pre-gelu/single-position", "--case", "stack-pre-gelu/no-mask", "--dtype", "float32")
+    ended = conform("run", "--impl", fake("single", unsupported=unsupported), *cases)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    outcomes = {record["case"]: record["outcome"] for record in ended.report["records"]}
+    assert outcomes == {"pre-gelu/single-position": "pass", "stack-pre-gelu/no-mask": "unsupported"}
+
+
 def test_a_run_in_which_everything_is_opted_out_is_no_success(conform: Callable, fake: Callable) -> None:
     ended = conform("run", "--impl", fake("idle", dtypes="[float64]"), *CASES[:2], "--dtype", "float32")
     assert ended.status == 3
