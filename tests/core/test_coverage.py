@@ -9,11 +9,12 @@ from pydantic import BaseModel, Field
 
 from harness.paths import SPECS
 from harness.plan import select
-from harness.spec.coverage import LANGUAGES, PAGE, coverage, page, values_of
+from harness.spec.coverage import LANGUAGES, coverage, page, values_of
 from harness.spec.layer import Layer
 from harness.spec.load import load
 from harness.spec.situation import Situation
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
 CASES = load().cases
 
 
