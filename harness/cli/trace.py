@@ -24,6 +24,7 @@ from harness.report.terminal import console
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import DtypeName
+from harness.spec.parameters import parameters_of
 
 _EXAMPLES = """
 \b
@@ -77,15 +78,14 @@ def trace(
         observed = answered(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
         rows = traced(task, observed, expected)
         who = f"{name} ({looking.versions(session.versions)})"
+    held = {parameter.name: prod(parameter.shape(at.layer)) for parameter in parameters_of(at.layer)}
     if as_json:
-        facts = {"implementation": name, "versions": session.versions, "dtype": dtype}
-        click.echo(
-            json.dumps(
-                {**facts, "case": described(at), "stages": list(map(asdict, rows))}, indent=1, ensure_ascii=False
-            )
-        )
+        facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "case": described(at)}
+        found = {**facts, "stages": list(map(asdict, rows)), "parameters": held}
+        click.echo(json.dumps(found, indent=1, ensure_ascii=False))
     else:
         _show(f"{described(at)}, {dtype}, as {who} shows it", rows, judged=expected is not None)
+        click.echo(f"{sum(held.values()):,} parameters in {len(held)} tensors, which it gave back bit for bit")
     return 0 if all(row.conforms for row in rows) else 1
 
 
