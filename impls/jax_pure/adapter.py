@@ -68,6 +68,8 @@ def linearised(
 
 
 class JaxPure(Adapter):
+    built: tuple[dict[str, Any], str] | None = None
+
     def start(self, device: str, threads: int) -> Environment:
         if device != "cpu":
             raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
@@ -84,6 +86,12 @@ class JaxPure(Adapter):
         return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        if self.built not in (
+            None,
+            (layer, dtype),
+        ):  # hundreds of programs are more than LLVM finds memory sections for
+            jax.clear_caches()
+        self.built = layer, dtype
         norm, attention = layer["norm"], layer["attention"]
         filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
         self.config = Config(
