@@ -17,8 +17,7 @@ from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
-from harness.invariants.asking import observe
-from harness.invariants.declared import judge_task, unforetold
+from harness.invariants.declared import put
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.judge.verdict import Verdict, judge
 from harness.plan import Task
@@ -154,11 +153,9 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
         return Asked(_record(task, Outcome.UNSUPPORTED, message=reason))
     if task.opt_out:
         return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
-    if task.check == "invariant":
-        return Asked(_invariant(session, task, constants))
     begun = time.monotonic()
-    if judge_training := _OF_TRAINING.get(task.check):
-        verdict = judge_training(session, task)
+    if put_and_judge := _WITHOUT_GOLDEN.get(task.check):
+        verdict = put_and_judge(session, task)
         return Asked(_record(task, **dict(verdict), seconds=round(time.monotonic() - begun, 4)))
     observe = partial(refused, session) if task.check == "refusal" else session.observe
     observation = observe(task, expected.kinked_rows)
@@ -174,24 +171,12 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
 
 
-def _invariant(session: Session, task: Task, constants: Constants) -> Record:
-    """Put an invariant to an implementation, in every way that it is asked, and judge the answers by each other."""
-    deviations = declared(task)
-    if reason := unforetold(task, deviations):
-        return _record(task, Outcome.UNSUPPORTED, message=reason)
-    begun = time.monotonic()
-    observed = observe(session, task)
-    seconds = round(time.monotonic() - begun, 4)
-    if isinstance(observed, Failure):
-        return _record(task, observed.outcome, message=observed.message, seconds=seconds)
-    return _record(task, **dict(judge_task(task, deviations, observed, constants)), seconds=seconds)
-
-
-_OF_TRAINING: dict[Check, Callable[[Session, Task], Verdict]] = {
+_WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Verdict]] = {
+    "invariant": put,
     "dropout": judge_dropout,
     "initialisation": judge_initialisation,
 }
-"""The checks that ask more than once, of layers that are made to look into."""
+"""The checks that ask more than once, and judge the answers by each other or by chance."""
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

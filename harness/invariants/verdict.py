@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.golden.expected import ExpectedTensor
-from harness.invariants.noise import condition
 from harness.invariants.variants import Variant, base_of
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import TensorVerdict, Verdict, judge_tensor
+from harness.oracle.measured import measured_condition
 from harness.spec.case import Bools, Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import Format
@@ -59,7 +59,7 @@ def _unusable(base: Case, first: Array, dtype: Format, *, exact: bool) -> str:
         return f"dtype {first.dtype} instead of {dtype.name}"
     if exact:
         return ""
-    wrong = np.isfinite(condition(base)) & ~np.isfinite(first) & base.specified()[:, :, None]
+    wrong = np.isfinite(measured_condition(base)["output"]) & ~np.isfinite(first) & base.specified()[:, :, None]
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         return f"{float(first[at]):g} at {list(at)}, where the layer gives a number"
@@ -75,7 +75,8 @@ def _within_noise(
     returned, at = _returned(variant, answer, first.shape)
     places = np.flatnonzero(at)
     least = dtype.smallest_normal / dtype.roundoff
-    noise = np.sqrt(2.0) * np.maximum(condition(base).reshape(-1)[places], least)  # two answers differ by two noises
+    condition = np.maximum(measured_condition(base)["output"].reshape(-1)[places], least)
+    noise = np.sqrt(2.0) * condition  # two answers differ by two noises
     due = ExpectedTensor(first.shape, places, first.reshape(-1)[places].astype(np.float64), noise)
     return judge_tensor(variant.says, returned, due, dtype, constants)
 

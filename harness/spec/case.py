@@ -37,7 +37,12 @@ class Case:
     @property
     def has_golden(self) -> bool:
         """Whether a file of its own says what it gives."""
-        return self.situation.equals is None and not WITH_GOLDEN.isdisjoint(self.situation.checks)
+        return self.situation.equals is None and not self.needs_no_golden
+
+    @property
+    def needs_no_golden(self) -> bool:
+        """Whether nothing that it asks is judged by a golden, its own or another's: an invariant, say."""
+        return self.situation.equals is None and WITH_GOLDEN.isdisjoint(self.situation.checks)
 
     def as_frozen(self) -> "Case":
         """The same with its padding as drawn: goldens keep what a right layer gives whatever stands there (M-8)."""

@@ -53,9 +53,10 @@ def wrong_layout(tensors: Tensors, case: Case) -> str:
     if case.situation.given.layout == "batch_first":
         return ""  # the judge says it better
     due = laid_out(np.empty(case.x_shape), case.situation.given).shape
-    wrong = [f"{name}: shape {list(tensors[name].shape)}" for name in ("output", "x") if name in tensors]
-    wrong = [said for said in wrong if not said.endswith(f"shape {list(due)}")]
-    return f"{wrong[0]} instead of {list(due)}, {case.situation.given.layout}" if wrong else ""
+    for name in ("output", "x"):
+        if name in tensors and (shape := tensors[name].shape) != due:
+            return f"{name}: shape {list(shape)} instead of {list(due)}, {case.situation.given.layout}"
+    return ""
 
 
 def causal_flag(case: Case) -> bool:

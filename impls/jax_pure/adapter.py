@@ -115,10 +115,6 @@ class JaxPure(Adapter):
         given = self.batch_first(x), self.given(masks)
         return self.as_given(np.asarray(forward(self.config, self.params, *given, key=self.key())))
 
-    def weights(self, x: Array, masks: Masks) -> Tensors:
-        seen = self.stages(x, masks)
-        return {name: seen[name] for name in ("attention_weights", "output")}
-
     def stages(self, x: Array, masks: Masks) -> Tensors:
         return flat(forward_stages(self.config, self.params, x, self.given(masks), self.key()))
 

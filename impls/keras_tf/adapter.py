@@ -91,10 +91,6 @@ class KerasTensorFlow(Adapter):
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(self.forward(self.batch_first(x), masks).numpy())
 
-    def weights(self, x: Array, masks: Masks) -> Tensors:
-        seen = self.stages(x, masks)
-        return {name: seen[name] for name in ("attention_weights", "output")}
-
     def stages(self, x: Array, masks: Masks) -> Tensors:
         seen: Tensors = {}
 

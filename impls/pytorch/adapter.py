@@ -92,10 +92,6 @@ class PyTorch(Adapter):
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(to_numpy(self.forward(self.tensor(self.batch_first(x)), masks)))
 
-    def weights(self, x: Array, masks: Masks) -> Tensors:
-        seen = self.stages(x, masks)
-        return {name: seen[name] for name in ("attention_weights", "output")}
-
     @torch.no_grad()
     def stages(self, x: Array, masks: Masks) -> Tensors:
         seen: Tensors = {}

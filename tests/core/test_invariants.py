@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from harness.golden.expected import Expected
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import read_implementation
-from harness.invariants.noise import condition
 from harness.invariants.variants import base_of, permutation, variants
 from harness.judge.outcome import Outcome
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.encoder import evaluate
+from harness.oracle.measured import measured_condition
 from harness.plan import plan
 from harness.report.model import Record
 from harness.runner import ask
@@ -295,7 +295,8 @@ def test_a_variant_differs_where_it_should() -> None:
 
 
 def test_noise_is_measured_once_for_all_situations_of_the_same_numbers() -> None:
-    found = [condition(base_of(CASES[f"post-relu/invariant-{name}"])) for name in ("batch", "train", "causality")]
+    names = ("batch", "train", "causality")
+    found = [measured_condition(base_of(CASES[f"post-relu/invariant-{name}"]))["output"] for name in names]
     assert found[0] is found[1] is not found[2]
     assert found[0].shape == (3, 33, 20)
     assert np.isfinite(found[0]).all()

@@ -39,10 +39,6 @@ class Honest(Adapter):
     def output(self, x: Any, masks: Any) -> Any:
         return self.as_given(self._forward(self.batch_first(x), masks)[3]["output"].value)
 
-    def weights(self, x: Any, masks: Any) -> Tensors:
-        seen = self.stages(x, masks)
-        return {name: seen[name] for name in ("attention_weights", "output")}
-
     def stages(self, x: Any, masks: Any) -> Tensors:
         return {name: node.value for name, node in self._forward(x, masks)[3].items()}
 
