@@ -53,13 +53,17 @@ def context_product(
     groups, sizes = Groups.of(product), sizes_of(product, weights, value)
     w = arranged(weights, product.first, groups.shared, groups.first, groups.summed)  # [P, Q, K]
     v = arranged(value, product.second, groups.shared, groups.second, groups.summed)  # [P, d, K]
-    item_head = constant_along(constant_along(w // (S * S), 2, "weights of several heads in one sum"), 1, "weights of several heads")
+    item_head = constant_along(
+        constant_along(w // (S * S), 2, "weights of several heads in one sum"), 1, "weights of several heads"
+    )
     query = w // S % S
     if not (query == query[:, :, :1]).all():
         raise NotUnderstood("attention weights that are summed over the queries and not over the keys")
     key = constant_along(w % S, 1, "weights whose keys differ from one query to the next")
     position = constant_along(v // F, 1, "values of several positions in one sum")  # [P, K]
-    if not np.array_equal(position % S, key) or not np.array_equal(position // S, np.broadcast_to((item_head // H)[:, None], key.shape)):
+    if not np.array_equal(position % S, key) or not np.array_equal(
+        position // S, np.broadcast_to((item_head // H)[:, None], key.shape)
+    ):
         raise NotUnderstood("attention weights that meet the values of other positions than those of their keys")
     features = constant_along(v % F, 2, "features of value that differ from one position to the next")  # [P, d]
     d = features.shape[1]

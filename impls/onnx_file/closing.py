@@ -116,7 +116,7 @@ def evaluate(flow: "Flow", name: str, root: Root, values: Array) -> Array:
     return number(name)
 
 
-def cast(flow: "Flow", node, value: Array) -> Array:  # noqa: ANN001
+def cast(flow: "Flow", node, value: Array) -> Array:
     """A cast between floating-point formats stays in float64."""
     if attributes(node)["to"] in FLOATS and value.dtype.kind == "f":
         return value

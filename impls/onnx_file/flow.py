@@ -4,7 +4,7 @@ Nodes that rearrange are carried out on the elements' numbers. Elementwise nodes
 one root, which is given a name, by what it does to numbers, when something needs it to have one (`closing`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 import numpy as np
@@ -68,6 +68,8 @@ class Flow:
         self.kept: dict[tuple[object, ...], Root] = {}
         given = self.add(Given((B * S, index.size // (B * S)), x))
         self.values: dict[str, Value] = {x: View(given, index)}
+        self.dropping: list[str] = []
+        """Dropout nodes that are at work: the file was exported in training mode."""
 
     def follow(self) -> None:
         for node in self.graph.nodes:
@@ -153,6 +155,13 @@ class Flow:
             raise NotUnderstood(f"{name!r} does not depend on x")
         return value
 
+    def tried(self, name: str) -> Value:
+        """The value, named if it can be."""
+        try:
+            return self.closed(name)
+        except NotUnderstood:
+            return self.value(name)
+
     def add(self, root: Root) -> Root:
         self.roots.append(root)
         return root
@@ -185,8 +194,8 @@ class Flow:
         return [Local(first.root, index, first.rowwise, first.reduced, first.axis) for index in indices]
 
     def _kept_as_is(self, node: onnx.NodeProto, value: Value) -> Value:
-        if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] and self.number(node.input[2]).any():
-            raise NotUnderstood("Dropout that is at work: the file was exported in training mode")
+        if node.op_type == "Dropout" and drops(node, self.number):
+            self.dropping.append(named(node))
         if node.op_type == "Cast" and attributes(node)["to"] not in FLOATS:
             return self._local(node, [value])  # a comparison, or an integer on its way
         return value
@@ -317,7 +326,9 @@ class Flow:
             linear = next((v.root for v in (linear.one, linear.other) if _unbiased(v.root)), linear)
         value = self.number(other)
         if not _unbiased(linear) or value.size < 2 or view.factor != 1:
-            return value.size == 1 and view.root.shape[-1] == 1 and _unbiased(linear) and self._elements(other) is not None
+            return (
+                value.size == 1 and view.root.shape[-1] == 1 and _unbiased(linear) and self._elements(other) is not None
+            )
         return value.shape[-1] == view.index.shape[-1] and not self._by_mask(other)
 
     def _by_mask(self, name: str) -> bool:
@@ -409,9 +420,15 @@ class Flow:
             return tuple(sorted(int(a) % rank for a in said.get("axes", (0, 2, 3))))  # type: ignore[attr-defined]
         old_softmax = node.op_type in ("Softmax", "LogSoftmax") and opset < 13
         axis = int(said.get("axis", 1 if old_softmax else -1)) % rank  # type: ignore[call-overload]
-        if old_softmax or node.op_type.endswith("Normalization") and node.op_type != "LpNormalization":
+        if old_softmax or (node.op_type.endswith("Normalization") and node.op_type != "LpNormalization"):
             return tuple(range(axis, rank))
         return (axis,)
+
+
+def drops(node: onnx.NodeProto, number: Callable[[str], Array]) -> bool:
+    """Whether a Dropout node drops."""
+    held = [bool(number(name).any()) if name else False for name in node.input[1:]]
+    return len(held) == 2 and all(held)
 
 
 def _unbiased(root: Root) -> bool:

@@ -52,7 +52,12 @@ def norm_of(
     best = Found("", 0, None, None, "", np.inf)
     choices: list[tuple[Constant | None, Constant | None]] = [
         (gain, shift)
-        for gain, shift in [*permutations(vectors, 2), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)]
+        for gain, shift in [
+            *permutations(vectors, 2),
+            *((v, None) for v in vectors),
+            *((None, v) for v in vectors),
+            (None, None),
+        ]
     ]
     choices.sort(key=lambda pair: -sum(c is not None for c in pair))
     for (gain, shift), kind in product(choices, ("layer_norm", "rms_norm")):

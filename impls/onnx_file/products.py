@@ -80,7 +80,9 @@ def _einsum(equation: str, ranks: tuple[int, int]) -> tuple[str, str, str]:
     if len(terms) != 2:
         raise NotUnderstood(f"Einsum of {len(terms)} operands")
     free = [c for c in ascii_letters if c not in equation]
-    spread = [rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)]
+    spread = [
+        rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)
+    ]
     dots = "".join(free[: max(spread)])
     if not arrow:
         once = sorted(c for c in set(left) - set(",.") if left.count(c) == 1)
@@ -159,7 +161,9 @@ def linear_map(product: Product, index: Array, source: Source, F: int) -> tuple[
         raise NotUnderstood("a linear map of some of the features alone")
     else:
         features, block = features[0], np.zeros(len(data), np.int64)
-    weight_at = arranged(np.arange(source.value.size).reshape(source.value.shape), product.second, groups.summed, groups.second)
+    weight_at = arranged(
+        np.arange(source.value.size).reshape(source.value.shape), product.second, groups.summed, groups.second
+    )
     in_order = np.argsort(features)
     flat = Source(source.value.reshape(-1), None if source.elements is None else source.elements.reshape(-1))
     weight = flat.take(weight_at[in_order])
@@ -178,5 +182,3 @@ def _by_heads(features: Array, F: int) -> tuple[Array, Array, int]:
     if not np.array_equal(np.sort(inside[0]), np.arange(K)):
         raise NotUnderstood("a linear map that takes a feature twice")
     return inside[0], block[:, 0], F // K
-
-

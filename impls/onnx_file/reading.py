@@ -5,7 +5,7 @@ Everything that names a file beside the model is checked before any of it is rea
 
 import resource
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -35,8 +35,11 @@ def bound_memory(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def read(path: Path, findings: Findings) -> onnx.ModelProto:
-    """The model with its external data; raises Unreadable after a finding of stage `file`."""
+def read(path: Path, findings: Findings, external: set[str]) -> onnx.ModelProto:
+    """The model with its external data, the names of whose files go into `external`.
+
+    Raises Unreadable after a finding of stage `file`.
+    """
 
     def refuse(message: str, hint: str = "") -> Unreadable:
         findings.error("file", message, hint)
@@ -70,16 +73,19 @@ def read(path: Path, findings: Findings) -> onnx.ModelProto:
         model.ParseFromString(data)
     except (DecodeError, RuntimeError) as error:  # upb says one or the other by what is wrong
         why = f" ({error})" if str(error) else ""
-        raise refuse(f"{path.name} is no ONNX model, or is cut short: it does not parse{why}", "export it again") from None
+        raise refuse(
+            f"{path.name} is no ONNX model, or is cut short: it does not parse{why}", "export it again"
+        ) from None
     except RecursionError:
         raise refuse(f"{path.name} nests its graphs too deep", "") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise refuse(f"{path.name} parses, but holds no graph", "is it an ONNX model?")
+    external |= {e.value for tensor in tensors(model) for e in tensor.external_data if e.key == "location"}
     load_external(model, path.resolve().parent, refuse)
     return model
 
 
-def load_external(model: onnx.ModelProto, folder: Path, refuse) -> None:  # noqa: ANN001
+def load_external(model: onnx.ModelProto, folder: Path, refuse: Callable[..., Unreadable]) -> None:
     """Read what lies beside the model, after all of it is checked."""
     external = [tensor for tensor in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     problems = [problem for tensor in external if (problem := external_problem(tensor, folder))]
@@ -155,6 +161,9 @@ def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-            for sparse in (*([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []), *attribute.sparse_tensors):
+            for sparse in (
+                *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []),
+                *attribute.sparse_tensors,
+            ):
                 yield from (sparse.values, sparse.indices)
             graphs += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]

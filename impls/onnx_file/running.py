@@ -1,6 +1,6 @@
 """Runs a model, whole and with its inner values, or one node of it by itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -18,9 +18,10 @@ class Failed(Exception):
 
 
 class Runner:
-    """A model in ONNX Runtime with every optimisation off; in ONNX's reference implementation where that has no kernel.
+    """A model in ONNX Runtime with every optimisation off; in ONNX's reference implementation where that will not.
 
-    `wanted` are values of the graph that are to be answered beside its own outputs.
+    `wanted` are values of the graph that are to be answered beside its own outputs. `problem` says what ONNX Runtime
+    had against the model.
     """
 
     def __init__(self, model: onnx.ModelProto, wanted: Iterable[str] = (), threads: int = 1) -> None:
@@ -29,6 +30,7 @@ class Runner:
         own = {output.name for output in shown.graph.output}
         shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted if name not in own)
         self.names = [output.name for output in shown.graph.output]
+        self._shown, self._reference = shown, None
         self.session: ort.InferenceSession | None = None
         self.problem = ""
         options = ort.SessionOptions()
@@ -40,24 +42,26 @@ class Runner:
             self.session = ort.InferenceSession(shown.SerializeToString(), options, ["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime has a class of its own for every status
             self.problem = said(error)
-            try:
-                self.reference = ReferenceEvaluator(shown)
-            except Exception as other:
-                raise Failed(f"{self.problem}; nor in ONNX's reference: {said(other)}") from None
-
-    @property
-    def runtime(self) -> str:
-        return "onnxruntime" if self.session else "reference"
 
     def run(self, feeds: Mapping[str, Array]) -> Tensors:
+        """The outputs and the wanted values by name; raises Failed."""
+        if self.session:
+            try:
+                return self._named(self.session.run(None, dict(feeds)))
+            except Exception as error:
+                self.problem = said(error)
+        return self.refer(feeds)
+
+    def refer(self, feeds: Mapping[str, Array]) -> Tensors:
+        """The same by ONNX's reference implementation."""
         try:
-            if self.session:
-                answers = self.session.run(None, dict(feeds))
-            else:
-                with np.errstate(all="ignore"):
-                    answers = self.reference.run(None, dict(feeds))
+            self._reference = self._reference or ReferenceEvaluator(self._shown)
+            with np.errstate(all="ignore"):
+                return self._named(self._reference.run(None, dict(feeds)))
         except Exception as error:
-            raise Failed(said(error)) from None
+            raise Failed(f"ONNX Runtime: {self.problem}; ONNX's reference: {said(error)}") from None
+
+    def _named(self, answers: Sequence[Array]) -> Tensors:
         return {name: np.asarray(value) for name, value in zip(self.names, answers, strict=True)}
 
 

@@ -1,0 +1,271 @@
+"""What each mask means and how x lies, told from what the file does: whose change reaches whom, and what cuts it off."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import numpy as np
+
+from impls.onnx_file.graph import Graph
+from impls.onnx_file.interface import FLOATS, Interface, Port
+from impls.onnx_file.running import Array, Failed, Runner, Tensors
+
+BATCH, SEQUENCE = 2, 5
+CUT = 1e-3
+"""Of what a change does to another position, what is left where the mask hides it."""
+LONGEST_TRIED = 512
+TRIES = 60
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """`open` is what hides nothing, `shut` what hides a key."""
+
+    name: str
+    open: float
+    shut: float
+
+
+ATTEND, IGNORE = Meaning("attend", 1, 0), Meaning("ignore", 0, 1)
+ADDITIVE = Meaning("additive", 0, -1e9)
+
+
+@dataclass(frozen=True)
+class MaskRole:
+    """`key_axis` is the axis that counts keys. `axes` has a letter for each: B, H, S or 1; X for what is none of them.
+    `meaning` None: flagging a position changes nothing that could be told."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    axes: str
+    meaning: Meaning | None
+    key_axis: int = -1
+
+    def filled(self, value: float, shape: tuple[int, ...] | None = None) -> Array:
+        return np.full(self.shape if shape is None else shape, value, numpy_dtype(self.dtype))
+
+
+@dataclass(frozen=True)
+class Roles:
+    """At batch `B` and sequence `S`, at which all of it was tried out. `layout` of x is BSD, SBD or SD."""
+
+    x: Port
+    output: Port
+    layout: str
+    B: int
+    S: int
+    d_model: int
+    masks: tuple[MaskRole, ...]
+    causal: bool = False
+    """Whether no position sees a later one, with masks that hide nothing."""
+    across_batch: bool = False
+    apart: bool = False
+    """No position sees any other."""
+
+    def x_shape(self, B: int, S: int) -> tuple[int, ...]:
+        return {"BSD": (B, S, self.d_model), "SBD": (S, B, self.d_model), "SD": (S, self.d_model)}[self.layout]
+
+    def laid_out(self, x: Array) -> Array:
+        """[B, S, D] as the file takes it; an index likewise."""
+        return x if self.layout == "BSD" else x.swapaxes(0, 1) if self.layout == "SBD" else x[0]
+
+    def batch_first(self, y: Array) -> Array:
+        return y if self.layout == "BSD" else y.swapaxes(0, 1) if self.layout == "SBD" else y[None]
+
+    def open_masks(self) -> Tensors:
+        return {mask.name: mask.filled(mask.meaning.open if mask.meaning else 0) for mask in self.masks}
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+@dataclass
+class Trial:
+    """The file at one set of sizes."""
+
+    runner: Runner
+    of: Interface
+    x: Array
+    shapes: dict[str, tuple[int, ...]]
+    answers: dict[bytes, Array] = field(default_factory=dict)
+
+    def output(self, masks: Tensors, x: Array | None = None) -> Array:
+        feeds = {self.of.x.name: self.x if x is None else x, **masks}
+        key = b"".join(np.ascontiguousarray(v).tobytes() for v in feeds.values())
+        if key not in self.answers:
+            self.answers[key] = self.runner.run(feeds)[self.of.output.name].astype(np.float64)
+        return self.answers[key]
+
+    def reach(self, masks: Tensors, at: tuple[int, ...]) -> Array:
+        """By how much each position of the output changes with x at one position; NaN where it is no number."""
+        moved = self.x.copy()
+        moved[at] += np.linspace(-1, 1, moved.shape[-1]).astype(moved.dtype)
+        with np.errstate(invalid="ignore"):
+            return np.abs(self.output(masks, moved) - self.output(masks)).max(-1)
+
+
+def roles(graph: Graph, of: Interface) -> tuple[Roles, Runner]:
+    """Raises Failed, where the file runs at no size that could be thought of."""
+    runner = Runner(graph.model)
+    problem = Failed("it was given no size")
+    for trial in _trials(runner, graph, of):
+        try:
+            trial.output({p.name: np.zeros(trial.shapes[p.name], numpy_dtype(p.dtype)) for p in of.masks})
+        except Failed as error:
+            problem = error if "given no size" in str(problem) else problem
+            continue
+        if (
+            trial.output({p.name: np.zeros(trial.shapes[p.name], numpy_dtype(p.dtype)) for p in of.masks}).shape
+            == trial.x.shape
+        ):
+            return _told(trial), runner
+        problem = Failed(f"the output does not have the shape of x, {list(trial.x.shape)}")
+    raise problem
+
+
+def _trials(runner: Runner, graph: Graph, of: Interface) -> Iterator[Trial]:
+    shape = of.x.shape or (None, None, None)
+    d_model = shape[-1] if isinstance(shape[-1], int) else _width(graph)
+    declared = [d if isinstance(d, int) else None for d in shape[:-1]]
+    for count, sizes in enumerate(_sizes(declared, graph)):
+        if count > TRIES:
+            return
+        x = np.random.default_rng(0).normal(size=(*sizes, d_model)).astype(numpy_dtype(of.x.dtype))
+        symbols = {d: n for d, n in zip(shape, x.shape, strict=True) if isinstance(d, str)}
+        choices = [list(_shapes(mask, symbols, sizes)) for mask in of.masks]
+        for shapes in list(product(*choices))[:TRIES]:
+            yield Trial(runner, of, x, dict(zip((mask.name for mask in of.masks), shapes, strict=True)))
+
+
+def _sizes(declared: list[int | None], graph: Graph) -> Iterator[tuple[int, ...]]:
+    """Batch and sequence: as declared, else 2 and 5, else what stands among the constants that shapes are made of."""
+    usual = [SEQUENCE] if len(declared) == 1 else [BATCH, SEQUENCE]
+    yield tuple(d or n for d, n in zip(declared, usual, strict=True))
+    baked = sorted(
+        {
+            int(n)
+            for value in graph.constants.values()
+            if value.dtype == np.int64 and value.size <= 8
+            for n in value.reshape(-1)
+            if 0 < n <= LONGEST_TRIED
+        }
+    )
+    for sizes in product(*([d] if d else sorted({1, *baked}) for d in declared)):
+        yield sizes
+
+
+def _width(graph: Graph) -> int:
+    """d_model where x does not say: the commonest size of the vectors among the constants."""
+    sizes = [
+        value.size
+        for value in graph.constants.values()
+        if value.ndim == 1 and value.dtype.kind == "f" and value.size > 1
+    ]
+    return max(set(sizes), key=sizes.count) if sizes else 8
+
+
+def _shapes(mask: Port, symbols: dict[str, int], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every shape that a mask may have, the likeliest first."""
+    B, S = (1, *sizes)[-2:]
+    usual = {1: (S,), 2: (B, S), 3: (B, S, S), 4: (B, 1, S, S)}
+    shape = mask.shape if mask.shape is not None else (None,) * 2
+    options = []
+    for axis, size in enumerate(shape):
+        if isinstance(size, int):
+            options.append([size])
+        elif size in symbols:
+            options.append([symbols[size]])
+        else:
+            likely = usual.get(len(shape), (B,) * len(shape))[axis]
+            options.append(list(dict.fromkeys((likely, S, B, 1))))
+    yield from product(*options)
+
+
+def _meanings(mask: Port) -> list[Meaning]:
+    if mask.dtype not in FLOATS:
+        return [ATTEND, IGNORE]
+    lowest = -6e4 if mask.dtype == "float16" else -1e9
+    return [ATTEND, IGNORE, replace(ADDITIVE, shut=lowest)]
+
+
+def _told(trial: Trial) -> Roles:
+    """What the trial's file does with x, and with each mask."""
+    best: tuple[int, Roles] | None = None
+    for meanings in product(*(_meanings(mask) for mask in trial.of.masks)):
+        found = _under(trial, meanings)
+        if found and (best is None or found[0] > best[0]):
+            best = found
+    if best is None:  # no number comes out whatever the masks hold
+        best = 0, _apart(trial)
+    return best[1]
+
+
+def _under(trial: Trial, meanings: tuple[Meaning, ...]) -> tuple[int, Roles] | None:
+    """The roles if the masks mean that, and how many of them do; None where that gives no numbers."""
+    open_ = {
+        mask.name: np.full(trial.shapes[mask.name], meaning.open, numpy_dtype(mask.dtype))
+        for mask, meaning in zip(trial.of.masks, meanings, strict=True)
+    }
+    *sizes, d_model = trial.x.shape
+    last = tuple(n - 1 for n in sizes)
+    first = tuple(0 for _ in sizes)
+    back, on = trial.reach(open_, last), trial.reach(open_, first)
+    if not (np.isfinite(back).all() and np.isfinite(on).all()):
+        return None
+    if len(sizes) == 1:
+        layout, B, S = "SD", 1, sizes[0]
+        sees_later, sees_earlier, across = back[0] > 0, on[-1] > 0, False
+    else:
+        along_1 = back[last[0], 0] > 0 or on[0, last[1]] > 0
+        along_0 = back[0, last[1]] > 0 or on[last[0], 0] > 0
+        along_1, along_0 = bool(along_1 and sizes[1] > 1), bool(along_0 and sizes[0] > 1)
+        layout = "SBD" if along_0 and not along_1 else "BSD"
+        S, B = (sizes[0], sizes[1]) if layout == "SBD" else (sizes[1], sizes[0])
+        rows_back, rows_on = (back[:, last[1]], on[:, 0]) if layout == "SBD" else (back[last[0]], on[0])
+        sees_later, sees_earlier, across = rows_back[0] > 0, rows_on[-1] > 0, along_0 and along_1
+    found = Roles(trial.of.x, trial.of.output, layout, B, S, d_model, ())
+    apart = not sees_later and not sees_earlier and S > 1
+    causal = bool(sees_earlier and not sees_later and S > 1)
+    masks = tuple(
+        _role(trial, found, mask, meaning, open_, causal)
+        for mask, meaning in zip(trial.of.masks, meanings, strict=True)
+    )
+    cutting = sum(mask.meaning is not None for mask in masks)
+    return cutting + (not apart), replace(found, masks=masks, causal=causal, across_batch=across, apart=apart)
+
+
+def _role(trial: Trial, found: Roles, mask: Port, meaning: Meaning, open_: Tensors, causal: bool) -> MaskRole:
+    """Whether flagging one key in this mask cuts it off from another position, and along which axis."""
+    shape = trial.shapes[mask.name]
+    hidden, seen = (0, found.S - 1) if causal else (found.S - 1, 0)
+    at = {"BSD": (0, hidden), "SBD": (hidden, 0), "SD": (hidden,)}[found.layout]
+    other = {"BSD": (0, seen), "SBD": (seen, 0), "SD": (seen,)}[found.layout]
+    before = trial.reach(open_, at)[other]
+    letters = "".join("1" if n == 1 else "S" if n == found.S else "B" if n == found.B else "X" for n in shape)
+    if len(shape) == 4 and letters[1] not in "1" and letters[0] in "B1":
+        letters = letters[0] + ("H" if letters[1] != "1" else "1") + letters[2:]
+    if found.B == found.S and len(shape) == 2:
+        letters = "BS"
+    keys = [axis for axis in reversed(range(len(shape))) if shape[axis] == found.S]
+    for axis in keys:
+        flagged = open_[mask.name].copy()
+        flagged[(slice(None),) * axis + (hidden,)] = meaning.shut
+        after = trial.reach({**open_, mask.name: flagged}, at)[other]
+        if before > 0 and not after > CUT * before and np.isfinite(after):
+            return MaskRole(mask.name, mask.dtype, shape, letters, meaning, axis - len(shape))
+    return MaskRole(mask.name, mask.dtype, shape, letters, None)
+
+
+def _apart(trial: Trial) -> Roles:
+    *sizes, d_model = trial.x.shape
+    layout, (B, S) = ("SD", (1, sizes[0])) if len(sizes) == 1 else ("BSD", (sizes[0], sizes[1]))
+    masks = tuple(
+        MaskRole(m.name, m.dtype, trial.shapes[m.name], "X" * len(trial.shapes[m.name]), None) for m in trial.of.masks
+    )
+    return Roles(trial.of.x, trial.of.output, layout, B, S, d_model, masks, apart=True)
