@@ -35,23 +35,21 @@ from impls.onnx_file.values import (
 )
 
 MOVES = frozenset(
-    ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Slice", "Split", "Gather")
-    + ("GatherElements", "GatherND", "Concat")
+    "Transpose Reshape Squeeze Unsqueeze Flatten Expand Tile Slice Split Gather GatherElements GatherND Concat".split()
 )
-IDENTITIES = frozenset(("Identity", "Dropout", "Cast", "CastLike"))
+IDENTITIES = frozenset("Identity Dropout Cast CastLike".split())
 ELEMENTWISE = frozenset(
-    ("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Mean", "Max", "Min", "Where", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp")
-    + ("Log", "Erf", "Tanh", "Sigmoid", "Relu", "LeakyRelu", "PRelu", "Elu", "Celu", "Selu", "Gelu", "Swish", "Mish")
-    + ("HardSwish", "HardSigmoid", "Softplus", "Softsign", "ThresholdedRelu", "Clip", "IsNaN", "IsInf", "Not", "Sign")
-    + ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "And", "Or", "Floor", "Ceil", "Round", "Mod")
+    "Add Sub Mul Div Pow Sum Mean Max Min Where Neg Abs Sqrt Reciprocal Exp Log Erf Tanh Sigmoid Relu LeakyRelu PRelu Elu "
+    "Celu Selu Gelu Swish Mish HardSwish HardSigmoid Softplus Softsign ThresholdedRelu Clip IsNaN IsInf Not Sign Greater "
+    "GreaterOrEqual Less LessOrEqual Equal And Or Floor Ceil Round Mod".split()
 )
 REDUCTIONS = frozenset(
-    ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2", "ReduceL1")
-    + ("ReduceLogSumExp", "ReduceProd", "ReduceLogSum")
+    "ReduceMean ReduceSum ReduceMax ReduceMin ReduceSumSquare ReduceL2 ReduceL1 ReduceLogSumExp ReduceProd ReduceLogSum "
+    "GlobalAveragePool GlobalMaxPool".split()
 )
 ROWWISE = frozenset(
-    ("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
-    + ("LpNormalization", "MeanVarianceNormalization")
+    "Softmax LogSoftmax LayerNormalization RMSNormalization SimplifiedLayerNormalization LpNormalization "
+    "MeanVarianceNormalization".split()
 )
 
 
@@ -411,6 +409,8 @@ class Flow:
         """The axes that rows run along."""
         said = attributes(node)
         opset = self.graph.opsets.get("", 1)
+        if node.op_type.startswith("Global"):
+            return tuple(range(2, rank))
         if node.op_type in REDUCTIONS:
             axes = said.get("axes")
             if len(node.input) > 1 and node.input[1]:

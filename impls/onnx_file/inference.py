@@ -39,7 +39,7 @@ def infer(graph: Graph, roles: Roles, findings: Findings) -> Inferred | None:
     feeds = {roles.x.name: np.ascontiguousarray(roles.laid_out(x)), **roles.open_masks()}
     try:
         runner = Runner(graph.model, graph.makers)
-        trace = runner.run(feeds)
+        trace = {**feeds, **runner.run(feeds)}
     except Failed as error:
         findings.error("layer", f"its inner values cannot be looked at: {error}")
         return None

@@ -13,7 +13,7 @@ from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer
 from impls.onnx_file.interface import Interface, check_dimensions, interface, port
 from impls.onnx_file.reading import Unreadable, read
-from impls.onnx_file.roles import MaskRole, Roles, roles
+from impls.onnx_file.roles import BATCH, SEQUENCE, MaskRole, Roles, roles
 from impls.onnx_file.running import Array, Failed, Runner
 
 Tensors = dict[str, Array]
@@ -135,7 +135,7 @@ def _check_run(roles: Roles, of: Interface, runner: Runner, findings: Findings) 
         )
     sizes = of.x.shape or ()
     free = [what for what, size in zip(("batch", "sequence"), sizes, strict=False) if not isinstance(size, int)]
-    usual = {"batch": 2, "sequence": 5}
+    usual = {"batch": BATCH, "sequence": SEQUENCE}
     got = dict(zip(("batch", "sequence"), roles.x_shape(roles.B, roles.S), strict=False))
     if len(sizes) == 3 and (baked := [what for what in free if got[what] != usual[what]]):
         said = ", ".join(f"{what} {usual[what]}" for what in free)

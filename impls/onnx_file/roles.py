@@ -10,7 +10,7 @@ from impls.onnx_file.graph import Graph
 from impls.onnx_file.interface import FLOATS, Interface, Port
 from impls.onnx_file.running import Array, Failed, Runner, Tensors
 
-BATCH, SEQUENCE = 2, 5
+BATCH, SEQUENCE = 3, 5
 CUT = 1e-3
 """Of what a change does to another position, what is left where the mask hides it."""
 LONGEST_TRIED = 512
