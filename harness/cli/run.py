@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.cli.options import interpreters, progress_bar, refuse_unwritable
 from harness.deviations.declared import check_declared
 from harness.deviations.update import update_declared as write_declared
 from harness.errors import InputError, nearest
@@ -16,7 +15,7 @@ from harness.golden.build import compute_all
 from harness.golden.expected import Expected
 from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import Device, find_folder, known_folders, read_implementation
+from harness.impl.manifest import Device, find_implementation, judged_unasked
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import LEVELS, plan, select
 from harness.report.ledger import Ledger, environment
@@ -33,6 +32,7 @@ _EXAMPLES = """
 Examples:
   conform run
   conform run --impl pytorch --impl ./my_backend --dtype float32
+  conform run --impl onnx_pytorch --impl onnx_pytorch:opset=20,level=basic
   conform run --case 'pre-gelu/*' --case '*/padding-right'
   conform run --layer my-layer.yaml --impl jax_pure
   conform run --python keras_tf=/opt/tf/bin/python
@@ -41,7 +41,13 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--impl", "impls", multiple=True, metavar="NAME|FOLDER", help="Implementation to judge; default: all.")
+@click.option(
+    "--impl",
+    "impls",
+    multiple=True,
+    metavar="NAME|FOLDER[:KEY=VALUE,…]",
+    help="Implementation to judge, and what it is told; default: all.",
+)
 @click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases to ask, as layer/situation; default: all.")
 @click.option(
     "--layer",
@@ -102,9 +108,9 @@ def run(
         cases = {name: case for name, case in cases.items() if case.layer.layer == layer_file.stem}
     selected = select(cases, globs, next((known for known in LEVELS if known == level), None))
     chosen = [replace(case, seed=seed) for case in selected]
-    ready, absent = _implementations(impls, _interpreters(pythons), device)
+    ready, absent = _implementations(impls, interpreters(pythons), device)
     jobs = jobs or os.cpu_count() or 1
-    _refuse_unwritable(out)
+    refuse_unwritable(out)
     expected = _expected(chosen, specification, layer_file, jobs)
     shares = [Share(r, plan(r.implementation, chosen, dtypes)) for r in ready]
     in_progress = Run(
@@ -144,7 +150,7 @@ def _status(report: Report) -> int:
 
 def _collect(in_progress: Run, ledger: Ledger, total: int) -> None:
     """Gather the records."""
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("starting workers", total=total)
         with contextlib.closing(iter(in_progress)) as records:
             for record in records:
@@ -152,30 +158,23 @@ def _collect(in_progress: Run, ledger: Ledger, total: int) -> None:
                 progress.update(bar, advance=1, description=f"{record.implementation} {record.case} {record.dtype}")
 
 
-def _progress() -> Progress:
-    """A bar on stderr, when someone is looking."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    screen = Console(stderr=True)
-    return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
-
-
 def _implementations(
     named: tuple[str, ...], pythons: dict[str, str], device: Device
 ) -> tuple[list[Ready], list[Missing]]:
     """Those that can be started here; one that was asked for by name and cannot be is an error."""
-    folders = [find_folder(name) for name in dict.fromkeys(named)] if named else list(known_folders().values())
-    implementations = {folder: read_implementation(folder) for folder in folders}
-    names = [implementation.name for implementation in implementations.values()]
+    chosen = [find_implementation(name) for name in dict.fromkeys(named)] if named else judged_unasked()
+    names = [implementation.name for _, implementation in chosen]
+    folder_names = [implementation.folder_name for _, implementation in chosen]
     for name in names:
         if names.count(name) > 1:
             raise InputError(
                 f"two implementations are called {name}", where="--impl", hint="rename one's folder and key"
             )
     for name in pythons:
-        if name not in names:
-            raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, names))
+        if name not in folder_names:
+            raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, folder_names))
     ready, absent = [], []
-    for folder, implementation in implementations.items():
+    for folder, implementation in chosen:
         check_declared([entry.deviation for entry in implementation.deviations], f"{folder / 'impl.yaml'}")
         found = resolve(implementation, folder, pythons)
         if isinstance(found, Ready) and device not in implementation.capabilities.devices:
@@ -195,18 +194,6 @@ def _implementations(
     return ready, absent
 
 
-def _interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
-    named = {}
-    for pair in pythons:
-        name, equals, path = pair.partition("=")
-        if not (name and equals and path):
-            raise InputError(
-                f"{pair!r} is not NAME=PATH", where="--python", hint="for example keras_tf=/opt/tf/bin/python"
-            )
-        named[name] = path
-    return named
-
-
 def _expected(
     cases: list[Case], specification: Specification, layer_file: Path | None, jobs: int
 ) -> dict[str, Expected]:
@@ -215,7 +202,7 @@ def _expected(
     if layer_file or any(case.seed for case in cases):
         found = {}
         try:
-            with _progress() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
+            with progress_bar() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
                 bar = progress.add_task("computing goldens", total=len(cases))
                 for case, expected in computed:
                     found[case.id] = expected
@@ -228,15 +215,3 @@ def _expected(
     manifest = read_manifest()
     check_ids(specification.with_golden, manifest)
     return {case.id: read_golden(case, manifest, constants()) for case in cases}
-
-
-def _refuse_unwritable(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"--out {out}", hint="choose another folder"
-        ) from None
