@@ -3,6 +3,7 @@
 So it does not matter how a file spells a GELU or a LayerNorm: it is computed in float64 on probes, and compared.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,8 +45,8 @@ def close(flow: "Flow", name: str, local: Local) -> View:
         """What the function should give, if it gives `values` for the root."""
         return values.reshape(-1)[local.index]
 
-    def of(values: Array) -> Array:
-        return evaluate(flow, name, root, values)
+    def of(values: Array, constants: Mapping[str, Array] = {}) -> Array:
+        return evaluate(flow, name, root, values, constants)
 
     if isinstance(root, Scores) and local.rowwise:
         weights = softmax_of(of, root.shape, local)
@@ -85,9 +86,10 @@ def scale_of(seen: Array, due: Array) -> float | None:
     return 1.0 if abs(factor - 1) < CLOSE else factor
 
 
-def evaluate(flow: "Flow", name: str, root: Root, values: Array) -> Array:
-    """The value of `name` where the root has these values, in float64 as far as the file lets it."""
-    known: dict[str, Array] = {}
+def evaluate(flow: "Flow", name: str, root: Root, values: Array, constants: Mapping[str, Array]) -> Array:
+    """The value of `name` where the root has these values, in float64 as far as the file lets it. `constants` are put
+    in the place of the file's own."""
+    known: dict[str, Array] = dict(constants)
 
     def number(name: str) -> Array:
         if name in known:
@@ -138,12 +140,12 @@ def constants_within(flow: "Flow", name: str, root: Root) -> list[Constant]:
         node = flow.graph.makers[current]
         if "Normalization" in node.op_type:
             epsilon = np.array(attributes(node).get("epsilon", 1e-5))
-            found["", current] = Constant(Source(epsilon, None), f"{named(node)}, attribute epsilon")
+            found["", current] = Constant("", Source(epsilon, None), f"{named(node)}, attribute epsilon")
         for given in node.input:
             if given in flow.values:
                 waiting.append(given)
             elif given and flow.number(given).dtype.kind == "f":
                 held = flow.source(given)
                 flat = Source(held.value.reshape(-1), None if held.elements is None else held.elements.reshape(-1))
-                found[given, current] = Constant(flat, f"constant {given!r} at {named(node)}")
+                found[given, current] = Constant(given, flat, f"constant {given!r} at {named(node)}", held.value.shape)
     return list(found.values())

@@ -52,12 +52,10 @@ class Inspection:
     def _roles(self) -> dict[str, Any] | None:
         if self.interface is None:
             return None
-        masks: list[dict[str, Any]] = [{"name": m.name, "axes": None, "meaning": None} for m in self.interface.masks]
-        layout = None
+        masks: list[dict[str, Any]] = [{"name": m.name, "axes": "", "meaning": None} for m in self.interface.masks]
         if self.roles:
-            layout = self.roles.layout
             masks = [_mask(mask) for mask in self.roles.masks]
-        return {"x": self.interface.x.name, "output": self.interface.output.name, "layout": layout, "masks": masks}
+        return {"x": self.interface.x.name, "output": self.interface.output.name, "masks": masks}
 
     def parameters(self) -> Tensors:
         return {name: held.value for name, held in self.inferred.parameters.items()} if self.inferred else {}

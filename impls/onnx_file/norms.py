@@ -1,8 +1,8 @@
 """Which norm a function of rows is, by its values: LayerNorm or RMSNorm, its epsilon, its gain and its shift."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import permutations, product
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -25,10 +25,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Constant:
-    """What the function takes beside x: `source` flat."""
+    """What the function takes beside x: `source` flat, in the file of this `shape`; `name` "" where it is an attribute."""
 
+    name: str
     source: Source
     said: str
+    shape: tuple[int, ...] = ()
 
 
 def standardised(x: Array, kind: str, epsilon: float) -> Array:
@@ -37,54 +39,46 @@ def standardised(x: Array, kind: str, epsilon: float) -> Array:
 
 
 def norm_of(
-    of: Callable[[Array], Array], at: Callable[[Array], Array], shape: tuple[int, ...], constants: list[Constant]
+    of: Callable[[Array, Mapping[str, Array]], Array],
+    at: Callable[[Array], Array],
+    shape: tuple[int, ...],
+    constants: list[Constant],
 ) -> Found:
-    """Raises NotUnderstood. `at` puts the values of the root in the places where `of` gives them."""
+    """Raises NotUnderstood. `of` is the function, of the root's values and of others in the place of its constants;
+    `at` puts the values of the root in the places where it gives them.
+
+    Every vector is tried as the gain and as the shift with numbers drawn for it, since the file's own may be equal.
+    """
     N, F = shape
-    ordinary = np.random.default_rng(1).normal(size=shape) + 0.5
-    scales = np.resize([1.0, 1e-2, 1e-3, 1e-5], N)[:, None]
-    rows = ordinary * scales
-    seen, seen_ordinary = of(rows), of(ordinary)
-    vectors = [c for c in constants if c.source.value.size == F and F > 1]
-    scalars = [c for c in constants if c.source.value.size == 1]
-    if F == 1:
-        vectors = scalars
+    draw = np.random.default_rng(1)
+    ordinary = draw.normal(size=shape) + 0.5
+    rows = ordinary * np.resize([1.0, 1e-2, 1e-3, 1e-5], N)[:, None]
+    vectors = [c for c in constants if c.name and c.source.value.size == F and (F > 1 or c.shape)]
+    drawn = {c.name: draw.uniform(0.5, 1.5, c.source.value.size) for c in vectors}
+    put = {c.name: drawn[c.name].reshape(c.shape) for c in vectors}
+    seen, seen_ordinary = of(rows, put), of(ordinary, put)
+    pairs: list[tuple[Constant | None, Constant | None]] = [
+        *product(vectors, vectors), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)
+    ]  # fmt: skip
+    scalars = [c for c in constants if c.source.value.size == 1 and c.name not in drawn]
     best = Found("", 0, None, None, "", np.inf)
-    choices: list[tuple[Constant | None, Constant | None]] = [
-        (gain, shift)
-        for gain, shift in [
-            *permutations(vectors, 2),
-            *((v, None) for v in vectors),
-            *((None, v) for v in vectors),
-            (None, None),
-        ]
-    ]
-    choices.sort(key=lambda pair: -sum(c is not None for c in pair))
-    for (gain, shift), kind in product(choices, ("layer_norm", "rms_norm")):
-        g = gain.source.value.astype(np.float64) if gain else 1.0
-        s = shift.source.value.astype(np.float64) if shift else 0.0
-        for scalar in scalars:
-            epsilon = float(scalar.source.value.reshape(()))
-            if not 0 <= epsilon < 1:
-                continue
-            sources = gain.source if gain else None, shift.source if shift else None
-            evidence = scalar.said
-            if _off(seen, at(standardised(rows, kind, epsilon) * g + s), CLOSE):
-                return Found(kind, epsilon, *sources, evidence)
-            off = _distance(seen_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
-            if off < best.off:
-                best = Found(kind, epsilon, *sources, evidence, off)
+    for (gain, shift), kind, scalar in product(pairs, ("layer_norm", "rms_norm"), scalars):
+        epsilon = float(scalar.source.value.reshape(()))
+        if not 0 <= epsilon < 1:
+            continue
+        g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
+        found = Found(kind, epsilon, gain.source if gain else None, shift.source if shift else None, scalar.said)
+        if distance(seen, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
+            return found
+        off = distance(seen_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
+        if off < best.off:
+            best = replace(found, off=off)
     if best.off <= NEAR:
         return best
     raise NotUnderstood("a function of each row of features that is neither LayerNorm nor RMSNorm")
 
 
-def _off(seen: Array, due: Array, limit: float) -> bool:
-    return _distance(seen, due) <= limit
-
-
-def _distance(seen: Array, due: Array) -> float:
+def distance(seen: Array, due: Array) -> float:
     """The largest error, in the size of what is due."""
-    size = np.abs(due).max() + 1e-300
-    off = float(np.abs(seen - due).max() / size)
+    off = float(np.abs(seen - due).max() / (np.abs(due).max() + 1e-300))
     return off if np.isfinite(off) else np.inf

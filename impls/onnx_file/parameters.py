@@ -16,16 +16,15 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Held:
-    """`form` is as_is, transposed, reshaped, slice, rearranged, joined (of several), computed or absent."""
+    """`elements` numbers the parameter's own among those of all initializers. `form` is as_is, transposed, reshaped, slice, rearranged, joined (of several), computed or absent."""
 
     value: Array
     elements: Array | None
     initializers: tuple[str, ...]
     form: str
 
-    def as_json(self) -> dict[str, object]:
-        names = self.initializers
-        return {"initializer": (names[0] if len(names) == 1 else list(names)) if names else None, "form": self.form}
+    def as_json(self) -> dict[str, str]:
+        return {"initializer": ", ".join(self.initializers), "form": self.form}
 
 
 def parameters_of(encoder: Encoder, graph: Graph, dtype: np.dtype) -> dict[str, Held]:
@@ -163,3 +162,21 @@ def written(model: onnx.ModelProto, graph: Graph, held: dict[str, Held], paramet
     for tensor in model.graph.initializer:
         if tensor.name in new:
             tensor.CopyFrom(numpy_helper.from_array(new[tensor.name], tensor.name))
+
+
+def held_in(model: onnx.ModelProto, graph: Graph, held: dict[str, Held]) -> dict[str, Array]:
+    """The parameters as the initializers of `model`, which is `graph.model` or a copy of it, now have them."""
+    wanted = {name for place in held.values() for name in place.initializers}
+    values = {t.name: numpy_helper.to_array(t).reshape(-1) for t in model.graph.initializer if t.name in wanted}
+    found = {}
+    for name, place in held.items():
+        if place.elements is None:
+            found[name] = place.value
+            continue
+        flat, elements = np.empty(place.elements.size, place.value.dtype), place.elements.reshape(-1)
+        for initializer in place.initializers:
+            at = elements - graph.offsets[initializer]
+            mine = (at >= 0) & (at < values[initializer].size)
+            flat[mine] = values[initializer][at[mine]]
+        found[name] = flat.reshape(place.value.shape)
+    return found

@@ -20,13 +20,15 @@ BY_HEADS = frozenset(("query", "key", "value", "context_merged"))
 
 @dataclass(frozen=True)
 class Anchor:
+    """`layout` is how the tensor holds the stage; `dtype` its own, which may be narrower than that of x."""
+
     tensor: str
     node: str
     layout: Layout
+    dtype: str
 
-    def as_json(self) -> dict[str, object]:
-        part = {"part": list(self.layout.part)} if self.layout.part else {}
-        return {"tensor": self.tensor, "node": self.node, "layout": str(self.layout), **part}
+    def as_json(self) -> dict[str, str]:
+        return {"tensor": self.tensor, "node": self.node}
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def _anchor(flow: Flow, sought: Sought, letters: str, sizes: Sizes, barred: set[
         layout = layout_of(place[view.index], letters, sizes)
         if layout is not None:
             node = flow.graph.makers.get(name)
-            holding.append(Anchor(name, named(node) if node is not None else "", layout))
+            made = named(node) if node is not None else ""
+            holding.append(Anchor(name, made, layout, flow.trace[name].dtype.name))
     exact = [anchor for anchor in holding if anchor.layout.part is None] or holding
     return (exact[-1] if sought.last else exact[0]) if exact else None
