@@ -22,10 +22,11 @@ from harness.spec.case import Case, Held
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
+from harness.spec.parameters import unlike
 from harness.validate.asks import Takes, asked, of_file
 from harness.validate.findings import Description, Finding, Roles, Stage
 from harness.validate.judged import answers, levels, loading
-from harness.validate.layers import compared_parameters, fits, told_apart
+from harness.validate.layers import compared_parameters, told_apart
 from harness.validate.quantised import relative_errors
 from harness.validate.results import RowResult, Validation, in_order
 from harness.validate.rows import Row, rows_of, take_through
@@ -70,13 +71,12 @@ def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress) -> Vali
     if layer is None or description.layer is None or description.roles is None or not _has_dtype(description):
         return _unjudged(asked_for, description, findings)
     if asked_for.layer is not None:
-        if problem := fits(asked_for.layer, held):
-            findings.append(Finding(stage="layer", severity="error", message=problem))
+        if problem := unlike(asked_for.layer, {name: value.shape for name, value in held.items()}):
+            message = f"the file's parameters are not those of {asked_for.layer.layer}: {problem}"
+            findings.append(Finding(stage="layer", severity="error", message=message))
             return _unjudged(asked_for, description, findings)
         findings += told_apart(asked_for.layer, description)
     if asked_for.parameters is not None:
-        if problem := fits(layer, asked_for.parameters):
-            raise InputError(f"are no parameters of this layer: {problem}", where="--parameters")
         findings += compared_parameters(asked_for.parameters, held)
     return _judged(asked_for, description, layer, held, findings, rows, out, jobs, progress)
 
