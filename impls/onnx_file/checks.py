@@ -1,6 +1,7 @@
 """What ONNX's own checker says of a file, and whether its operators are known to what is installed."""
 
 from collections import Counter
+from math import prod
 
 import onnx
 import onnxruntime as ort
@@ -9,6 +10,8 @@ from onnx import defs
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.running import said
 
+SMALL = 1024
+"""Elements of an initializer that shapes may be computed from."""
 STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "ai.onnx.preview")
 
 
@@ -24,23 +27,45 @@ def check(model: onnx.ModelProto, findings: Findings) -> None:
     except Exception as error:
         findings.error("checker", f"onnx.checker: {said(error)}", "the exporter wrote a model that is not valid")
         return
+    light = without_weights(model)
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True, data_prop=True)
     except MemoryError:
         findings.error("checker", "inferring its shapes takes more memory than a file of its size may", "")
         return
     except Exception as error:
         say = findings.warning if custom else findings.error
-        say(
-            "checker",
-            f"strict shape inference: {said(error)}",
-            "what the graph says of shapes contradicts its operators",
-        )
+        say("checker", f"strict shape inference: {said(error)}", "what the graph says of shapes contradicts its operators")
         return
-    _check_stale(model, inferred, findings)
+    _check_stale(light, findings)
 
 
-def _check_stale(model: onnx.ModelProto, inferred: onnx.ModelProto, findings: Findings) -> None:
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy for the inference of shapes, in which a large initializer is an input of its shape."""
+    light = onnx.ModelProto()
+    for field, value in model.ListFields():
+        if field.name != "graph":
+            target = getattr(light, field.name)
+            if field.is_repeated:
+                target.extend(value)
+            else:
+                setattr(light, field.name, value)
+    given = {info.name for info in model.graph.input}
+    for field, value in model.graph.ListFields():
+        if field.name == "initializer":
+            for tensor in value:
+                if max(0, prod(tensor.dims)) <= SMALL:
+                    light.graph.initializer.append(tensor)
+                elif tensor.name not in given:
+                    light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        elif field.is_repeated:
+            getattr(light.graph, field.name).extend(value)
+        else:
+            setattr(light.graph, field.name, value)
+    return light
+
+
+def _check_stale(model: onnx.ModelProto, findings: Findings) -> None:
     """Sizes that the file states, and that differ from those that follow from its inputs."""
     bare = onnx.ModelProto()
     bare.CopyFrom(model)

@@ -9,7 +9,8 @@ from impls.onnx_file.findings import Findings
 from impls.onnx_file.layer import Encoder, OneLayer
 from impls.onnx_file.roles import Roles
 
-SCALE_CLOSE = 1e-4
+SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
+"""Relative, of a scale that the format has rounded; 1e-4 in wider ones."""
 Fact = dict[str, Any]
 
 
@@ -19,7 +20,7 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
     chosen: list[dict[str, Any]] = []
     several = len(encoder.layers) > 1
     for number, layer in enumerate(encoder.layers):
-        choices = _choices(layer, f"layer {number}: " if several else "", findings)
+        choices = _choices(layer, SCALE_CLOSE.get(roles.x.dtype, 1e-4), f"layer {number}: " if several else "", findings)
         chosen.append({key: value for key, (value, _) in choices.items()})
         if number == 0:
             facts += [{"key": key, "value": value, "evidence": said} for key, (value, said) in choices.items()]
@@ -70,7 +71,7 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
     return layer, facts
 
 
-def _choices(layer: OneLayer, where: str, findings: Findings) -> dict[str, tuple[Any, str]]:
+def _choices(layer: OneLayer, close: float, where: str, findings: Findings) -> dict[str, tuple[Any, str]]:
     """Key of the language → its value, and what shows it."""
     norm, scores = layer.norm1, layer.scores
     H = scores.shape[1]
@@ -102,7 +103,7 @@ def _choices(layer: OneLayer, where: str, findings: Findings) -> dict[str, tuple
         )
     biases = {"attention.qkv_bias": any(linear.bias for linear in qkv)}
     biases["feed_forward.bias"] = layer.hidden.bias is not None or layer.ffn_output.bias is not None
-    scale, shown = _scale(layer, H, D, d, where, findings)
+    scale, shown = _scale(layer, (H, D, d), close, where, findings)
     made = layer.scores.attention.get("node") or f"product {scores.name!r}"
     return {
         "norm.placement": (layer.placement, f"norm {layer.norm1.name!r} of {layer.norm1.of.root.name!r}, which is "
@@ -120,10 +121,13 @@ def _choices(layer: OneLayer, where: str, findings: Findings) -> dict[str, tuple
     }  # fmt: skip
 
 
-def _scale(layer: OneLayer, H: int, D: int, d: int, where: str, findings: Findings) -> tuple[str, str]:
+def _scale(
+    layer: OneLayer, sizes: tuple[int, int, int], close: float, where: str, findings: Findings
+) -> tuple[str, str]:
+    _, D, d = sizes
     seen = layer.weights.scale
     shown = f"scores {layer.scores.name!r} are multiplied by {seen:.6g} before the softmax {layer.weights.name!r}"
-    of: Callable[[int], bool] = lambda n: abs(seen * n**0.5 - 1) < SCALE_CLOSE  # noqa: E731
+    of: Callable[[int], bool] = lambda n: abs(seen * n**0.5 - 1) < close  # noqa: E731
     if of(d):
         return "head_dim", shown
     if of(D):

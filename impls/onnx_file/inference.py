@@ -33,12 +33,17 @@ class Inferred:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
-def infer(graph: Graph, roles: Roles, findings: Findings) -> Inferred | None:
-    """None after a finding of stage `layer`: what is not told is not guessed."""
+def infer(graph: Graph, roles: Roles, findings: Findings, refer: bool) -> Inferred | None:
+    """None after a finding of stage `layer`: what is not told is not guessed.
+
+    `refer`: it is run by ONNX's reference implementation.
+    """
     x = np.random.default_rng(3).normal(size=(roles.B, roles.S, roles.d_model)).astype(numpy_dtype(roles.x.dtype))
     feeds = {roles.x.name: np.ascontiguousarray(roles.laid_out(x)), **roles.open_masks()}
     try:
         runner = Runner(graph.model, graph.makers)
+        if refer:
+            runner.refer("")
         trace = {**feeds, **runner.run(feeds)}
     except Failed as error:
         findings.error("layer", f"its inner values cannot be looked at: {error}")

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from impls.onnx_file.checks import check, every_node
+from harness.adapter import Masks
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer
 from impls.onnx_file.interface import Interface, check_dimensions, interface, port
+from impls.onnx_file.masks import fed
 from impls.onnx_file.reading import Unreadable, read
-from impls.onnx_file.roles import BATCH, SEQUENCE, MaskRole, Roles, roles
+from impls.onnx_file.roles import MaskRole, Roles, numpy_dtype, roles
 from impls.onnx_file.running import Array, Failed, Runner
 
 Tensors = dict[str, Array]
@@ -99,7 +102,6 @@ def _inspect(path: Path, expected: str | None, seen: Inspection) -> None:
     seen.interface = interface(seen.graph, findings)
     if seen.interface is None:
         return
-    check_dimensions(seen.interface, seen.graph, findings)
     try:
         seen.roles, runner = roles(seen.graph, seen.interface)
     except Failed as error:
@@ -107,9 +109,10 @@ def _inspect(path: Path, expected: str | None, seen: Inspection) -> None:
             "loads", f"it runs at no batch and sequence that was tried: {error}", "see what it says of its shapes"
         )
         return
+    check_dimensions(seen.interface, seen.roles.layout, findings)
     _check_run(seen.roles, seen.interface, runner, findings)
     _check_masks(seen.roles, expected, findings)
-    seen.inferred = infer(seen.graph, seen.roles, findings)
+    seen.inferred = infer(seen.graph, seen.roles, findings, runner.session is None)
 
 
 def _file(path: Path, model: onnx.ModelProto, external: set[str]) -> dict[str, Any]:
@@ -131,18 +134,18 @@ def _check_run(roles: Roles, of: Interface, runner: Runner, findings: Findings) 
             f"ONNX Runtime does not run it: {runner.problem}",
             "ONNX's reference implementation does; see the operator",
         )
+    names = ("sequence", "batch") if roles.layout == "SBD" else ("batch", "sequence")
     sizes = of.x.shape or ()
-    free = [what for what, size in zip(("batch", "sequence"), sizes, strict=False) if not isinstance(size, int)]
-    usual = {"batch": BATCH, "sequence": SEQUENCE}
-    got = dict(zip(("batch", "sequence"), roles.x_shape(roles.B, roles.S), strict=False))
-    if len(sizes) == 3 and (baked := [what for what in free if got[what] != usual[what]]):
-        said = ", ".join(f"{what} {usual[what]}" for what in free)
-        findings.error(
-            "dimensions",
-            f"{' and '.join(baked)} are declared free, and the file fails at {said}: it runs at "
-            + ", ".join(f"{what} {got[what]}" for what in free),
-            "a Reshape in it holds the sizes of the example: export with the sizes taken from x",
-        )
+    free = [what for what, size in zip(names, sizes, strict=False) if not isinstance(size, int)]
+    if len(sizes) == 3 and free:
+        got = {"batch": roles.B, "sequence": roles.S}
+        if baked := [what for what in free if not runs_at(roles, runner, **{**got, what: got[what] + 2})]:
+            said = ", ".join(f"{what} {got[what]}" for what in free)
+            findings.error(
+                "dimensions",
+                f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free, and the file runs at {said} alone",
+                "a Reshape in it holds the sizes of the example: export with sizes taken from x, or with dynamo=True",
+            )
     if roles.across_batch:
         findings.error("layer", "an item of the batch changes another: attention or a norm goes across the batch", "")
     if roles.apart:
@@ -151,6 +154,16 @@ def _check_run(roles: Roles, of: Interface, runner: Runner, findings: Findings) 
         findings.error(
             "masks", "no position sees a later one: a causal mask is built into the file", "an encoder has none"
         )
+
+
+def runs_at(roles: Roles, runner: Runner, batch: int, sequence: int) -> bool:
+    """Whether the file gives an output in the shape of x at other sizes, with masks that hide nothing."""
+    x = np.zeros(roles.x_shape(batch, sequence), numpy_dtype(roles.x.dtype))
+    whole = fed(roles, Masks(None, None), batch, sequence, roles.num_heads)
+    try:
+        return runner.run({roles.x.name: x, **whole})[roles.output.name].shape == x.shape
+    except Failed:
+        return False
 
 
 def _check_masks(roles: Roles, expected: str | None, findings: Findings) -> None:

@@ -150,14 +150,15 @@ def _depth(graph: Graph, name: str) -> int:
     return len(seen)
 
 
-def check_dimensions(of: Interface, graph: Graph, findings: Findings) -> None:
+def check_dimensions(of: Interface, layout: str, findings: Findings) -> None:
     """What is declared of batch and sequence: fixed sizes, one symbol for two axes, an output that does not follow."""
     x, output = of.x, of.output
     if x.shape is None:
         findings.warning("dimensions", f"x, {x.name!r}, has no shape", "declare it as [batch, sequence, d_model]")
         return
     if len(x.shape) == 3:
-        for what, size in zip(("batch", "sequence"), x.shape, strict=False):
+        names = ("sequence", "batch") if layout == "SBD" else ("batch", "sequence")
+        for what, size in zip(names, x.shape, strict=False):
             if isinstance(size, int):
                 findings.warning(
                     "dimensions",
@@ -175,21 +176,21 @@ def check_dimensions(of: Interface, graph: Graph, findings: Findings) -> None:
     if output.shape is None:
         findings.warning("dimensions", f"the output {output.name!r} has no shape", "declare it")
     elif len(output.shape) == len(x.shape):
-        for axis, (due, size) in enumerate(zip(x.shape, output.shape, strict=True)):
-            if due != size and not (size is None and not isinstance(due, int)):
-                findings.warning(
-                    "dimensions",
-                    f"axis {axis} of the output is {'?' if size is None else size}, and of x {'?' if due is None else due}: {output.said()}, {x.said()}",
-                    "the output has the shape of x, and is to say so by the same symbols",
-                )
-    _check_symbols(of, findings)
+        differ = [(due, size) for due, size in zip(x.shape, output.shape, strict=True) if due != size]
+        if any(size is not None or isinstance(due, int) for due, size in differ):
+            findings.warning(
+                "dimensions",
+                f"the output's sizes do not follow x: {output.said()}, {x.said()}",
+                "the output has the shape of x, and is to say so by the same symbols",
+            )
+    _check_symbols(of, layout, findings)
 
 
-def _check_symbols(of: Interface, findings: Findings) -> None:
+def _check_symbols(of: Interface, layout: str, findings: Findings) -> None:
     """A mask whose last axis, the keys', bears the batch's name and not the sequence's."""
     if of.x.shape is None or len(of.x.shape) != 3:
         return
-    batch, sequence = of.x.shape[:2]
+    batch, sequence = of.x.shape[1::-1] if layout == "SBD" else of.x.shape[:2]
     for mask in of.masks:
         shape = mask.shape or ()
         if (

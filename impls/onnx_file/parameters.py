@@ -94,16 +94,24 @@ def _held(source: Source | None, otherwise: Array | None, graph: Graph) -> Held:
     value = np.ascontiguousarray(source.value)
     if source.elements is None:
         return Held(value, None, (), "computed")
-    names, starts = list(graph.offsets), np.array(list(graph.offsets.values()))
-    sizes = np.array([graph.constants[name].size for name in names])
-    kept = sizes > 0
-    names, starts = [n for n, k in zip(names, kept, strict=True) if k], starts[kept]
-    of = np.searchsorted(starts, source.elements, side="right") - 1
-    which = np.unique(of)
+    names = initializers_of(source.elements, graph)
     form = "joined"
-    if len(which) == 1:
-        form = _form(source.elements - starts[which[0]], graph.constants[names[which[0]]].shape)
-    return Held(value, source.elements, tuple(names[i] for i in which), form)
+    if len(names) == 1:
+        form = _form(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)
+    return Held(value, source.elements, names, form)
+
+
+def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:
+    """Those that the elements are of, as all are counted through."""
+    least, most = int(elements.min()), int(elements.max())
+    found = []
+    for name, start in graph.offsets.items():
+        end = start + graph.constants[name].size
+        if start <= least and most < end:
+            return (name,)
+        if start <= most and least < end and ((elements >= start) & (elements < end)).any():
+            found.append(name)
+    return tuple(found)
 
 
 def _form(at: Array, shape: tuple[int, ...]) -> str:

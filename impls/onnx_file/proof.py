@@ -16,7 +16,9 @@ from harness.spec.layer import Layer
 from impls.onnx_file.roles import MaskRole, Roles
 from impls.onnx_file.running import Array, Failed, Runner, Tensors
 
-RUNS = 8
+RUNS, RUNS_OF_LARGE = 8, 4
+LARGE = 2_000_000
+"""Numbers among the parameters."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ def prove(
     with np.errstate(all="ignore"):
         exact = forward(layer, what, Arithmetic(np.float64))
         spread = Spread(exact)
-        for run in range(RUNS):
+        large = sum(value.size for value in parameters.values()) > LARGE
+        for run in range(RUNS_OF_LARGE if large else RUNS):
             spread.add(forward(layer, what, Rounded(SAMPLE_ROUNDOFF, run)))
         conditions = spread.conditions()
     verdicts = []

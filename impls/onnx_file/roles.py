@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 
@@ -14,7 +14,7 @@ BATCH, SEQUENCE = 3, 5
 CUT = 1e-3
 """Of what a change does to another position, what is left where the mask hides it."""
 LONGEST_TRIED = 512
-TRIES = 60
+TRIES, TRIES_OF_REFERENCE = 120, 12
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,15 @@ class Roles:
     across_batch: bool = False
     apart: bool = False
     """No position sees any other."""
+
+    @property
+    def num_heads(self) -> int:
+        """As the masks show it; 1 where none has an axis of heads."""
+        for mask in self.masks:
+            for letter, size in zip(mask.axes, mask.shape, strict=True):
+                if letter in "HX":
+                    return size if letter == "H" else size // self.B
+        return 1
 
     def x_shape(self, B: int, S: int) -> tuple[int, ...]:
         return {"BSD": (B, S, self.d_model), "SBD": (S, B, self.d_model), "SD": (S, self.d_model)}[self.layout]
@@ -111,40 +120,52 @@ class Trial:
 
 
 def roles(graph: Graph, of: Interface) -> tuple[Roles, Runner]:
-    """Raises Failed, where the file runs at no size that could be thought of."""
+    """Raises Failed, where the file runs at no size that could be thought of, in ONNX Runtime or the reference."""
     runner = Runner(graph.model)
-    problem = Failed("it was given no size")
-    for trial in _trials(runner, graph, of):
+    found, problem = _first_that_runs(_trials(runner, graph, of, 2), TRIES)
+    if found is None and runner.session:
+        reference = Runner(graph.model)
+        reference.refer(problem)
+        found, other = _first_that_runs(_trials(reference, graph, of, 2), TRIES_OF_REFERENCE)
+        if found is not None:
+            return _told(found), reference
+        found, _ = _first_that_runs(_trials(runner, graph, of, 1), TRIES)
+        problem = f"ONNX Runtime: {problem}; ONNX's reference: {other}"
+    if found is None:
+        raise Failed(problem)
+    return _told(found), runner
+
+
+def _first_that_runs(trials: Iterator["Trial"], tries: int) -> tuple["Trial | None", str]:
+    """The first trial that gives an output in the shape of x; else None, and what the first said."""
+    problems = []
+    for trial in islice(trials, tries):
         try:
-            trial.output({p.name: np.zeros(trial.shapes[p.name], numpy_dtype(p.dtype)) for p in of.masks})
+            output = trial.output({p.name: np.zeros(trial.shapes[p.name], numpy_dtype(p.dtype)) for p in trial.of.masks})
         except Failed as error:
-            problem = error if "given no size" in str(problem) else problem
+            problems.append(str(error))
             continue
-        if (
-            trial.output({p.name: np.zeros(trial.shapes[p.name], numpy_dtype(p.dtype)) for p in of.masks}).shape
-            == trial.x.shape
-        ):
-            return _told(trial), runner
-        problem = Failed(f"the output does not have the shape of x, {list(trial.x.shape)}")
-    raise problem
+        if output.shape == trial.x.shape:
+            return trial, ""
+        problems.append(f"the output is {list(output.shape)}, and x {list(trial.x.shape)}")
+    return None, problems[0] if problems else "no size to try"
 
 
-def _trials(runner: Runner, graph: Graph, of: Interface) -> Iterator[Trial]:
+def _trials(runner: Runner, graph: Graph, of: Interface, least: int) -> Iterator[Trial]:
     shape = of.x.shape or (None, None, None)
     d_model = shape[-1] if isinstance(shape[-1], int) else _width(graph)
     declared = [d if isinstance(d, int) else None for d in shape[:-1]]
-    for count, sizes in enumerate(_sizes(declared, graph)):
-        if count > TRIES:
-            return
+    for sizes in _sizes(declared, graph, least):
         x = np.random.default_rng(0).normal(size=(*sizes, d_model)).astype(numpy_dtype(of.x.dtype))
         symbols = {d: n for d, n in zip(shape, x.shape, strict=True) if isinstance(d, str)}
         choices = [list(_shapes(mask, symbols, sizes)) for mask in of.masks]
-        for shapes in list(product(*choices))[:TRIES]:
+        for shapes in product(*choices):
             yield Trial(runner, of, x, dict(zip((mask.name for mask in of.masks), shapes, strict=True)))
 
 
-def _sizes(declared: list[int | None], graph: Graph) -> Iterator[tuple[int, ...]]:
-    """Batch and sequence: as declared, else 2 and 5, else what stands among the constants that shapes are made of."""
+def _sizes(declared: list[int | None], graph: Graph, least: int) -> Iterator[tuple[int, ...]]:
+    """Batch and sequence: as declared, else the usual, else what stands among the constants that shapes are made of,
+    and is no less than `least`."""
     usual = [SEQUENCE] if len(declared) == 1 else [BATCH, SEQUENCE]
     yield tuple(d or n for d, n in zip(declared, usual, strict=True))
     baked = sorted(
@@ -153,11 +174,10 @@ def _sizes(declared: list[int | None], graph: Graph) -> Iterator[tuple[int, ...]
             for value in graph.constants.values()
             if value.dtype == np.int64 and value.size <= 8
             for n in value.reshape(-1)
-            if 0 < n <= LONGEST_TRIED
+            if least <= n <= LONGEST_TRIED
         }
     )
-    for sizes in product(*([d] if d else sorted({1, *baked}) for d in declared)):
-        yield sizes
+    yield from product(*([d] if d else sorted({*usual, *baked}, key=lambda n: n if n > 1 else LONGEST_TRIED) for d in declared))
 
 
 def _width(graph: Graph) -> int:
@@ -250,8 +270,8 @@ def _role(trial: Trial, found: Roles, mask: Port, meaning: Meaning, open_: Tenso
     letters = "".join("1" if n == 1 else "S" if n == found.S else "B" if n == found.B else "X" for n in shape)
     if len(shape) == 4 and letters[1] not in "1" and letters[0] in "B1":
         letters = letters[0] + ("H" if letters[1] != "1" else "1") + letters[2:]
-    if found.B == found.S and len(shape) == 2:
-        letters = "BS"
+    if len(shape) == 2 and (found.B == found.S or found.B == 1):
+        letters = "BS" if shape[0] == found.B else letters
     keys = [axis for axis in reversed(range(len(shape))) if shape[axis] == found.S]
     for axis in keys:
         flagged = open_[mask.name].copy()
