@@ -40,19 +40,17 @@ class OnnxFile(Adapter):
         """The request `inspect`: what the file holds."""
         if message["op"] != "inspect":
             return super().other(message)
-        seen = self.look_into(message["path"], message["mask"])
+        seen = inspect(Path(message["path"]), message["mask"])
+        self.seen = message["path"], seen
         return {"description": seen.description()}, seen.parameters()
-
-    def look_into(self, path: str, mask: str | None = None) -> Inspection:
-        """Once for a file that is not asked about with another mask."""
-        if self.seen is None or self.seen[0] != path or mask is not None:
-            self.seen = path, inspect(Path(path), mask)
-        return self.seen[1]
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.sessions: dict[str, Session] = {}
         self.whole: onnx.ModelProto | None = None
-        seen = self.look_into(self.choices["model"])
+        path = self.choices["model"]
+        if self.seen is None or self.seen[0] != path:
+            self.seen = path, inspect(Path(path), None, thoroughly=False)
+        seen = self.seen[1]
         if seen.inferred is None or seen.roles is None or seen.graph is None:
             errors = "; ".join(f.message for f in seen.findings.found if f.severity == "error")
             raise RuntimeError(f"no encoder layer could be made out in {self.choices['model']}: {errors}")

@@ -1,6 +1,6 @@
 """What each mask means and how x lies, told from what the file does: whose change reaches whom, and what cuts it off."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
@@ -111,12 +111,24 @@ class Trial:
             self.answers[key] = self.runner.run(feeds)[self.of.output.name].astype(np.float64)
         return self.answers[key]
 
-    def reach(self, masks: Tensors, at: tuple[int, ...]) -> Array:
-        """By how much each position of the output changes with x at one position; NaN where it is no number."""
-        moved = self.x.copy()
-        moved[at] += np.linspace(-1, 1, moved.shape[-1]).astype(moved.dtype)
-        with np.errstate(invalid="ignore"):
-            return np.abs(self.output(masks, moved) - self.output(masks)).max(-1)
+    def reach(self, masks: Tensors, axis: int, hidden: Iterable[int] | None = None) -> Array:
+        """[n, n] along one axis of x, at the first place of the other: by how much the output at the second place
+        changes where x is another at the first; NaN where it is no number, 0 in the rows that are not asked for.
+
+        x is put for another altogether, twice: a softmax that picks one key shows nothing to a small change.
+        """
+        n = self.x.shape[axis]
+        found = np.zeros((n, n))
+        for place in range(n) if hidden is None else hidden:
+            at = (place,) if self.x.ndim == 2 else (place, 0) if axis == 0 else (0, place)
+            for draw in (1, 2):
+                moved = self.x.copy()
+                moved[at] = np.random.default_rng([draw, place]).normal(size=moved.shape[-1]).astype(moved.dtype)
+                with np.errstate(invalid="ignore"):
+                    changed = np.abs(self.output(masks, moved) - self.output(masks)).max(-1)
+                line = changed if self.x.ndim == 2 else changed[:, 0] if axis == 0 else changed[0]
+                found[place] = np.maximum(found[place], line)
+        return found
 
 
 def roles(graph: Graph, of: Interface) -> tuple[Roles, Runner]:
@@ -221,6 +233,8 @@ def _told(trial: Trial) -> Roles:
         found = _under(trial, meanings)
         if found and (best is None or found[0] > best[0]):
             best = found
+            if found[0] > len(trial.of.masks):  # every mask does what was thought
+                break
     if best is None:  # no number comes out whatever the masks hold
         best = 0, _apart(trial)
     return best[1]
@@ -233,53 +247,60 @@ def _under(trial: Trial, meanings: tuple[Meaning, ...]) -> tuple[int, Roles] | N
         for mask, meaning in zip(trial.of.masks, meanings, strict=True)
     }
     *sizes, d_model = trial.x.shape
-    last = tuple(n - 1 for n in sizes)
-    first = tuple(0 for _ in sizes)
-    back, on = trial.reach(open_, last), trial.reach(open_, first)
-    if not (np.isfinite(back).all() and np.isfinite(on).all()):
+    along = [trial.reach(open_, axis) for axis in range(len(sizes))]
+    if not all(np.isfinite(reach).all() for reach in along):
         return None
-    if len(sizes) == 1:
-        layout, B, S = "SD", 1, sizes[0]
-        sees_later, sees_earlier, across = back[0] > 0, on[-1] > 0, False
-    else:
-        along_1 = back[last[0], 0] > 0 or on[0, last[1]] > 0
-        along_0 = back[0, last[1]] > 0 or on[last[0], 0] > 0
-        along_1, along_0 = bool(along_1 and sizes[1] > 1), bool(along_0 and sizes[0] > 1)
-        layout = "SBD" if along_0 and not along_1 else "BSD"
-        S, B = (sizes[0], sizes[1]) if layout == "SBD" else (sizes[1], sizes[0])
-        rows_back, rows_on = (back[:, last[1]], on[:, 0]) if layout == "SBD" else (back[last[0]], on[0])
-        sees_later, sees_earlier, across = rows_back[0] > 0, rows_on[-1] > 0, along_0 and along_1
-    found = Roles(trial.of.x, trial.of.output, layout, B, S, d_model, ())
-    apart = not sees_later and not sees_earlier and S > 1
-    causal = bool(sees_earlier and not sees_later and S > 1)
+    mixed = [bool(_others(reach).any()) for reach in along]
+    layout, axis = "SD", 0
+    if len(sizes) == 2:
+        layout, axis = ("SBD", 0) if mixed[0] and not mixed[1] else ("BSD", 1)
+    S, B = sizes[axis], 1 if len(sizes) == 1 else sizes[1 - axis]
+    reach = along[axis]
+    later, earlier = np.tril(reach, -1), np.triu(reach, 1)  # what a place does to those before it, and after it
+    causal = not later.any() and int((earlier > 0).sum()) > S * (S - 1) // 4 and S > 2
+    found = Roles(trial.of.x, trial.of.output, layout, B, S, d_model, (), causal, all(mixed) and len(mixed) > 1)
     masks = tuple(
-        _role(trial, found, mask, meaning, open_, causal)
+        _role(trial, found, axis, reach, mask, meaning, open_)
         for mask, meaning in zip(trial.of.masks, meanings, strict=True)
     )
+    apart = not mixed[axis] and S > 1
     cutting = sum(mask.meaning is not None for mask in masks)
-    return cutting + (not apart), replace(found, masks=masks, causal=causal, across_batch=across, apart=apart)
+    return cutting + (not apart), replace(found, masks=masks, apart=apart)
 
 
-def _role(trial: Trial, found: Roles, mask: Port, meaning: Meaning, open_: Tensors, causal: bool) -> MaskRole:
-    """Whether flagging one key in this mask cuts it off from another position, and along which axis."""
+def _others(reach: Array) -> Array:
+    """What a place does to others than itself."""
+    return reach * ~np.eye(len(reach), dtype=np.bool_)
+
+
+def _role(
+    trial: Trial, found: Roles, axis: int, reach: Array, mask: Port, meaning: Meaning, open_: Tensors
+) -> MaskRole:
+    """Whether flagging a key in this mask cuts it off from every other position, and along which axis of the mask."""
     shape = trial.shapes[mask.name]
-    hidden, seen = (0, found.S - 1) if causal else (found.S - 1, 0)
-    at = {"BSD": (0, hidden), "SBD": (hidden, 0), "SD": (hidden,)}[found.layout]
-    other = {"BSD": (0, seen), "SBD": (seen, 0), "SD": (seen,)}[found.layout]
-    before = trial.reach(open_, at)[other]
     letters = "".join("1" if n == 1 else "S" if n == found.S else "B" if n == found.B else "X" for n in shape)
-    if len(shape) == 4 and letters[1] not in "1" and letters[0] in "B1":
-        letters = letters[0] + ("H" if letters[1] != "1" else "1") + letters[2:]
-    if len(shape) == 2 and (found.B == found.S or found.B == 1):
-        letters = "BS" if shape[0] == found.B else letters
-    keys = [axis for axis in reversed(range(len(shape))) if shape[axis] == found.S]
-    for axis in keys:
-        flagged = open_[mask.name].copy()
-        flagged[(slice(None),) * axis + (hidden,)] = meaning.shut
-        after = trial.reach({**open_, mask.name: flagged}, at)[other]
-        if before > 0 and not after > CUT * before and np.isfinite(after):
-            return MaskRole(mask.name, mask.dtype, shape, letters, meaning, axis - len(shape))
+    if len(shape) == 4 and letters[1] != "1":
+        letters = letters[0] + "H" + letters[2:]
+    if len(shape) == 2 and (found.B == found.S or found.B == 1) and shape[0] == found.B:
+        letters = "BS"
+    reached = _others(reach)
+    hidden = [int(place) for place in np.argsort(-reached.max(1)) if reached[place].any()]
+    for key_axis in reversed(range(len(shape))):
+        if shape[key_axis] == found.S and hidden and all(
+            _cut(trial, axis, reached, mask, meaning, open_, key_axis, place) for place in hidden
+        ):
+            return MaskRole(mask.name, mask.dtype, shape, letters, meaning, key_axis - len(shape))
     return MaskRole(mask.name, mask.dtype, shape, letters, None)
+
+
+def _cut(
+    trial: Trial, axis: int, reached: Array, mask: Port, meaning: Meaning, open_: Tensors, key_axis: int, place: int
+) -> bool:
+    """Whether nothing is left of what a place does to the others, once it is flagged."""
+    flagged = open_[mask.name].copy()
+    flagged[(slice(None),) * key_axis + (place,)] = meaning.shut
+    left = _others(trial.reach({**open_, mask.name: flagged}, axis, [place]))[place]
+    return bool(np.isfinite(left).all() and (left <= CUT * reached[place]).all())
 
 
 def _apart(trial: Trial) -> Roles:
