@@ -1,5 +1,6 @@
 """Validates one ONNX file: looks into it, settles which layer it is to be, asks every runtime, says what it found."""
 
+import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -105,7 +106,7 @@ def _inspected(asked_for: Asked, rows: Sequence[Row], out: Path) -> tuple[Descri
         )
         return Description(findings=(said,)), {}
     try:
-        return Description.model_validate(answer[0]), answer[1]
+        return Description.model_validate_json(json.dumps(answer[0])), answer[1]
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
