@@ -20,7 +20,9 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
     chosen: list[dict[str, Any]] = []
     several = len(encoder.layers) > 1
     for number, layer in enumerate(encoder.layers):
-        choices = _choices(layer, SCALE_CLOSE.get(roles.x.dtype, 1e-4), f"layer {number}: " if several else "", findings)
+        choices = _choices(
+            layer, SCALE_CLOSE.get(roles.x.dtype, 1e-4), f"layer {number}: " if several else "", findings
+        )
         chosen.append({key: value for key, (value, _) in choices.items()})
         if number == 0:
             facts += [{"key": key, "value": value, "evidence": said} for key, (value, said) in choices.items()]

@@ -14,7 +14,7 @@ from impls.onnx_file import closing
 from impls.onnx_file.attention import context_product, score_product
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.products import FLOATS, PRODUCTS, Product, attributes, linear_map, named, product_of
-from impls.onnx_file.running import Failed, Nodes
+from impls.onnx_file.running import Nodes, said
 from impls.onnx_file.values import (
     Array,
     Context,
@@ -35,21 +35,17 @@ from impls.onnx_file.values import (
 )
 
 MOVES = frozenset(
-    "Transpose Reshape Squeeze Unsqueeze Flatten Expand Tile Slice Split Gather GatherElements GatherND Concat".split()
+    ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Slice", "Split", "Gather", "GatherElements", "GatherND", "Concat"]
 )
-IDENTITIES = frozenset("Identity Dropout Cast CastLike".split())
+IDENTITIES = frozenset(["Identity", "Dropout", "Cast", "CastLike"])
 ELEMENTWISE = frozenset(
-    "Add Sub Mul Div Pow Sum Mean Max Min Where Neg Abs Sqrt Reciprocal Exp Log Erf Tanh Sigmoid Relu LeakyRelu PRelu Elu "
-    "Celu Selu Gelu Swish Mish HardSwish HardSigmoid Softplus Softsign ThresholdedRelu Clip IsNaN IsInf Not Sign Greater "
-    "GreaterOrEqual Less LessOrEqual Equal And Or Floor Ceil Round Mod".split()
+    ["Add", "Sub", "Mul", "Div", "Pow", "Sum", "Mean", "Max", "Min", "Where", "Neg", "Abs", "Sqrt", "Reciprocal", "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Relu", "LeakyRelu", "PRelu", "Elu", "Celu", "Selu", "Gelu", "Swish", "Mish", "HardSwish", "HardSigmoid", "Softplus", "Softsign", "ThresholdedRelu", "Clip", "IsNaN", "IsInf", "Not", "Sign", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "And", "Or", "Floor", "Ceil", "Round", "Mod"]
 )
 REDUCTIONS = frozenset(
-    "ReduceMean ReduceSum ReduceMax ReduceMin ReduceSumSquare ReduceL2 ReduceL1 ReduceLogSumExp ReduceProd ReduceLogSum "
-    "GlobalAveragePool GlobalMaxPool".split()
+    ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2", "ReduceL1", "ReduceLogSumExp", "ReduceProd", "ReduceLogSum", "GlobalAveragePool", "GlobalMaxPool"]
 )
 ROWWISE = frozenset(
-    "Softmax LogSoftmax LayerNormalization RMSNormalization SimplifiedLayerNormalization LpNormalization "
-    "MeanVarianceNormalization".split()
+    ["Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "LpNormalization", "MeanVarianceNormalization"]
 )
 
 
@@ -87,8 +83,8 @@ class Flow:
                 self.values[name] = value
         except NotUnderstood as reason:
             self.values.update(dict.fromkeys(outputs, Unknown(str(reason), named(node))))
-        except Failed as reason:
-            self.values.update(dict.fromkeys(outputs, Unknown(f"cannot be followed: {reason}", named(node))))
+        except Exception as reason:  # what a stranger's node makes of what it is given is anybody's guess
+            self.values.update(dict.fromkeys(outputs, Unknown(f"cannot be followed: {said(reason)}", named(node))))
         for name in outputs:
             self.values.setdefault(name, Unknown("is no output that an encoder layer needs", named(node)))
 
@@ -456,6 +452,8 @@ def row_axis(root: Root, index: Array, axes: tuple[int, ...]) -> tuple[int, Arra
     for axis in (-1, -2) if len(root.shape) == 4 else (-1,):
         rows = rows_of(root, grouped, axis)
         inside = grouped % root.shape[-1] if axis == -1 else grouped // root.shape[-1] % root.shape[-2]
+        if inside.shape[1] != root.shape[axis]:
+            continue
         complete = np.array_equal(np.sort(inside, axis=1), np.broadcast_to(np.arange(root.shape[axis]), inside.shape))
         if complete and (rows == rows[:, :1]).all():
             kept = tuple(1 if a in axes else size for a, size in enumerate(index.shape))

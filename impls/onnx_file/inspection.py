@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from impls.onnx_file.checks import check, every_node
 from harness.adapter import Masks
+from impls.onnx_file.checks import check, every_node
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer

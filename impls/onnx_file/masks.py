@@ -59,7 +59,9 @@ def _open(role: MaskRole, full: tuple[int, ...], letters: tuple[str, ...] | None
     if letters is None:
         B, _, S, _ = full
         known = {"B": B, "S": S, "1": 1}
-        return role.filled(0, tuple(known.get(letter, size) for letter, size in zip(role.axes, role.shape, strict=True)))
+        return role.filled(
+            0, tuple(known.get(letter, size) for letter, size in zip(role.axes, role.shape, strict=True))
+        )
     assert role.meaning is not None
     return _placed(np.ones(full, np.bool_), role, letters)
 
