@@ -145,7 +145,8 @@ def _check_run(roles: Roles, of: Interface, runner: Runner, findings: Findings) 
             said = ", ".join(f"{what} {got[what]}" for what in free)
             findings.error(
                 "dimensions",
-                f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free, and the file runs at {said} alone",
+                f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free, "
+                f"and the file runs at {said} alone",
                 "a Reshape in it holds the sizes of the example: export with sizes taken from x, or with dynamo=True",
             )
     if roles.across_batch:

@@ -92,7 +92,7 @@ def _arranged(values: Array, role: MaskRole, letters: tuple[str, ...]) -> Array:
             if not _even(values, axis):
                 raise Unsupported(f"the mask differs from one {what} to the next, and the file's {role.name!r} cannot")
             values = values[(slice(None),) * axis + (slice(0, 1),)]
-    order = [letter for letter in held] + [letter for letter in "BHQK" if letter not in held]
+    order = [*held, *(letter for letter in "BHQK" if letter not in held)]
     values = values.transpose(["BHQK".index(letter) for letter in order])
     sizes = dict(zip(order, values.shape, strict=True))
     return values.reshape([int(np.prod([sizes[letter] for letter in axis])) for axis in letters])

@@ -16,7 +16,8 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Held:
-    """`elements` numbers the parameter's own among those of all initializers. `form` is as_is, transposed, reshaped, slice, rearranged, joined (of several), computed or absent."""
+    """`elements` numbers the parameter's own among those of all initializers. `form` is as_is, transposed, reshaped,
+    slice, rearranged, joined (of several), computed or absent."""
 
     value: Array
     elements: Array | None

@@ -1,4 +1,4 @@
-"""What each mask means and how x lies, told from what the file does: whose change reaches whom, and what cuts it off."""
+"""What each mask means and how x lies, told from what the file does: whose change reaches whom, what cuts it off."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace

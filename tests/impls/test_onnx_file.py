@@ -156,7 +156,7 @@ def test_what_the_file_cannot_be_is_refused(strangers: ModuleType, exported: Pat
         started.output(np.zeros((1, 3, D), np.float32), Masks(None, None, bias=np.ones((1, H, 3, 3))))
     with pytest.raises(ValueError, match="asked for float64, and the file takes float32"):
         started.build(layer, own, "float64")
-    with pytest.raises(ValueError, match="the file has no final_norm.gain"):
+    with pytest.raises(ValueError, match=r"the file has no final_norm\.gain"):
         started.build(layer, {**own, "final_norm.gain": own["norm1.gain"]}, "float32")
     with pytest.raises(ValueError, match="it has 6 heads, and the file 3"):
         started.build({**layer, "attention": {**layer["attention"], "num_heads": 6}}, own, "float32")
@@ -246,11 +246,13 @@ def named(model: onnx.ModelProto) -> dict[str, Array]:
     ("mask", "masking", "role"),
     [
         ("bool[batch, 1, sequence, sequence] m", "masked = Where(m, scores, low)", ("B1SS", "attend", "uniform")),
-        ("bool[batch, sequence] m", "u = Unsqueeze(m, mid) masked = Where(u, low, scores)", ("BS", "ignore", "uniform")),
+        ("bool[batch, sequence] m", "u = Unsqueeze(m, mid) masked = Where(u, low, scores)",
+         ("BS", "ignore", "uniform")),
         ("float[batch, 1, 1, sequence] m", "masked = Add(scores, m)", ("B11S", "additive", "uniform")),
         ("float[batch, 1, 1, sequence] m", "i = Sub(one, m) l = Mul(i, low) masked = Add(scores, l)",
          ("B11S", "attend", "uniform")),
-        ("int64[sequence, sequence] m", "b = Cast<to=9>(m) masked = Where(b, scores, low)", ("SS", "attend", "uniform")),
+        ("int64[sequence, sequence] m", "b = Cast<to=9>(m) masked = Where(b, scores, low)",
+         ("SS", "attend", "uniform")),
         ("bool[batch, 3, sequence, sequence] m", "masked = Where(m, low, scores)", ("BHSS", "ignore", "uniform")),
     ],
 )  # fmt: skip
@@ -280,7 +282,7 @@ def test_a_hand_written_layer_with_any_mask(
 
 
 def test_a_causal_mask_goes_into_an_attention_mask(strangers: ModuleType, saved: Make) -> None:
-    started, layer, own = strangers.adapter(
+    started, _, _ = strangers.adapter(
         saved(hand_written("bool[sequence, sequence] m", "masked = Where(m, scores, low)"))
     )
     x = np.random.default_rng(0).normal(size=(2, 6, D)).astype(np.float32)
