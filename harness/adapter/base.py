@@ -128,6 +128,10 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how long a stage takes")
 
+    def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+        """Answer a request that not every adapter knows, such as `inspect`: what the reply says, and its tensors."""
+        raise ValueError(f"no such operation: {message.get('op')}")
+
     def refusal(self, operation: str, error: Exception) -> str | None:
         """The category, "configuration", "shape" or "dtype", of what an exception of `build` or `run` refuses; None
         where it refuses nothing, and is a fault (clause X-1).

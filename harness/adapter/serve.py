@@ -67,8 +67,9 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             return _profile(adapter, _input(tensors), Masks.of(tensors, message["given"]), message["repeats"])
         case "stop":
             return {"ok": True}, {}
-        case op:
-            raise ValueError(f"no such operation: {op}")
+        case _:
+            reply, answer = adapter.other(message)
+            return {"ok": True, **reply}, answer
 
 
 def _input(tensors: Tensors) -> Array:
