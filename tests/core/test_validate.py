@@ -173,13 +173,14 @@ def test_a_file_that_ends_the_worker_is_said_to(validated: Callable) -> None:
 
 
 def test_what_was_told_of_it_is_held_against_it(validated: Callable) -> None:
-    other = LAYER.model_copy(update={"norm": LAYER.norm.model_copy(update={"epsilon": float(np.float32(1e-3))})})
-    found = validated(layer=other, norm={"epsilon": LAYER.norm.epsilon})
+    own = LAYER.model_dump(mode="json")
+    own["norm"]["epsilon"] = float(np.float32(1e-3))
+    found = validated(layer=LAYER, norm={"epsilon": 1e-3}, says={"layer": own})
     [message] = errors(found)["layer"]
-    assert message.startswith("norm.epsilon is ")
-    assert "in the file (LayerNormalization 'ln', epsilon), and 0.001" in message
-    [diagnosis] = found.diagnoses  # judged as what it was told to be, it has another epsilon
-    assert diagnosis.deviations == ("norm-eps-1e-5",)
+    assert message.startswith("norm.epsilon is 0.001")
+    assert "in the file (LayerNormalization 'ln', epsilon), and 9.99" in message
+    [diagnosis] = found.diagnoses  # judged as what it was told to be
+    assert diagnosis.deviations == ("norm-eps-1e-3",)
 
 
 def test_parameters_of_another_layer_are_not_judged(validated: Callable) -> None:
