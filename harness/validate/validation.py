@@ -30,7 +30,7 @@ from harness.validate.judged import answers, levels, loading
 from harness.validate.layers import compared_parameters, told_apart
 from harness.validate.quantised import relative_errors
 from harness.validate.results import RowResult, Validation, in_order
-from harness.validate.rows import Row, rows_of, take_through
+from harness.validate.rows import FOLDER, Row, rows_of, showing, take_through
 from harness.wire.messages import Inspect
 from harness.worker.session import Failure, Session
 
@@ -61,9 +61,9 @@ class Progress:
     step: Callable[[str], None]
 
 
-def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress) -> Validation:
+def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress, folder: Path = FOLDER) -> Validation:
     """Everything that can be found of the file. It does not raise for anything that is wrong with the file itself."""
-    rows = rows_of(asked_for.model, asked_for.pythons, asked_for.runtimes)
+    rows = rows_of(asked_for.model, asked_for.pythons, asked_for.runtimes, folder)
     progress.begin("looking into the file", 1)
     description, held = _inspected(asked_for, rows, out)
     progress.step("looked into the file")
@@ -106,7 +106,7 @@ def _inspected(asked_for: Asked, rows: Sequence[Row], out: Path) -> tuple[Descri
         )
         return Description(findings=(said,)), {}
     try:
-        return Description.model_validate_json(json.dumps(answer[0])), answer[1]
+        return Description.model_validate_json(json.dumps(answer[0])), answer[1]  # strict as YAML
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -146,6 +146,7 @@ def _judged(
     progress: Progress,
 ) -> Validation:
     assert description.roles is not None
+    showing(rows, description.stages)
     dtype = _dtype(description.dtype_of(description.roles.output))
     quantised = not _QUANTISED.isdisjoint(description.operators)
     rounded_as = None if quantised else narrower(held, dtype)
