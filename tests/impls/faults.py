@@ -1,0 +1,364 @@
+"""Right files, written by hand, and the faults that are planted into them: each a few lines that make a right file wrong.
+
+A fault has the stage that must find it, words that must be said of it, and the exit status that it comes to.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper, parser
+
+Array = np.ndarray[Any, Any]
+D, H, F = 24, 3, 40
+
+PRE = """
+ n1 = LayerNormalization<axis=-1, epsilon=0.00001>(x, g1, s1)
+ q = MatMul(n1, Wq)  qb = Add(q, bq)  k = MatMul(n1, Wk)  kb = Add(k, bk)  v = MatMul(n1, Wv)  vb = Add(v, bv)
+ qr = Reshape(qb, split)  kr = Reshape(kb, split)  vr = Reshape(vb, split)
+ qh = Transpose<perm=[0,2,1,3]>(qr)  kh = Transpose<perm=[0,2,3,1]>(kr)  vh = Transpose<perm=[0,2,1,3]>(vr)
+ raw = MatMul(qh, kh)  scores = Div(raw, root)
+ keys = Unsqueeze(mask, middle)  masked = Where(keys, scores, low)  w = Softmax<axis=-1>(masked)
+ c = MatMul(w, vh)  ct = Transpose<perm=[0,2,1,3]>(c)  cm = Reshape(ct, join)
+ o = MatMul(cm, Wo)  ob = Add(o, bo)  r1 = Add(x, ob)
+ n2 = LayerNormalization<axis=-1, epsilon=0.00001>(r1, g2, s2)
+ h = MatMul(n2, W1)  hb = Add(h, c1)
+ hd = Div(hb, root2)  he = Erf(hd)  hs = Add(he, one)  hm = Mul(hb, hs)  a = Mul(hm, half)
+ f = MatMul(a, W2)  fb = Add(f, c2)  output = Add(r1, fb)"""
+ATTENTION = """
+ q = MatMul(x, Wq)  qb = Add(q, bq)  k = MatMul(x, Wk)  kb = Add(k, bk)  v = MatMul(x, Wv)  vb = Add(v, bv)
+ keys = Unsqueeze(mask, middle)  c = Attention<q_num_heads=3, kv_num_heads=3>(qb, kb, vb, keys)
+ o = MatMul(c, Wo)  ob = Add(o, bo)  r1 = Add(x, ob)  n1 = RMSNormalization<axis=-1, epsilon=0.00001>(r1, g1)
+ h = MatMul(n1, W1)  hb = Add(h, c1)  a = Gelu(hb)  f = MatMul(a, W2)  fb = Add(f, c2)  r2 = Add(n1, fb)
+ output = RMSNormalization<axis=-1, epsilon=0.00001>(r2, g2)"""
+"""Post-norm, with the operators of opset 23."""
+SIGNATURE = "(float[batch, sequence, 24] x, bool[batch, sequence] mask) => (float[batch, sequence, 24] output)"
+
+SIZES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Wq", "Wk", "Wv", "Wo", "Wm"), (D, D)),
+    **dict.fromkeys(("bq", "bk", "bv", "bo", "g1", "s1", "g2", "s2", "c2"), (D,)),
+    **{"W1": (D, F), "W2": (F, D), "c1": (F,), "table": (7, D), "Wp": (D, 5)},
+}
+CONSTANTS: dict[str, Any] = {
+    "split": np.array([0, 0, H, D // H]), "join": np.array([0, 0, D]), "middle": np.array([1, 2]),
+    "root": np.float32((D // H) ** 0.5), "root2": np.float32(2**0.5), "low": np.float32(-1e9),
+    "one": np.float32(1), "half": np.float32(0.5),
+}  # fmt: skip
+NAMES = {
+    **{f"attention.{name}.weight": f"W{name[0]}" for name in ("query", "key", "value", "output")},
+    **{f"attention.{name}.bias": f"b{name[0]}" for name in ("query", "key", "value", "output")},
+    **{"norm1.gain": "g1", "norm1.shift": "s1", "norm2.gain": "g2", "norm2.shift": "s2"},
+    **{"feed_forward.hidden.weight": "W1", "feed_forward.hidden.bias": "c1"},
+    **{"feed_forward.output.weight": "W2", "feed_forward.output.bias": "c2"},
+}
+"""The specification's name of a parameter → the initializer's here."""
+
+
+def model_of(body: str, signature: str = SIGNATURE, opset: int = 18, **constants: Any) -> onnx.ModelProto:
+    """The graph of this text, with drawn weights, and with those constants that it uses."""
+    graph = parser.parse_graph(f"layer {signature} {{ {body} }}")
+    draw = np.random.default_rng(3)
+    drawn = {name: draw.normal(size=size, scale=0.3).astype(np.float32) for name, size in SIZES.items()}
+    used = {name for node in graph.node for name in node.input}
+    for name, value in {**drawn, **CONSTANTS, **constants}.items():
+        if name in used:
+            graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def parameters_of(model: onnx.ModelProto) -> dict[str, Array]:
+    """What the model was made from, in the specification's names."""
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    return {name: held[own] for name, own in NAMES.items() if own in held}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`text` edits the graph's text, `model` what was made of it, `file` what was saved of that, or writes what else
+    is to be asked for and gives its path. `told` is what the user says beside: layer, parameters, mask, limit."""
+
+    name: str
+    stage: str
+    says: str
+    status: int
+    text: tuple[tuple[str, str], ...] = ()
+    signature: tuple[str, str] = ("", "")
+    constants: dict[str, Any] = field(default_factory=dict)
+    model: Callable[[onnx.ModelProto], None] | None = None
+    file: Callable[[Path], Path | None] | None = None
+    told: tuple[str, ...] = ()
+    mask: str | None = None
+    limit: float | None = None
+    severity: str = "error"
+    right: str = PRE
+    opset: int = 18
+
+    def planted(self, folder: Path) -> Path:
+        """The faulty file, in a folder of its own below this one."""
+        body = self.right
+        for old, new in self.text:
+            assert old in body, old
+            body = body.replace(old, new)
+        assert self.signature[0] in SIGNATURE
+        model = model_of(body, SIGNATURE.replace(*self.signature), self.opset, **self.constants)
+        if self.model:
+            self.model(model)
+        path = folder / "model" / "model.onnx"
+        path.parent.mkdir()
+        path.write_bytes(model.SerializeToString())
+        return (self.file and self.file(path)) or path
+
+
+# What is done to a model
+
+
+def tensor(model: onnx.ModelProto, name: str) -> TensorProto:
+    return next(tensor for tensor in model.graph.initializer if tensor.name == name)
+
+
+def swapped(model: onnx.ModelProto) -> None:
+    tensor(model, "Wq").name, tensor(model, "Wk").name = "Wk'", "Wq"
+    tensor(model, "Wk'").name = "Wk"
+
+
+def transposed(model: onnx.ModelProto) -> None:
+    held = tensor(model, "Wo")
+    held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).T.copy(), "Wo"))
+
+
+def opset(version: int) -> Callable[[onnx.ModelProto], None]:
+    def edit(model: onnx.ModelProto) -> None:
+        model.opset_import[0].version = version
+
+    return edit
+
+
+def custom_domain(model: onnx.ModelProto) -> None:
+    model.opset_import.append(helper.make_opsetid("my.own", 1))
+
+
+def stale_value_info(model: onnx.ModelProto) -> None:
+    model.graph.value_info.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, ["batch", "sequence", 17]))
+
+
+def output_of_rank_2(model: onnx.ModelProto) -> None:
+    del model.graph.output[0].type.tensor_type.shape.dim[0]
+
+
+def made_twice(model: onnx.ModelProto) -> None:
+    model.graph.node.append(model.graph.node[0])
+
+
+def absurd_dims(model: onnx.ModelProto) -> None:
+    tensor(model, "W1").dims[:] = [1 << 40, 1 << 20]
+
+
+def float16(model: onnx.ModelProto) -> None:
+    """As converters do: every float32 that is stored becomes a float16."""
+    for held in model.graph.initializer:
+        if held.data_type == TensorProto.FLOAT:
+            value = numpy_helper.to_array(held)
+            with np.errstate(over="ignore"):
+                held.CopyFrom(numpy_helper.from_array(value.astype(np.float16), held.name))
+    for info in (*model.graph.input, *model.graph.output):
+        if info.type.tensor_type.elem_type == TensorProto.FLOAT:
+            info.type.tensor_type.elem_type = TensorProto.FLOAT16
+
+
+# What is done to a file
+
+
+def bytes_of(content: bytes | Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def edit(path: Path) -> None:
+        path.write_bytes(content(path.read_bytes()) if callable(content) else content)
+
+    return edit
+
+
+def outside(location: str, make: Callable[[Path], None] = lambda folder: None) -> Callable[[Path], None]:
+    """The weight W1 lies at this location; `make` is given the model's folder. What lies outside it is secret."""
+
+    def edit(path: Path) -> None:
+        model = onnx.load(path)
+        held = tensor(model, "W1")
+        (path.parent.parent / "secret.bin").write_bytes(held.raw_data)
+        held.ClearField("raw_data")
+        held.data_location = TensorProto.EXTERNAL
+        held.external_data.add(key="location", value=location.format(folder=path.parent.parent))
+        make(path.parent)
+        path.write_bytes(model.SerializeToString())
+
+    return edit
+
+
+def link(folder: Path) -> None:
+    (folder / "weights.bin").symlink_to(folder.parent / "secret.bin")
+
+
+def folder_link(folder: Path) -> None:
+    (folder / "data").symlink_to(folder.parent)
+
+
+def short(folder: Path) -> None:
+    (folder / "weights.bin").write_bytes(bytes(16))
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**31 + 1)
+
+
+def looping_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def deep(path: Path) -> None:
+    """Graphs in attributes of nodes of graphs, 300 of them."""
+
+    def field(number: int, content: bytes) -> bytes:
+        size, length = b"", len(content)
+        while length > 127:
+            size, length = size + bytes([length % 128 + 128]), length // 128
+        return bytes([number * 8 + 2]) + size + bytes([length]) + content
+
+    graph = b""
+    for _ in range(300):
+        graph = field(1, field(5, field(6, graph)))
+    path.write_bytes(field(7, graph))
+
+
+MLP = "h = MatMul(x, W1)  a = Relu(h)  output = MatMul(a, W2)"
+NO_MASK = (", bool[batch, sequence] mask", "")
+UNMASKED = ("masked = Where(keys, scores, low)", "masked = Identity(scores)")
+WITHOUT_MASK = (("keys = Unsqueeze(mask, middle)", ""), UNMASKED)
+GELU = "hd = Div(hb, root2)  he = Erf(hd)  hs = Add(he, one)  hm = Mul(hb, hs)  a = Mul(hm, half)"
+TANH = """p3 = Mul(hb, hb)  p4 = Mul(p3, hb)  p5 = Mul(p4, cubic)  p6 = Add(hb, p5)  p7 = Mul(p6, inner)  he = Tanh(p7)
+ hs = Add(he, one)  hm = Mul(hb, hs)  a = Mul(hm, half)"""
+MIXED = "shape = Shape(x)  turn = Gather(shape, order)  turned = Reshape({0}b, turn)  {0}r = Reshape(turned, split)"
+EPSILON = "epsilon=0.00001>(x"
+
+FAULTS = (
+    # The file itself
+    Fault("not-a-protobuf", "file", "does not parse", 2, file=bytes_of(b"a page of HTML, say")),
+    Fault("empty", "file", "is empty", 2, file=bytes_of(b"")),
+    Fault("truncated", "file", "does not parse", 2, file=bytes_of(lambda data: data[:3000])),
+    Fault("no-graph", "file", "holds no graph", 2, file=bytes_of(onnx.ModelProto(ir_version=10).SerializeToString())),
+    Fault("deep-nesting", "file", "does not parse", 2, file=deep),
+    Fault("over-2-GiB", "file", "2 GiB", 2, file=sparse),
+    Fault("a-folder", "file", "is a folder", 2, file=lambda path: path.parent),
+    Fault("no-such-file", "file", "cannot be opened", 2, file=lambda path: path.with_name("other.onnx")),
+    Fault("looping-link", "file", "cannot be opened", 2, file=looping_link),
+    Fault("external-data-missing", "file", "'W1' is missing: 'weights.bin'", 2, file=outside("weights.bin")),
+    Fault("external-data-cut-short", "file", "'weights.bin', which has 16", 2, file=outside("weights.bin", short)),
+    Fault("external-data-above", "file", "outside the model's folder", 2, file=outside("../secret.bin")),
+    Fault("external-data-absolute", "file", "outside the model's folder", 2, file=outside("{folder}/secret.bin")),
+    Fault("external-data-linked", "file", "outside the model's folder, by a link", 2,
+          file=outside("weights.bin", link)),
+    Fault("external-data-below-a-link", "file", "outside the model's folder, by a link", 2,
+          file=outside("data/secret.bin", folder_link)),
+    # What the checker and the operators say
+    Fault("stale-value-info", "checker", "'h'", 1, model=stale_value_info),
+    Fault("a-value-made-twice", "checker", "n1", 2, model=made_twice),
+    Fault("output-of-another-rank", "checker", "output", 1, model=output_of_rank_2),
+    Fault("absurd-dims", "checker", "W1", 2, model=absurd_dims),
+    Fault("wrong-opset-import", "operators", "Gelu is no operator of opset 18; it came with opset 20", 1,
+          text=((GELU, "a = Gelu(hb)"),), opset=20, model=opset(18)),
+    Fault("unknown-opset", "operators", "opset 999 is newer than", 2, model=opset(999)),
+    Fault("custom-operator", "operators", "custom operator", 2, text=((GELU, "a = my.own.Gelu(hb)"),),
+          model=custom_domain),
+    # What goes in and out
+    Fault("no-float-input", "interface", "no floating-point input", 2,
+          signature=("float[batch, sequence, 24] x", "int64[batch, sequence] ids"),
+          text=(("n1 = ", "x = Gather<axis=0>(table, ids)  n1 = "),)),
+    Fault("pooled-output", "interface", "no output has the shape of x", 2, signature=("24] output", "5] output"),
+          text=(("output = Add(r1, fb)", "r2 = Add(r1, fb)  output = MatMul(r2, Wp)"),)),
+    Fault("output-of-nothing", "interface", "no output depends on 'x'", 2,
+          text=(("output = Add(r1, fb)", "sx = Shape(x)  output = ConstantOfShape(sx)"),)),
+    Fault("output-of-the-wrong-name", "layer", "not an encoder layer", 2,
+          signature=("24] output)", "24] output, float[batch, sequence, 24] y)"),
+          text=(("r1 = Add(x, ob)", "output = Add(x, ob)  r1 = Identity(output)"),
+                ("output = Add(r1, fb)", "y = Add(r1, fb)"))),
+    # Sizes
+    Fault("baked-reshape", "dimensions", "sequence is declared free, and the file runs at sequence 7 alone", 1,
+          constants={"split": np.array([-1, 7, H, D // H]), "join": np.array([-1, 7, D])}),
+    Fault("fixed-sequence", "dimensions", "sequence is fixed to 7", 0, severity="warning",
+          signature=("sequence", "7")),
+    Fault("wrong-axis-name", "dimensions", "named 'batch', as the batch of x is", 1,
+          signature=("bool[batch, sequence]", "bool[batch, batch]")),
+    Fault("one-symbol-for-two", "dimensions", "batch and sequence are one symbol", 1,
+          signature=("[batch, sequence, 24] x", "[batch, batch, 24] x")),
+    Fault("huge-intermediate", "loads", "", 2,
+          text=((UNMASKED[0], "z = ConstantOfShape(huge)  zs = ReduceSum<keepdims=0>(z) masked = Add(scores, zs)"),),
+          constants={"huge": np.array([1 << 20, 1 << 20])}),
+    # Which layer it is
+    Fault("no-encoder-layer", "layer", "not an encoder layer", 2, right=MLP, signature=NO_MASK),
+    Fault("cross-attention", "layer", "query, key and value are made of different things", 2,
+          signature=("bool[batch, sequence] mask", "float[batch, sequence, 24] memory, bool[batch, sequence] mask"),
+          text=(("k = MatMul(n1", "k = MatMul(memory"), ("v = MatMul(n1", "v = MatMul(memory"))),
+    Fault("no-residual", "layer", "the first residual sum is missing", 2,
+          text=(("r1 = Add(x, ob)", "r1 = Identity(ob)"),)),
+    Fault("no-output-projection", "layer", "attention has no output projection", 2,
+          text=(("o = MatMul(cm, Wo)  ob = Add(o, bo)  r1 = Add(x, ob)", "r1 = Add(x, cm)"),)),
+    Fault("softmax-over-heads", "layer", "over something else than the scores of one row", 2,
+          text=(("w = Softmax<axis=-1>", "w = Softmax<axis=1>"),)),
+    Fault("wrong-epsilon-and-a-layer", "layer", "norm.epsilon is 0.001", 1, told=("layer",),
+          text=(("epsilon=0.00001", "epsilon=0.001"),)),
+    Fault("tanh-gelu-and-a-layer", "layer", "feed_forward.activation is gelu_tanh", 1, told=("layer",),
+          text=((GELU, TANH),),
+          constants={"cubic": np.float32(0.044715), "inner": np.float32((2 / np.pi) ** 0.5)}),
+    Fault("one-norm-of-another-epsilon", "layer", "the two norms differ", 1, text=((EPSILON, "epsilon=0.01>(x"),)),
+    Fault("heads-of-another-number", "layer", "attention.num_heads is 4", 1, told=("layer",),
+          constants={"split": np.array([0, 0, 4, 6]), "root": np.float32(6**0.5)}),
+    Fault("swapped-initializers", "layer", "attention.query.weight holds attention.key.weight", 1,
+          told=("layer", "parameters"), model=swapped),
+    Fault("transposed-initializer", "layer", "attention.output.weight is transposed", 1,
+          told=("layer", "parameters"), model=transposed),
+    # Masks
+    Fault("mask-polarity", "masks", "'mask' means ignore, shown by what it hides, and attend is expected", 1,
+          text=(("Where(keys, scores, low)", "Where(keys, low, scores)"),), mask="attend"),
+    Fault("mask-ignored", "masks", "'mask'", 1, text=(UNMASKED,)),
+    Fault("mask-folded-away", "masks", "the file takes none", 1, mask="attend", signature=NO_MASK,
+          text=WITHOUT_MASK),
+    Fault("two-masks-and-one-works", "masks", "'other'", 1,
+          signature=("sequence] mask", "sequence] mask, bool[batch, sequence] other"),
+          text=(("n1 = ", "unused = Not(other)  n1 = "),)),
+    Fault("causal", "masks", "a causal mask is built into the file", 1,
+          text=(("w = Softmax<axis=-1>(masked)",
+                 "ss = Shape(scores)  ones = ConstantOfShape<value=float[1]{1}>(ss)  low_half = Trilu<upper=0>(ones)"
+                 "  sees = Cast<to=9>(low_half)  past = Where(sees, masked, low)  w = Softmax<axis=-1>(past)"),)),
+    Fault("padding-shows-through", "masks", "padding", 1, constants={"low": np.float32(-4)}),
+    Fault("NaN-for-a-padded-item", "masks", "NaN", 0, severity="warning", constants={"low": np.float32(-np.inf)}),
+    Fault("NaN-for-a-padded-item-and-a-layer", "masks", "padded-item", 1, told=("layer",),
+          constants={"low": np.float32(-np.inf)}),
+    # Numbers
+    Fault("scale-missing", "numbers", "", 1, text=(("scores = Div(raw, root)", "scores = Identity(raw)"),)),
+    Fault("heads-interleaved", "layer", "", 1,
+          text=(("qr = Reshape(qb, split)", "qi = Reshape(qb, woven)  qr = Transpose<perm=[0,1,3,2]>(qi)"),),
+          constants={"woven": np.array([0, 0, D // H, H])}, told=("layer", "parameters")),
+    Fault("quick-gelu", "numbers", "", 1, text=((GELU, "hq = Mul(hb, quick)  hs = Sigmoid(hq)  a = Mul(hb, hs)"),),
+          constants={"quick": np.float32(1.702)}),
+    Fault("variance-of-n-less-1", "numbers", "", 1,
+          text=(("n1 = LayerNormalization<axis=-1, epsilon=0.00001>(x, g1, s1)",
+                 "mean = ReduceMean<keepdims=1>(x, last)  off = Sub(x, mean)  sq = Mul(off, off)"
+                 "  total = ReduceSum<keepdims=1>(sq, last)  var = Div(total, less)  ve = Add(var, eps)  sd = Sqrt(ve)"
+                 "  nn = Div(off, sd)  ng = Mul(nn, g1)  n1 = Add(ng, s1)"),),
+          constants={"last": np.array([-1]), "less": np.float32(D - 1), "eps": np.float32(1e-5)}),
+    Fault("attention-in-float16", "numbers", "", 1,
+          text=(("w = Softmax<axis=-1>(masked)",
+                 "narrow = Cast<to=10>(masked)  soft = Softmax<axis=-1>(narrow)  w = Cast<to=1>(soft)"),),
+          constants={"low": np.float32(-6e4)}),
+    Fault("float16-epsilon-0", "numbers", "", 1, model=float16,
+          text=(("n1 = LayerNormalization<axis=-1, epsilon=0.00001>(x, g1, s1)",
+                 "mean = ReduceMean<keepdims=1>(x, last)  off = Sub(x, mean)  sq = Mul(off, off)"
+                 "  var = ReduceMean<keepdims=1>(sq, last)  ve = Add(var, eps)  sd = Sqrt(ve)"
+                 "  nn = Div(off, sd)  ng = Mul(nn, g1)  n1 = Add(ng, s1)"),),
+          constants={"last": np.array([-1]), "eps": np.float32(1e-12), "low": np.float32(-6e4)}),
+    # What needs no golden
+    Fault("batch-and-sequence-mixed", "layer", "an item of the batch changes another", 2,
+          text=(("qr = Reshape(qb, split)", MIXED.format("q")), ("kr = Reshape(kb, split)", MIXED.format("k"))),
+          constants={"order": np.array([1, 0, 2])}),
+)  # fmt: skip
