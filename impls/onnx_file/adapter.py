@@ -58,10 +58,10 @@ class OnnxFile(Adapter):
         self.layer = asked(layer, parameters, dtype, self.inferred, self.roles)
         held = self.inferred.parameters
         if all(np.array_equal(parameters[name], place.value) for name, place in held.items()):
-            self.model, self.whole = self.graph.model, seen.model
+            self.model, self.whole = self.graph.stated, seen.model
         else:
             self.model = onnx.ModelProto()
-            self.model.CopyFrom(self.graph.model)
+            self.model.CopyFrom(self.graph.stated)
             written(self.model, self.graph, held, parameters)
         return held_in(self.model, self.graph, held)
 

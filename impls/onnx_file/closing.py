@@ -66,8 +66,9 @@ def close(known: "Known", name: str, local: Local) -> View:
         if isinstance(root, Scores | Weights):
             what = "scores" if isinstance(root, Scores) else "weights"
             raise NotUnderstood(f"attention's {what} go through something that is no scale and no mask")
-        function, off = activation_of(seen, at(values), name)
-        return View(known.intern((id(root), function), Activation(root.shape, name, whole, function, off)), local.index)
+        function, factor, off = activation_of(seen, at(values), name)
+        made = known.intern((id(root), function), Activation(root.shape, name, whole, function, off))
+        return View(made, local.index, factor)
     if isinstance(root, Weights):
         raise NotUnderstood("attention's weights are normalised once more")
     norm = norm_of(of, at, root.shape, constants_within(known, name, root))

@@ -119,15 +119,14 @@ class Flow(Known):
         )
         if isinstance(view.root, Scores | Weights):
             raise NotUnderstood("scores or weights of attention times a constant matrix")
-        if view.factor != 1:
-            raise NotUnderstood(f"features multiplied by {view.factor:.6g} before a linear map")
-        said = attributes(node)
-        if said.get("alpha", 1.0) != 1.0:
-            raise NotUnderstood(f"{node.op_type} with alpha = {said['alpha']}")
+        factor = view.factor * float(attributes(node).get("alpha", 1.0))  # type: ignore[arg-type]
+        if abs(factor - 1) > closing.CLOSE:
+            raise NotUnderstood(f"features multiplied by {factor:.6g} in a linear map")
         out, weight, heads, width = linear_map(product, index, source, view.root.shape[-1])
         root = self.add(Linear((view.root.shape[0], width), node.output[0], view, weight, None, heads))
         result = View(root, out)
         if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
+            said = attributes(node)
             if said.get("beta", 1.0) != 1.0:
                 raise NotUnderstood(f"Gemm with beta = {said['beta']}")
             return self._biased(node, result, self.source(node.input[2]))

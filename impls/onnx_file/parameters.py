@@ -96,6 +96,8 @@ def _held(source: Source | None, otherwise: Array | None, graph: Graph) -> Held:
     if source.elements is None:
         return Held(value, None, (), "computed")
     names = initializers_of(source.elements, graph)
+    if not set(names) <= graph.stated_initializers:
+        return Held(value, None, (), "computed")
     form = "joined"
     if len(names) == 1:
         form = _form(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)

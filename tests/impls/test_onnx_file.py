@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper, parser
+from onnxruntime.quantization import quantize_dynamic
 from torch import nn
 
 from harness.adapter import Masks
@@ -412,6 +414,49 @@ def test_what_a_worker_says_is_what_the_harness_reads(saved: Make) -> None:
     Description.model_validate_json(json.dumps(described))
     nothing = inspect(Path("/nowhere/model.onnx"), None).description()
     Description.model_validate_json(json.dumps(nothing))
+
+
+# What a tool made of a file
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+def test_a_file_that_onnx_runtime_has_optimised(strangers: ModuleType, saved: Make, activation: str) -> None:
+    model = hand_written("bool[batch, 1, sequence, sequence] m", "masked = Where(m, scores, low)")
+    if activation == "gelu":
+        signature = "(float[b,s,24] x) => (float[b,s,24] y)"
+        gelu = "hd = Mul(hb, inv) sg = Erf(hd) e1 = Add(sg, one) e2 = Mul(hb, e1) a = Mul(e2, half)"
+        body = f"{NORM1} {HEADS} masked = Identity(scores) {REST}".replace("sg = Sigmoid(hb)  a = Mul(hb, sg)", gelu)
+        held = {**SHAPING, "inv": np.float32(0.5**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+        model = parsed(signature, body, 18, held, **SIZES)
+    path = saved(model)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path.with_name("optimised.onnx"))
+    onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
+    seen = strangers.looked_into(path.with_name("optimised.onnx"))
+    assert any(name.startswith("com.microsoft") for name in seen.description()["operators"])
+    strangers.assert_holds(seen, named(model), feed_forward__activation=activation)
+    started, _, _ = strangers.adapter(path.with_name("optimised.onnx"))
+    x = np.random.default_rng(0).normal(size=(2, 6, D)).astype(np.float32)
+    assert np.array_equal(started.stages(x, Masks(None, None))["output"], started.output(x, Masks(None, None)))
+
+
+def test_a_file_whose_weights_are_integers(strangers: ModuleType, saved: Make) -> None:
+    path = saved(hand_written("", "masked = Identity(scores)"))
+    small = path.with_name("quantised.onnx")
+    quantize_dynamic(path, small)
+    seen = strangers.looked_into(small)
+    assert "MatMulInteger" in seen.description()["operators"]
+    full = strangers.looked_into(path).parameters()
+    for name, value in seen.parameters().items():
+        assert np.abs(value - full[name]).max() <= np.abs(full[name]).max() / 100, name
+    started, layer, own = strangers.adapter(small)
+    x = np.random.default_rng(0).normal(size=(2, 6, D)).astype(np.float32)
+    real = strangers.adapter(path)[0].output(x, Masks(None, None))
+    assert 0 < np.abs(started.output(x, Masks(None, None)) - real).max() < 0.5, "the file itself is run"
+    assert np.abs(started.stages(x, Masks(None, None))["query"] - x @ own["attention.query.weight"]).max() > 0
+    other = {**own, "attention.query.weight": own["attention.query.weight"] * 2}
+    with pytest.raises(ValueError, match=r"attention\.query\.weight is computed in the file"):
+        started.build(layer, other, "float32")
 
 
 # What is wrong with a file, stage by stage
