@@ -1,6 +1,6 @@
 """What a file is asked: which case speaks for which stage of validation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +47,11 @@ def asked(layer: Layer, takes: Takes, dtype: DtypeName, held: Held) -> dict[Stag
         *(ATTENTION if takes.attention and takes.padding else ATTENTION[:1] if takes.attention else ()),
         *(HEADS if takes.by_head else ()),
     )
-    properties = [name for name in PROPERTIES if takes.padding or name not in NEEDS_MASK]
     situations: dict[Stage, list[Situation]] = {
         "shapes": [_of_size(known["no-mask"], B, S) for B, S in SIZES if _fits(takes, B, S)],
         "masks": [known[name] for name in masks],
         "numbers": [known[name] for name in NUMBERS],
-        "properties": [] if takes.batch or takes.sequence else [known[name] for name in properties],
+        "properties": [] if takes.batch or takes.sequence else list(_properties(known, takes)),
     }
     return {stage: list(_cases(layer, takes, dtype, held, found)) for stage, found in situations.items()}
 
@@ -62,6 +61,15 @@ def _cases(layer: Layer, takes: Takes, dtype: DtypeName, held: Held, situations:
         fixed = _fixed(situation, takes)
         if fixed is not None:
             yield Case(layer, fixed.model_copy(update={"dtypes": (dtype,)}), held=held)
+
+
+def _properties(known: Mapping[str, Situation], takes: Takes) -> Iterator[Situation]:
+    """Those that a file without a mask can be asked are asked without one."""
+    for name in PROPERTIES:
+        if takes.padding:
+            yield known[name]
+        elif name not in NEEDS_MASK:
+            yield known[name].model_copy(update={"mask": known["no-mask"].mask})
 
 
 def _fits(takes: Takes, batch: int, sequence: int) -> bool:

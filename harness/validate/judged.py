@@ -10,7 +10,7 @@ from harness.report.model import Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import Format
-from harness.validate.findings import Description, Finding, Stage
+from harness.validate.findings import Anchor, Description, Finding, Stage
 from harness.validate.levels import differences
 from harness.validate.rows import Row
 
@@ -25,40 +25,59 @@ def loading(rows: Sequence[Row]) -> Iterator[Finding]:
 
 
 def answers(stages: Mapping[Stage, Sequence[Case]], rows: Sequence[Row], description: Description) -> Iterator[Finding]:
-    """What does not conform, and in which runtimes; those that do not load at all are spoken of elsewhere."""
+    """What does not conform, and in which runtimes; those that do not load at all are spoken of elsewhere.
+
+    What is wrong without any mask, at an ordinary size, is wrong everywhere: it is told once, as of the numbers.
+    """
     working = [row for row in rows if row.records and not row.lost]
+    plain = {row.name: _worst(row, case) for row in working for case in stages["numbers"] if _is_plain(case)}
     for stage, cases in stages.items():
+        shared: dict[tuple[Outcome, str | None, tuple[str, ...]], list[tuple[Case, Record]]] = defaultdict(list)
+        echoing = set()
         for case in cases:
-            shared: dict[tuple[Outcome, str | None], list[tuple[Row, Record]]] = defaultdict(list)
+            rows_of: dict[tuple[Outcome, str | None], list[tuple[Row, Record]]] = defaultdict(list)
             for row in working:
-                if found := _worst([record for record in row.records if record.case == case.id]):
-                    shared[found.outcome, found.stage].append((row, found))
-            for (_, first), those in shared.items():
-                yield _finding(stage, case, first, those, working, description)
+                found = _worst(row, case)
+                if found and stage != "numbers" and _echoes(found, plain.get(row.name)):
+                    echoing.add(case.id)
+                elif found:
+                    rows_of[found.outcome, found.stage].append((row, found))
+            for (outcome, first), those in rows_of.items():
+                shared[outcome, first, tuple(row.name for row, _ in those)].append((case, those[0][1]))
+        for (_, first, names), told in shared.items():
+            where = "every runtime" if 1 < len(working) == len(names) else ", ".join(names)
+            yield _finding(stage, told, where, description.stages.get(first or ""))
+        if echoing:
+            said = f"{len(echoing)} of {len(cases)} situations are out of line as no-mask is: see numbers"
+            yield Finding(stage=stage, severity="note", message=said)
 
 
-def _worst(records: Sequence[Record]) -> Record | None:
+def _worst(row: Row, case: Case) -> Record | None:
     """Of a case's checks the one that says most: its stages, which name the first out of line, and then its output."""
-    out = [record for record in records if record.outcome not in EXPECTED]
+    out = [record for record in row.records if record.case == case.id and record.outcome not in EXPECTED]
     return next((record for record in out if record.check == "stages"), out[0] if out else None)
 
 
-def _finding(
-    stage: Stage,
-    case: Case,
-    first: str | None,
-    those: Sequence[tuple[Row, Record]],
-    working: Sequence[Row],
-    description: Description,
-) -> Finding:
-    situation, record = case.situation, those[0][1]
-    everywhere = len(those) == len(working)
-    where = "every runtime" if everywhere and len(working) > 1 else ", ".join(row.name for row, _ in those)
-    size = f"B = {situation.batch}, S = {situation.sequence}"
-    message = f"{situation.situation} ({size}), {where}: {record.outcome.value}: {record.message}"
-    anchor = description.stages.get(first or "")
-    node = f"the first node out of line makes {first}: {anchor.node} ({anchor.tensor})" if anchor else ""
-    return Finding(stage=stage, severity="error", message=message, hint=node)
+def _is_plain(case: Case) -> bool:
+    return case.situation.situation == "no-mask"
+
+
+def _echoes(found: Record, plain: Record | None) -> bool:
+    """Whether the numbers are wrong as they are without a mask, as far as can be told: from the same stage on."""
+    if plain is None or not found.outcome == plain.outcome == Outcome.FAIL or found.check == "invariant":
+        return False
+    return found.check == "output" or found.stage == plain.stage
+
+
+def _finding(stage: Stage, told: Sequence[tuple[Case, Record]], where: str, anchor: Anchor | None) -> Finding:
+    """One finding for all the cases that come to the same; the first speaks for them."""
+    situations, record = [case.situation for case, _ in told], told[0][1]
+    sizes = {f"B = {situation.batch}, S = {situation.sequence}" for situation in situations}
+    size = f" ({sizes.pop()})" if len(sizes) == 1 else ""
+    names = ", ".join(situation.situation for situation in situations)
+    message = f"{names}{size}, {where}: {record.outcome.value}: {record.message}"
+    node = f"the first node out of line makes {record.stage}: {anchor.node} ({anchor.tensor})" if anchor else ""
+    return Finding(stage=stage, severity="error", message=message, hint=node if record.check == "stages" else "")
 
 
 def levels(

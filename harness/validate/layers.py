@@ -20,11 +20,21 @@ def told_apart(told: Layer, description: Description) -> Iterator[Finding]:
     evidence = {fact.key: fact.evidence for fact in description.facts}
     seen = _flat(description.layer.model_dump(mode="json", exclude=_NOT_COMPARED))
     for key, due in _flat(told.model_dump(mode="json", exclude=_NOT_COMPARED)).items():
-        if key == "attention.fully_masked_row" or seen.get(key) == due:  # that is told by what runs give
+        rows = key == "attention.fully_masked_row"
+        if seen.get(key) == due or (rows and "unspecified" in (seen[key], due)):
             continue
         where = f" ({evidence[key]})" if key in evidence else ""
         message = f"{key} is {seen.get(key)} in the file{where}, and {due} in {told.layer}"
-        yield Finding(stage="layer", severity="error", message=message)
+        yield Finding(stage="masks" if rows else "layer", severity="error", message=message)
+
+
+def empty_rows(layer: Layer, description: Description) -> Iterator[Finding]:
+    """What the file gives for an item that is padding alone, where no layer that it was told to be forbids it."""
+    assert description.layer is not None
+    if "nan" == description.layer.attention.fully_masked_row == layer.attention.fully_masked_row:
+        message = "an item that is padding alone gives NaN: a softmax over -inf alone is 0/0"
+        hint = "keep such items out of the batch, or export with a large negative number in the place of -inf"
+        yield Finding(stage="masks", severity="warning", message=message, hint=hint)
 
 
 def compared_parameters(due: Mapping[str, Array], held: Mapping[str, Array]) -> Iterator[Finding]:
@@ -38,10 +48,17 @@ def compared_parameters(due: Mapping[str, Array], held: Mapping[str, Array]) -> 
             said = f"holds {alike[0]}"
         elif right.ndim == 2 and _same(right.T, value):
             said = "is transposed"
+        elif right.ndim == 2 and _same(_by_first(right), _by_first(value)):
+            said = "holds its columns in another order, as of other heads"
         else:
             far = np.abs(right.astype(np.float64) - value).max() if right.shape == value.shape else np.inf
             said = f"holds other values, up to {far:.3g} away"
         yield Finding(stage="layer", severity="error", message=f"{name} {said}", hint="compare what was exported")
+
+
+def _by_first(value: Array) -> Array:
+    """The columns, in the order of their first elements."""
+    return value[:, np.argsort(value[0], kind="stable")]
 
 
 def _same(one: Array, other: Array) -> bool:

@@ -63,11 +63,7 @@ def _reached(validation: Validation) -> set[Stage]:
 def _file(description: Description) -> str:
     if description.file is None:
         return ""
-    facts = description.file
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in facts.opsets.items())
-    by = f", by {facts.producer}" if facts.producer else ""
-    external = f", {len(facts.external)} external" if facts.external else ""
-    return f"  {facts.bytes / 2**20:.2f} MiB{external}, {description.nodes} nodes, opset {opsets}{by}"
+    return f"  by {description.file.producer}" if description.file.producer else ""
 
 
 def _layer(validation: Validation) -> str:

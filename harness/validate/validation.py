@@ -25,12 +25,13 @@ from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
 from harness.spec.parameters import unlike
 from harness.validate.asks import Takes, asked
-from harness.validate.findings import Description, Finding, Roles, Stage
+from harness.validate.findings import Description, Finding, Roles
 from harness.validate.judged import answers, levels, loading
-from harness.validate.layers import compared_parameters, told_apart
+from harness.validate.layers import compared_parameters, empty_rows, told_apart
 from harness.validate.quantised import relative_errors
 from harness.validate.results import RowResult, Validation, in_order
 from harness.validate.rows import FOLDER, Row, rows_of, showing, take_through
+from harness.validate.summaries import of_answers, of_cost, of_description
 from harness.wire.messages import Inspect
 from harness.worker.session import Failure, Session
 
@@ -77,6 +78,9 @@ def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress, folder:
             findings.append(Finding(stage="layer", severity="error", message=message))
             return _unjudged(asked_for, description, findings)
         findings += told_apart(asked_for.layer, description)
+        if asked_for.layer.attention.num_heads != description.layer.attention.num_heads:
+            return _unjudged(asked_for, description, findings)
+    findings += empty_rows(layer, description)
     if asked_for.parameters is not None:
         findings += compared_parameters(asked_for.parameters, held)
     return _judged(asked_for, description, layer, held, findings, rows, out, jobs, progress)
@@ -130,7 +134,7 @@ def _unjudged(asked_for: Asked, description: Description, findings: list[Finding
         rows=(),
         findings=in_order(findings),
         diagnoses=(),
-        summaries={},
+        summaries=of_description(description),
     )
 
 
@@ -159,12 +163,16 @@ def _judged(
         lambda row, record: progress.step(f"{row.name} {record.case}"),
     )  # fmt: skip
     findings += loading(rows)
-    summaries: dict[Stage, str] = {}
+    summaries = of_description(description)
     diagnoses: tuple[Diagnosis, ...] = ()
     if quantised:
         more, summaries["reduction"] = relative_errors(rows, stages["numbers"], expected, asked_for.limit)
         findings += more
-        findings += (finding for finding in answers(stages, rows, description) if ": fail: " not in finding.message)
+        findings += (
+            said
+            for said in answers(stages, rows, description)
+            if said.severity != "note" and ": fail: " not in said.message
+        )
     else:
         findings += answers(stages, rows, description)
         said, summaries["levels"] = levels(rows, cases, expected, FORMATS[dtype], constants())
@@ -172,7 +180,9 @@ def _judged(
         diagnoses = tuple(_diagnoses(rows))
         if rounded_as:
             summaries["reduction"] = f"computes in {rounded_as}, and is judged by its roundoff"
-    summaries |= _summaries(stages, rows)
+    summaries |= of_answers(stages, rows)
+    results = tuple(_result(row) for row in rows)
+    summaries["cost"] = of_cost(description, _seconds(results))
     return Validation(
         model=str(asked_for.model),
         judged=any(row.records and not row.lost for row in rows),
@@ -181,7 +191,7 @@ def _judged(
         dtype=dtype,
         rounded_as="int8" if quantised else rounded_as,
         description=description,
-        rows=tuple(_result(row) for row in rows),
+        rows=results,
         findings=in_order(findings),
         diagnoses=diagnoses,
         summaries=summaries,
@@ -205,7 +215,7 @@ def narrower(held: Mapping[str, Array], dtype: DtypeName) -> DtypeName | None:
 
 def takes(description: Description, roles: Roles) -> Takes:
     batch, sequence = description.sizes()
-    axes = {mask.axes for mask in roles.masks}
+    axes = {mask.axes for mask in roles.masks if mask.meaning}
     attention = any(name.endswith("SS") for name in axes)
     return Takes(batch, sequence, bool(axes), attention, any("H" in name for name in axes))
 
@@ -229,18 +239,12 @@ def _diagnoses(rows: Sequence[Row]) -> Iterator[Diagnosis]:
                 return
 
 
-def _summaries(stages: Mapping[Stage, Sequence[Case]], rows: Sequence[Row]) -> dict[Stage, str]:
-    said: dict[Stage, str] = {}
-    for stage, cases in stages.items():
-        ids = {case.id for case in cases}
-        records = [record for row in rows for record in row.records if record.case in ids]
-        passed, applicable = score(records)
-        rms = max((record.rms for record in records if record.rms is not None), default=None)
-        if applicable:
-            said[stage] = f"{passed} of {applicable} checks" + (f", largest rms {rms:.2g} σ" if rms is not None else "")
-    asked_of = [row for row in rows if row.records]
-    said["loads"] = f"{len([row for row in asked_of if not row.lost])} of {len(asked_of)} runtimes and levels"
-    return said
+def _seconds(results: Sequence[RowResult]) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {}
+    for result in results:
+        if result.seconds is not None:
+            taken.setdefault(result.runtime, []).append(result.seconds)
+    return taken
 
 
 def _result(row: Row) -> RowResult:

@@ -9,6 +9,10 @@ from impls.onnx_file.findings import Findings
 from impls.onnx_file.layer import Encoder, OneLayer
 from impls.onnx_file.roles import Roles
 
+EPSILON_FOR_NONE = float(np.float32(1e-12))
+"""What a norm without an epsilon is judged as; the specification has none without."""
+ACTIVATION_CLOSE = {"float16": 4e-3, "bfloat16": 3e-2}
+"""Of an activation whose constants the format has rounded."""
 SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
 """Relative, of a scale that the format has rounded; 1e-4 in wider ones."""
 Fact = dict[str, Any]
@@ -20,9 +24,7 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
     chosen: list[dict[str, Any]] = []
     several = len(encoder.layers) > 1
     for number, layer in enumerate(encoder.layers):
-        choices = _choices(
-            layer, SCALE_CLOSE.get(roles.x.dtype, 1e-4), f"layer {number}: " if several else "", findings
-        )
+        choices = _choices(layer, roles.x.dtype, f"layer {number}: " if several else "", findings)
         chosen.append({key: value for key, (value, _) in choices.items()})
         if number == 0:
             facts += [{"key": key, "value": value, "evidence": said} for key, (value, said) in choices.items()]
@@ -43,7 +45,7 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
             "evidence": f"norm {final.name!r}" if final else "none follows",
         }
     )
-    if final is not None and (final.kind, final.epsilon) != (one["norm.kind"], one["norm.epsilon"]):
+    if final is not None and (final.kind, final.epsilon or EPSILON_FOR_NONE) != (one["norm.kind"], one["norm.epsilon"]):
         findings.error(
             "layer",
             f"the final norm is {final.kind} with epsilon {final.epsilon:g}, "
@@ -74,7 +76,7 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
     return layer, facts
 
 
-def _choices(layer: OneLayer, close: float, where: str, findings: Findings) -> dict[str, tuple[Any, str]]:
+def _choices(layer: OneLayer, dtype: str, where: str, findings: Findings) -> dict[str, tuple[Any, str]]:
     """Key of the language → its value, and what shows it."""
     norm, scores = layer.norm1, layer.scores
     H = scores.shape[1]
@@ -90,11 +92,17 @@ def _choices(layer: OneLayer, close: float, where: str, findings: Findings) -> d
         said = " and ".join(f"{name} is {n.kind} with epsilon {n.epsilon:g}" for name, n in norms.items())
         findings.error("layer", f"{where}the two norms differ: {said}", "in the specification they are equal")
     for name, n in norms.items():
+        if not n.epsilon:
+            findings.error(
+                "layer",
+                f"{where}{name} adds an epsilon of 0 ({n.evidence}): a row without variance gives NaN",
+                f"export with an epsilon that {dtype} holds; it is judged as one of {EPSILON_FOR_NONE:.0e}",
+            )
         if n.off:
             findings.warning(
                 "layer", f"{where}{name} is no {n.kind} exactly: {n.off:.2g} off, relatively", "it is taken for one"
             )
-    if layer.activation.off:
+    if layer.activation.off > ACTIVATION_CLOSE.get(dtype, 0):
         what = (
             f"{where}the activation is no {layer.activation.function} exactly: off by up to {layer.activation.off:.2g}"
         )
@@ -106,7 +114,7 @@ def _choices(layer: OneLayer, close: float, where: str, findings: Findings) -> d
         )
     biases = {"attention.qkv_bias": any(linear.bias for linear in qkv)}
     biases["feed_forward.bias"] = layer.hidden.bias is not None or layer.ffn_output.bias is not None
-    scale, shown = _scale(layer, (H, D, d), close, where, findings)
+    scale, shown = _scale(layer, (H, D, d), SCALE_CLOSE.get(dtype, 1e-4), where, findings)
     sizes = f"scores {list(scores.shape)} at batch {scores.shape[0]}, sequence {scores.shape[2]}"
     query, output = f"linear map {layer.query.linear.name!r}", f"linear map {layer.attention_output.name!r}"
     ffn = f"linear maps {layer.hidden.name!r}, {layer.ffn_output.name!r}"
@@ -115,7 +123,7 @@ def _choices(layer: OneLayer, close: float, where: str, findings: Findings) -> d
         "norm.placement": (layer.placement, f"norm {layer.norm1.name!r} of {layer.norm1.of.root.name!r}, which is "
                            + ("x or a layer's output" if layer.placement == "pre" else "the first residual sum")),
         "norm.kind": (norm.kind, f"norm {norm.name!r}, by its values on probes"),
-        "norm.epsilon": (norm.epsilon, norm.evidence),
+        "norm.epsilon": (norm.epsilon or EPSILON_FOR_NONE, norm.evidence),
         "attention.num_heads": (H, f"{made}: {sizes}"),
         "attention.projections": ("shared_by_heads" if all(shared) else "full", query),
         "attention.qkv_bias": (biases["attention.qkv_bias"], query),

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from harness.adapter import Masks
-from impls.onnx_file.checks import check, every_node
+from impls.onnx_file.checks import check, every_node, unknown_opset
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer
@@ -92,6 +92,8 @@ def _inspect(path: Path, expected: str | None, seen: Inspection, thoroughly: boo
     seen.file = _file(path, seen.model, external)
     if thoroughly:
         check(seen.model, findings)
+        if unknown_opset(seen.model):  # what its operators do is not known, whatever would run them
+            return
     try:
         seen.graph = Graph(seen.model)
         seen.graph.constants  # noqa: B018  a tensor whose data does not fit its shape says so here
@@ -113,7 +115,7 @@ def _inspect(path: Path, expected: str | None, seen: Inspection, thoroughly: boo
         return
     check_dimensions(seen.interface, seen.roles.layout, findings)
     _check_run(seen.roles, seen.interface, runner, findings)
-    _check_masks(seen.roles, expected, findings)
+    _check_masks(seen.graph, seen.roles, expected, findings)
     seen.inferred = infer(seen.graph, seen.roles, findings, refer=runner.session is None, proved=thoroughly)
 
 
@@ -169,14 +171,27 @@ def runs_at(roles: Roles, runner: Runner, batch: int, sequence: int) -> bool:
         return False
 
 
-def _check_masks(roles: Roles, expected: str | None, findings: Findings) -> None:
+def _check_masks(graph: Graph, roles: Roles, expected: str | None, findings: Findings) -> None:
     told = [mask for mask in roles.masks if mask.meaning]
     for mask in roles.masks:
-        if mask.meaning is None and not roles.apart:
-            findings.warning(
+        if mask.meaning is None and roles.output.name not in graph.depending_on(mask.name):
+            findings.error(
+                "masks",
+                f"the output does not depend on {mask.name!r}: the file takes it and ignores it",
+                "was the mask of the example folded into constants? Export with the mask as a tensor that hides some",
+            )
+        elif mask.meaning is None and not roles.apart:
+            say = findings.error if mask.dtype == "bool" else findings.warning
+            say(
                 "masks",
                 f"flagging a position in {mask.name!r} hides it from no other, whichever way it is read",
-                "it is no mask of keys, or the file ignores it",
+                "it is no mask of keys",
+            )
+        elif mask.left:
+            findings.error(
+                "masks",
+                f"{mask.name!r} hides a position in part: {mask.left:.2g} of what it does to the others is left",
+                "what is added to hidden scores, or put in their place, is not low enough: export with -inf, or -1e9",
             )
     if expected is None:
         return

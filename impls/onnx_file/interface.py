@@ -80,7 +80,7 @@ def interface(graph: Graph, findings: Findings) -> Interface | None:
             "export the encoder layers by themselves, with x as their input",
         )
         return None
-    x = _chosen(floats, results, findings)
+    x = _chosen(graph, floats, results, findings)
     output = _output(graph, x, results, findings)
     if output is None:
         return None
@@ -88,7 +88,7 @@ def interface(graph: Graph, findings: Findings) -> Interface | None:
     return Interface(x, output, masks)
 
 
-def _chosen(floats: list[Port], results: list[Port], findings: Findings) -> Port:
+def _chosen(graph: Graph, floats: list[Port], results: list[Port], findings: Findings) -> Port:
     """x: of three axes rather than two, as wide as an output, by name, first."""
     widths = {p.shape[-1] for p in results if p.shape}
 
@@ -100,10 +100,12 @@ def _chosen(floats: list[Port], results: list[Port], findings: Findings) -> Port
     ranked = sorted(floats, key=rank)
     if len(ranked) > 1 and rank(ranked[0])[:3] == rank(ranked[1])[:3]:
         alike = " or ".join(p.said() for p in ranked if rank(p)[:3] == rank(ranked[0])[:3])
-        findings.warning(
+        alone = len([p for p in ranked if any(r.name in graph.depending_on(p.name) for r in results)]) < 2
+        say = findings.warning if alone else findings.error
+        say(
             "interface",
             f"x may be {alike}; {ranked[0].name!r} is taken",
-            "name it x",
+            "name it x" if alone else "an encoder layer takes one sequence; a decoder takes its memory, too",
         )
     return ranked[0]
 
@@ -166,6 +168,15 @@ def check_dimensions(of: Interface, layout: str, findings: Findings) -> None:
                     f"{what} is fixed to {size} in {x.said()}",
                     f"export with a symbolic {what} (dynamic_shapes, dynamic_axes)",
                 )
+        for axis, (size, wrong) in enumerate(zip(x.shape, ("batch", "seq"), strict=False)):
+            if layout == "SBD" and isinstance(size, str) and wrong in size.lower():
+                along = "attention goes along" if axis == 0 else "attention does not go along"
+                findings.error(
+                    "dimensions",
+                    f"{along} the {('first', 'second')[axis]} axis, which is named {size!r}, in {x.said()}",
+                    "was it exported with batch_first=False? Export with batch_first=True, or name the axes as they are",
+                )
+                break
         if isinstance(x.shape[0], str) and x.shape[0] == x.shape[1]:
             findings.error(
                 "dimensions",

@@ -13,6 +13,8 @@ from impls.onnx_file.running import Array, Failed, Runner, Tensors
 BATCH, SEQUENCE = 3, 5
 CUT = 1e-3
 """Of what a change does to another position, what is left where the mask hides it."""
+LEAKS = 0.3
+"""The same of a mask that hides in part; what leaves more is no mask."""
 LONGEST_TRIED = 512
 TRIES, TRIES_OF_REFERENCE = 120, 12
 
@@ -33,7 +35,8 @@ ADDITIVE = Meaning("additive", 0, -1e9)
 @dataclass(frozen=True)
 class MaskRole:
     """`key_axis` is the axis that counts keys. `axes` has a letter for each: B, H, S or 1; X for what is none of them.
-    `meaning` None: flagging a position changes nothing that could be told."""
+    `meaning` None: flagging a position changes nothing that could be told. `left` is what is left of what a hidden
+    position does to the others, relatively."""
 
     name: str
     dtype: str
@@ -41,6 +44,7 @@ class MaskRole:
     axes: str
     meaning: Meaning | None
     key_axis: int = -1
+    left: float = 0.0
 
     def filled(self, value: float, shape: tuple[int, ...] | None = None) -> Array:
         return np.full(self.shape if shape is None else shape, value, numpy_dtype(self.dtype))
@@ -232,20 +236,21 @@ def _meanings(mask: Port) -> list[Meaning]:
 
 def _told(trial: Trial) -> Roles:
     """What the trial's file does with x, and with each mask."""
-    best: tuple[int, Roles] | None = None
+    best: tuple[float, Roles] | None = None
     for meanings in product(*(_meanings(mask) for mask in trial.of.masks)):
         found = _under(trial, meanings)
         if found and (best is None or found[0] > best[0]):
             best = found
-            if found[0] > len(trial.of.masks):  # every mask does what was thought
+            if found[0] == len(trial.of.masks) + 1:  # every mask does what was thought
                 break
     if best is None:  # no number comes out whatever the masks hold
         best = 0, _apart(trial)
     return best[1]
 
 
-def _under(trial: Trial, meanings: tuple[Meaning, ...]) -> tuple[int, Roles] | None:
-    """The roles if the masks mean that, and how many of them do; None where that gives no numbers."""
+def _under(trial: Trial, meanings: tuple[Meaning, ...]) -> tuple[float, Roles] | None:
+    """The roles if the masks mean that, and how many of them do, one that hides in part counting less; None where that
+    gives no numbers."""
     open_ = {
         mask.name: np.full(trial.shapes[mask.name], meaning.open, numpy_dtype(mask.dtype))
         for mask, meaning in zip(trial.of.masks, meanings, strict=True)
@@ -268,7 +273,7 @@ def _under(trial: Trial, meanings: tuple[Meaning, ...]) -> tuple[int, Roles] | N
         for mask, meaning in zip(trial.of.masks, meanings, strict=True)
     )
     apart = not mixed[axis] and S > 1
-    cutting = sum(mask.meaning is not None for mask in masks)
+    cutting = sum(1 - mask.left for mask in masks if mask.meaning is not None)
     return cutting + (not apart), replace(found, masks=masks, apart=apart)
 
 
@@ -290,23 +295,30 @@ def _role(
     reached = _others(reach)
     hidden = [int(place) for place in np.argsort(-reached.max(1)) if reached[place].any()]
     for key_axis in reversed(range(len(shape))):
-        if (
-            shape[key_axis] == found.S
-            and hidden
-            and all(_cut(trial, axis, reached, mask, meaning, open_, key_axis, place) for place in hidden)
-        ):
-            return MaskRole(mask.name, mask.dtype, shape, letters, meaning, key_axis - len(shape))
+        if shape[key_axis] != found.S or not hidden:
+            continue
+        left = 0.0
+        for place in hidden:
+            left = max(left, _left(trial, axis, reached, mask, meaning, open_, key_axis, place))
+            if left > LEAKS:
+                break
+        else:
+            showing = left if left > CUT else 0.0
+            return MaskRole(mask.name, mask.dtype, shape, letters, meaning, key_axis - len(shape), showing)
     return MaskRole(mask.name, mask.dtype, shape, letters, None)
 
 
-def _cut(
+def _left(
     trial: Trial, axis: int, reached: Array, mask: Port, meaning: Meaning, open_: Tensors, key_axis: int, place: int
-) -> bool:
-    """Whether nothing is left of what a place does to the others, once it is flagged."""
+) -> float:
+    """How much is left of what a place does to the others, once it is flagged; relatively, of the worst."""
     flagged = open_[mask.name].copy()
     flagged[(slice(None),) * key_axis + (place,)] = meaning.shut
     left = _others(trial.reach({**open_, mask.name: flagged}, axis, [place]))[place]
-    return bool(np.isfinite(left).all() and (left <= CUT * reached[place]).all())
+    if not np.isfinite(left).all():
+        return np.inf
+    with np.errstate(all="ignore"):
+        return float(np.max(left / reached[place], where=left > 0, initial=0.0))
 
 
 def _apart(trial: Trial) -> Roles:

@@ -1,0 +1,201 @@
+"""`conform validate` on real files: right ones pass, and every planted fault is found and named by its stage."""
+
+import json
+import resource
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.golden.build import compute
+from harness.golden.expected import Expected
+from harness.spec.case import Case
+from harness.spec.constants import Constants
+from harness.spec.layer import Layer
+from harness.validate.results import Validation
+from harness.validate.validation import Asked, Progress, validate
+
+PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
+FAULTS, model_of, parameters_of = PLANTS["FAULTS"], PLANTS["model_of"], PLANTS["parameters_of"]
+ROWS = (("onnxruntime", "all"), ("reference", ""))
+Judge = Callable[..., Validation]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Fewer and smaller cases, and what a file should give computed here, once for all files that hold the same."""
+    known: dict[tuple[Any, ...], Expected] = {}
+
+    def compute_here(cases: list[Case], constants: Constants, jobs: int) -> Iterator[tuple[Case, Expected]]:
+        for case in cases:
+            held = b"".join(value.tobytes() for value in case.parameters().values())
+            key = case.id, case.layer.model_dump_json(), case.situation.model_dump_json(), held
+            if key not in known:
+                known[key] = compute(case, constants)
+            yield case, known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.validate.validation.compute_all", compute_here)
+        patch.setattr("harness.validate.asks.SIZES", ((1, 1), (2, 7)))
+        patch.setattr("harness.validate.asks.PADDING", ("padding-right", "padded-item"))
+        patch.setattr("harness.validate.asks.NUMBERS", ("no-mask", "low-variance"))
+        patch.setattr("harness.validate.asks.PROPERTIES", ("invariant-padding-content",))
+        yield
+
+
+@pytest.fixture
+def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Validate a file in the first of ROWS, or in more of them."""
+
+    def judge(path: Path, layer: Any = None, parameters: Any = None, mask: Any = None, limit: Any = None,
+              runtimes: int = 1) -> Validation:  # fmt: skip
+        monkeypatch.setattr("harness.validate.rows.ROWS", ROWS[:runtimes])
+        quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
+        return validate(Asked(path, layer, parameters, mask, (), {}, limit), tmp_path / "out", 1, quiet)
+
+    return judge
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("right") / "model.onnx"
+    path.write_bytes(model_of(PLANTS["PRE"]).SerializeToString())
+    return path
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    """What the right file was made from: what a user says with --layer and --parameters."""
+    layer = {
+        "layer": "right", "title": "A right layer", "clauses": ["L-1"], "family": "small", "d_model": 24,
+        "norm": {"placement": "pre", "kind": "layer_norm", "epsilon": float(np.float32(1e-5))},
+        "attention": {
+            "num_heads": 3, "projections": "full", "qkv_bias": True, "output_bias": True, "scale": "head_dim",
+            "masked_score": "minus_infinity", "fully_masked_row": "uniform",
+        },
+        "feed_forward": {"d_ff": 40, "activation": "gelu", "bias": True},
+        "dropout": dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0),
+        "stack": {"layers": 1, "final_norm": False}, "embedding": None, "padded_rows": "unspecified",
+        "padding_content": "finite",
+    }  # fmt: skip
+    return {
+        "layer": Layer.model_validate_json(json.dumps(layer)),
+        "parameters": parameters_of(model_of(PLANTS["PRE"])),
+    }
+
+
+def test_a_right_file_is_right(judged: Judge, right: Path, told: dict[str, Any]) -> None:
+    found = judged(right, **told, mask="attend", runtimes=2)
+    assert found.findings == ()
+    assert found.status == 0
+    assert all(row.passed == row.applicable > 8 for row in found.rows)
+    said = found.summaries
+    assert said["file"] == "19.1 KiB"
+    assert said["checker"] == "valid, and its shapes follow from its inputs"
+    assert said["operators"].startswith("opset 18; 35 nodes of 11 types, ")
+    mask = "mask 'mask' [batch, sequence] (true = attend)"
+    assert said["interface"] == f"x 'x' float32, {mask}, output 'output' float32"
+    assert said["dimensions"] == "batch and sequence declared free; x [batch, sequence, 24]"
+    assert said["layer"].startswith("16 parameters and 19 stages found in the graph, proved by a run (batch 3")
+    assert said["cost"].startswith("19.1 KiB, 35 nodes, onnxruntime ")
+
+
+@pytest.mark.parametrize(
+    ("body", "opset", "edit"),
+    [
+        pytest.param("PRE", 18, "float16", id="float16"),
+        pytest.param("ATTENTION", 23, None, id="attention-of-opset-23"),
+    ],
+)
+def test_right_files_of_other_kinds_are_right(
+    judged: Judge, tmp_path: Path, body: str, opset: int, edit: str | None
+) -> None:
+    signature = PLANTS["SIGNATURE"].replace("bool[batch, seq", "bool[batch, 1, sequence, seq") if opset > 18 else None
+    model = model_of(PLANTS[body], signature or PLANTS["SIGNATURE"], opset, low=np.float32(-6e4))
+    if edit:
+        PLANTS[edit](model)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    found = judged(path)
+    assert [f for f in found.findings if f.severity != "note"] == []
+    assert found.status == 0
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found_and_named_by_its_stage(
+    judged: Judge, told: dict[str, Any], tmp_path: Path, fault: Any
+) -> None:
+    path = fault.planted(tmp_path)
+    before = everything_in(tmp_path)
+    found = judged(path, **{key: told[key] for key in fault.told}, mask=fault.mask, limit=fault.limit,
+                   runtimes=fault.runtimes)  # fmt: skip
+    said = [finding for finding in found.findings if finding.stage == fault.stage and fault.says in finding.message]
+    assert [finding.severity for finding in said] == [fault.severity], found.findings
+    assert found.status == fault.status
+    assert everything_in(tmp_path) == before
+    if fault.severity == "error" and fault.stage in ("file", "operators", "interface", "dimensions", "layer", "masks"):
+        assert found.errors[0].stage == fault.stage, "what comes before it is right"
+    assert not any("Traceback" in finding.message for finding in found.findings)
+
+
+def everything_in(folder: Path) -> dict[str, int]:
+    """Path → size of what lies there, what validation writes itself apart."""
+    return {
+        str(path.relative_to(folder)): path.lstat().st_size
+        for path in folder.rglob("*")
+        if path.relative_to(folder).parts[0] != "out"
+    }
+
+
+def test_an_epsilon_that_is_not_the_usual_is_inferred_and_said(judged: Judge, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_of(PLANTS["PRE"].replace("0.00001", "0.001")).SerializeToString())
+    found = judged(path)
+    assert found.status == 0
+    assert found.layer is not None
+    assert found.layer.norm.epsilon == float(np.float32(1e-3))
+    [said] = [fact.evidence for fact in found.description.facts if fact.key == "norm.epsilon"]
+    assert said == "LayerNormalization 'n1', attribute epsilon"
+
+
+def test_numbers_that_are_wrong_are_diagnosed_and_told_once(judged: Judge, tmp_path: Path) -> None:
+    [fault] = [fault for fault in FAULTS if fault.name == "scale-missing"]
+    found = judged(fault.planted(tmp_path))
+    assert [finding.stage for finding in found.errors] == ["numbers"]
+    [error] = found.errors
+    assert error.hint == "the first node out of line makes attention_scores: MatMul 'raw' (raw)"
+    echoes = [finding.message for finding in found.findings if finding.stage in ("shapes", "masks")]
+    assert "2 of 2 situations are out of line as no-mask is: see numbers" in echoes
+    assert found.diagnoses[0].deviations == ("scale-missing",)
+
+
+@pytest.mark.linux
+def test_an_absurd_size_takes_no_memory(judged: Judge, tmp_path: Path) -> None:
+    for fault in FAULTS:
+        if fault.name in ("huge-intermediate", "absurd-dims", "over-2-GiB"):
+            folder = tmp_path / fault.name
+            folder.mkdir()
+            assert judged(fault.planted(folder)).status == 2
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20, "KiB, of the largest worker"
+
+
+def test_the_command(conform: Callable[..., Any], right: Path, tmp_path: Path) -> None:
+    """From end to end, with every case: 0, 1 and 2, and no traceback."""
+    quick = ("--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", right, *quick)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "It does what it should: 0 errors, 0 warnings" in ended.stdout
+    [polarity] = [fault for fault in FAULTS if fault.name == "mask-polarity"]
+    path = polarity.planted(tmp_path)
+    ended = conform("validate", path, "--mask", "attend", "--json", *quick)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert [finding["stage"] for finding in json.loads(ended.stdout)["findings"]] == ["masks"]
+    path.write_bytes(path.read_bytes()[:500])
+    ended = conform("validate", path, *quick)
+    assert ended.status == 2
+    assert "✗ file" in ended.stdout
+    assert "It could not be judged: 1 error, 0 warnings" in ended.stdout
+    assert "Traceback" not in ended.stdout + ended.stderr
