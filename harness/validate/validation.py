@@ -215,7 +215,7 @@ def narrower(held: Mapping[str, Array], dtype: DtypeName) -> DtypeName | None:
 
 def takes(description: Description, roles: Roles) -> Takes:
     batch, sequence = description.sizes()
-    axes = {mask.axes for mask in roles.masks if mask.meaning}
+    axes = {mask.axes for mask in roles.masks if mask.meaning}  # what hides nothing cannot be asked to hide
     attention = any(name.endswith("SS") for name in axes)
     return Takes(batch, sequence, bool(axes), attention, any("H" in name for name in axes))
 
