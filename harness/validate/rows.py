@@ -66,12 +66,12 @@ class Row:
 
 def rows_of(model: Path, pythons: Mapping[str, str], only: Sequence[str], folder: Path = FOLDER) -> list[Row]:
     """Every runtime and level, or those of the runtimes that are named. `folder` is that of the implementation which
-    runs files."""
+    runs files; its workers' own folder is another than the one that `model` may be relative to."""
     rows = []
     for runtime, level in ROWS:
         if only and runtime not in only:
             continue
-        chosen = {"model": str(model), "runtime": runtime, **({"level": level} if level else {})}
+        chosen = {"model": str(model.absolute()), "runtime": runtime, **({"level": level} if level else {})}
         implementation = read_implementation(folder, chosen, str(model))
         rows.append(Row(runtime, level, resolve(implementation, folder, dict(pythons))))
     return rows

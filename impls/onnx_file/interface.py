@@ -174,7 +174,7 @@ def check_dimensions(of: Interface, layout: str, findings: Findings) -> None:
                 findings.error(
                     "dimensions",
                     f"{along} the {('first', 'second')[axis]} axis, which is named {size!r}, in {x.said()}",
-                    "was it exported with batch_first=False? Export with batch_first=True, or give the axes their names",
+                    "was it exported with batch_first=False? Export with batch_first=True, or name the axes right",
                 )
                 break
         if isinstance(x.shape[0], str) and x.shape[0] == x.shape[1]:
