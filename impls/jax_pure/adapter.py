@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, serve, stack_of, timed
+from harness.adapter import (
+    Adapter,
+    Environment,
+    Fresh,
+    Masks,
+    ParameterMap,
+    Take,
+    Tensors,
+    cache_folder,
+    serve,
+    stack_of,
+    timed,
+)
 from harness.adapter.base import Array
 from impls.jax_pure.encoder import Config, Dropout, Tree, initial
 from impls.jax_pure.encoder import Masks as Given
@@ -154,13 +165,8 @@ def keep_what_is_compiled() -> None:
     """
     if jax.config.jax_compilation_cache_dir:
         return
-    try:
-        caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "encoder-conformance" / "jax"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
-        return
-    if os.access(folder, os.W_OK | os.X_OK):
+    folder = cache_folder("jax")
+    if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
