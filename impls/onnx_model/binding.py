@@ -1,7 +1,7 @@
 """Which initializers of a model hold which parameter of the specification, found by value.
 
-An exporter numbers what it folds: a weight may come out as it went in, transposed, in another shape, or as a slice of one
-that was fused of several. It holds the same numbers, and parameters that are random are told apart by them.
+An exporter numbers what it folds: a weight may come out as it went in, transposed, in another shape, or as a slice of
+one that was fused of several. It holds the same numbers, and parameters that are random are told apart by them.
 """
 
 import json

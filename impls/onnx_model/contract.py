@@ -1,9 +1,9 @@
 """What a *staged* model is, and how an export becomes one.
 
-Inputs: `x` [batch, sequence, d_model] in the parameters' dtype, or, under that name, token ids [batch, sequence], int64;
-`mask` [batch, num_heads, sequence, sequence], bool, true where a query (third axis) may attend to a key (fourth); `valid`
-[batch, sequence], bool, true where x holds data and not padding. A biased model takes `bias` too, which is added to the
-scores, in the shape of the mask and the parameters' dtype.
+Inputs: `x` [batch, sequence, d_model] in the parameters' dtype, or, under that name, token ids [batch, sequence],
+int64; `mask` [batch, num_heads, sequence, sequence], bool, true where a query (third axis) may attend to a key
+(fourth); `valid` [batch, sequence], bool, true where x holds data and not padding. A biased model takes `bias` too,
+which is added to the scores, in the shape of the mask and the parameters' dtype.
 
 Outputs: every stage that the road can show, by its name in the specification and in the order of computation, `output`
 last. Batch and sequence are free, and are the symbols `batch` and `sequence`.

@@ -1,4 +1,4 @@
-"""What runs an ONNX model on the CPU: ONNX Runtime at each of its optimisation levels, ONNX's own reference, OpenVINO."""
+"""What runs an ONNX model on the CPU: ONNX Runtime at each optimisation level, ONNX's own reference, OpenVINO."""
 
 from collections.abc import Callable
 from pathlib import Path

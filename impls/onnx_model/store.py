@@ -5,7 +5,6 @@ A file is the SHA-256 of a model, in hexadecimal, and the model, without the par
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -77,7 +76,7 @@ def _write(path: Path, model: bytes) -> None:
             try:
                 file.write(hashlib.sha256(model).hexdigest().encode() + model)
                 file.close()
-                os.replace(file.name, path)
+                Path(file.name).replace(path)
             except OSError:
                 Path(file.name).unlink(missing_ok=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""Exports the PyTorch encoder by torch.onnx.export, as it is by default: torch.export's graph, translated by onnxscript."""
+"""Exports the PyTorch encoder by torch.onnx.export, as it is by default: by way of torch.export and onnxscript."""
 
 from collections.abc import Mapping
 from typing import Any
