@@ -52,6 +52,25 @@ def parameter_map(layer: dict[str, Any]) -> ParameterMap:
     return ParameterMap(takes, around)
 
 
+def config_of(layer: dict[str, Any]) -> Config:
+    """The layer of the specification as what its parameters do not say."""
+    norm, attention = layer["norm"], layer["attention"]
+    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
+    return Config(
+        d_model=layer["d_model"],
+        num_heads=attention["num_heads"],
+        activation=layer["feed_forward"]["activation"],
+        placement=norm["placement"],
+        epsilon=norm["epsilon"],
+        norm=norm["kind"],
+        scale=attention["scale"],
+        masked_score=None if filled == "minus_infinity" else filled,
+        empty_row="uniform" if empty_row == "unspecified" else empty_row,
+        positions=stack_of(layer).get("positions", "none"),
+        dropout=Dropout(**layer["dropout"]),
+    )
+
+
 forward = jax.jit(encoder, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
 fresh = jax.jit(initial)
@@ -103,21 +122,7 @@ class JaxPure(Adapter):
         ):  # hundreds of programs are more than LLVM finds memory sections for
             jax.clear_caches()
         self.built = layer, dtype
-        norm, attention = layer["norm"], layer["attention"]
-        filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-        self.config = Config(
-            d_model=layer["d_model"],
-            num_heads=attention["num_heads"],
-            activation=layer["feed_forward"]["activation"],
-            placement=norm["placement"],
-            epsilon=norm["epsilon"],
-            norm=norm["kind"],
-            scale=attention["scale"],
-            masked_score=None if filled == "minus_infinity" else filled,
-            empty_row="uniform" if empty_row == "unspecified" else empty_row,
-            positions=stack_of(layer).get("positions", "none"),
-            dropout=Dropout(**layer["dropout"]),
-        )
+        self.config = config_of(layer)
         self.map, self.dtype = parameter_map(layer), dtype
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))

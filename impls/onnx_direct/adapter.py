@@ -7,7 +7,7 @@ import onnx
 
 from harness.adapter import Tensors, serve
 from impls.onnx_direct import plain
-from impls.onnx_direct.text import encoder
+from impls.onnx_direct.text import Form, encoder
 from impls.onnx_model.adapter import OnnxAdapter
 
 
@@ -19,7 +19,7 @@ class OnnxDirect(OnnxAdapter):
     def export(
         self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
     ) -> onnx.ModelProto:
-        return encoder(layer, parameters, dtype, opset, biased=biased, attend=plain.attend, norm=plain.norm)
+        return encoder(Form(layer, dtype, opset, biased, plain.attend, plain.norm), parameters)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ the specification's; in a stack, each layer's begin with its prefix. The constan
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -33,49 +34,58 @@ STAGES = {
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 
 Lines = list[str]
-Attend = Callable[[Mapping[str, Any], int, bool], Lines]
-"""The lines from query_heads, key_heads and value_heads to context: of a layer, an opset, and whether there is a bias."""
-Norm = Callable[[Mapping[str, Any], int, str, str, str], Lines]
-"""The lines of a norm: of a layer, an opset, and the names of its input, of its output and of its parameters."""
 
 
-def encoder(
-    layer: Mapping[str, Any],
-    parameters: Tensors,
-    dtype: str,
-    opset: int,
-    *,
-    biased: bool,
-    attend: Attend,
-    norm: Norm,
-) -> onnx.ModelProto:
+@dataclass(frozen=True)
+class Form:
+    """What is written, and how."""
+
+    layer: Mapping[str, Any]
+    dtype: str
+    opset: int
+    biased: bool
+    """Whether `bias` is added to the scores."""
+    attend: Callable[["Form"], Lines]
+    """The lines from query_heads, key_heads and value_heads to context."""
+    norm: Callable[["Form", str, str, str], Lines]
+    """The lines of a norm, given the names of its input, of its output and of its parameters."""
+
+    @property
+    def attention(self) -> Mapping[str, Any]:
+        return self.layer["attention"]
+
+    @property
+    def has_gelu(self) -> bool:
+        """From opset 20 on GELU is an operator. In float64 it is better written out: ONNX Runtime takes the operator's
+        definition, whose √2 and √(2/π) are float32 (onnx/onnx, onnx/defs/math/defs.cc)."""
+        return self.opset >= 20 and self.dtype != "float64"
+
+
+def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
     """The staged model (`impls.onnx_model.contract`). Raises ValueError for a layer that cannot be."""
-    check(layer)
-    constants = constants_of(layer, np.dtype(dtype))
-    stacked, lines, outputs, x = stack_of(layer), [*masks(layer, opset)], [], "x"
-    shared = {*SHARED, *constants}
+    check(form.layer)
+    layer, placement = form.layer, form.layer["norm"]["placement"]
+    constants = constants_of(layer, np.dtype(form.dtype))
+    stacked, lines, outputs, x = stack_of(layer), masks(form), [], "x"
     if not stacked:
-        lines += layer_lines(layer, opset, x, biased=biased, attend=attend, norm=norm)
-        outputs += STAGES[layer["norm"]["placement"]]
+        lines += layer_lines(form, x)
+        outputs += STAGES[placement]
         x = outputs[-1]
     else:
         if layer["embedding"]:
             lines += embedding(layer)
             outputs.append(x := "embedded")
         for number in range(stacked["layers"]):
-            own = layer_lines(layer, opset, "input", biased=biased, attend=attend, norm=norm)
-            of_layer = {"input": x}
-            lines += [quoted(line, f"layers.{number}.", shared, of_layer) for line in own]
-            last = f"layers.{number}.{STAGES[layer['norm']['placement']][-1]}"
+            prefix, shared = f"layers.{number}.", {*SHARED, *constants}
+            lines += [quoted(line, prefix, shared, {"input": x}) for line in layer_lines(form, "input")]
             outputs.append(x := f"layer_{number}")
-            lines.append(f"{x} = Identity({last})")
+            lines.append(f"{x} = Identity({prefix}{STAGES[placement][-1]})")
         if stacked["final_norm"]:
-            lines += norm(layer, opset, x, "final_norm", "final_norm")
+            lines += form.norm(form, x, "final_norm", "final_norm")
             outputs.append(x := "final_norm")
     lines.append(f"output = Identity({x})")
     body = "\n".join(quoted(line) for line in lines)
-    begun = header(layer, dtype, opset, [*outputs, "output"], biased)
-    model: onnx.ModelProto = onnx.parser.parse_model(f"{begun}{body}}}")
+    model: onnx.ModelProto = onnx.parser.parse_model(f"{header(form, [*outputs, 'output'])}{body}}}")
     used = {name for node in model.graph.node for name in node.input}
     for name, value in {**parameters, **constants}.items():
         if name in used:
@@ -98,17 +108,15 @@ def quoted(
     return re.sub(r'<[^>]*>|"[^"]*"|\b[a-z]\w*(\.\w+)*', name, line)
 
 
-def header(layer: Mapping[str, Any], dtype: str, opset: int, outputs: list[str], biased: bool) -> str:
-    kind, heads = (
-        {"float64": "double", "float32": "float", "float16": "float16"}[dtype],
-        layer["attention"]["num_heads"],
-    )
+def header(form: Form, outputs: list[str]) -> str:
+    layer, heads = form.layer, form.attention["num_heads"]
+    kind = {"float64": "double", "float32": "float", "float16": "float16"}[form.dtype]
     scores = f"[batch, {heads}, sequence, sequence]"
     x = "int64[batch, sequence] x" if layer["embedding"] else f"{kind}[batch, sequence, {layer['d_model']}] x"
-    given = [x, f"bool{scores} mask", "bool[batch, sequence] valid", *([f"{kind}{scores} bias"] if biased else [])]
-    ir_version = helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
+    given = [x, f"bool{scores} mask", "bool[batch, sequence] valid", *([f"{kind}{scores} bias"] if form.biased else [])]
+    ir_version = helper.find_min_ir_version_for([helper.make_opsetid("", form.opset)])
     return (
-        f'<ir_version: {ir_version}, opset_import: ["": {opset}], producer_name: "encoder-conformance">\n'
+        f'<ir_version: {ir_version}, opset_import: ["": {form.opset}], producer_name: "encoder-conformance">\n'
         f"encoder ({', '.join(given)}) => ({', '.join(f'{kind}[] {name}' for name in outputs)}) {{\n"
     )
 
@@ -121,8 +129,10 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
     rates = np.exp(-math.log(10000) / D * np.arange(0, D, 2))
     numbers = {
         "root": math.sqrt(D if attention["scale"] == "d_model" else D // H),
-        "unit_scale": 1 / math.sqrt(D if attention["scale"] == "d_model" else D // H),
         "filled": least if filled == "minus_infinity" else max(filled, least),
+        # To be added, where a number near the lowest would reach minus infinity, and ONNX Runtime's Attention takes the
+        # lowest for it.
+        "filled_added": max(-1e30 if filled == "minus_infinity" else filled, least / 2),
         "infinite": -math.inf,
         "undefined": math.nan,
         "epsilon": layer["norm"]["epsilon"],
@@ -141,6 +151,7 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
         "split": [0, 0, H, D // H],
         "merged": [0, 0, D],
         "pairs": [0, -1],
+        "column_shape": [-1, 1],
         "nothing": [0],
         "width": [D],
     }
@@ -151,25 +162,24 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
     }
 
 
-def masks(layer: Mapping[str, Any], opset: int) -> Lines:
+def masks(form: Form) -> Lines:
     """has_key [B, H, S, 1], true for a query that has a key to attend to; needed [B, S, 1], false at padding that
-    nothing is to be computed with: a weight of 0 keeps out neither what overflows nor NaN. Uniform weights over every key
-    are no 0: an item with a query that has no key keeps its padding."""
+    nothing is to be computed with: a weight of 0 keeps out neither what overflows nor NaN. Uniform weights over every
+    key are no 0: an item with a query that has no key keeps its padding."""
     lines = [
         "mask_number = Cast <to = 1> (mask)",
-        reduced("key_number", "ReduceMax", "mask_number", "last_axis", -1, opset),
+        reduced(form, "key_number", "ReduceMax", "mask_number", last=True),
         "has_key = Cast <to = 9> (key_number)",
     ]
     kept = "valid"
-    if layer["attention"]["fully_masked_row"] == "uniform":
+    if form.attention["fully_masked_row"] == "uniform":
         lines += [
-            "item_number = ReduceMin <keepdims = 0> (key_number, inner_axes)" if opset >= 18 else
-            "item_number = ReduceMin <keepdims = 0, axes = [1, 2, 3]> (key_number)",
+            reduced(form, "item_number", "ReduceMin", "key_number", last=False),
             "item_has_keys = Cast <to = 9> (item_number)",
             "item_has_none = Not(item_has_keys)",
-            "item_keeps = Unsqueeze(item_has_none, second_axis)",
+            "item_keeps = Reshape(item_has_none, column_shape)",
             "kept = Or(valid, item_keeps)",
-        ]  # fmt: skip
+        ]
         kept = "kept"
     return [*lines, f"needed = Unsqueeze({kept}, last_axis)"]
 
@@ -196,58 +206,53 @@ def embedding(layer: Mapping[str, Any]) -> Lines:
     ]
 
 
-def layer_lines(layer: Mapping[str, Any], opset: int, x: str, *, biased: bool, attend: Attend, norm: Norm) -> Lines:
+def layer_lines(form: Form, x: str) -> Lines:
     """From x to the last residual sum, or to the norm of it."""
-    attention = [*heads(layer), *attend(layer, opset, biased), *merged(layer)]
     begun = [f"data = Where(needed, {x}, nought)"]
-    if layer["norm"]["placement"] == "pre":
+    if form.layer["norm"]["placement"] == "pre":
         return [
             *begun,
-            *norm(layer, opset, "data", "norm1", "norm1"),
-            *(line.replace("SUBLAYER", "norm1") for line in attention),
+            *form.norm(form, "data", "norm1", "norm1"),
+            *attention(form, "norm1"),
             "residual1 = Add(data, attention_output)",
-            *norm(layer, opset, "residual1", "norm2", "norm2"),
-            *feed_forward(layer, opset, "norm2"),
+            *form.norm(form, "residual1", "norm2", "norm2"),
+            *feed_forward(form, "norm2"),
             "residual2 = Add(residual1, ffn_output)",
         ]
     return [
         *begun,
-        *(line.replace("SUBLAYER", "data") for line in attention),
+        *attention(form, "data"),
         "residual1 = Add(data, attention_output)",
-        *norm(layer, opset, "residual1", "norm1", "norm1"),
-        *feed_forward(layer, opset, "norm1"),
+        *form.norm(form, "residual1", "norm1", "norm1"),
+        *feed_forward(form, "norm1"),
         "residual2 = Add(norm1, ffn_output)",
-        *norm(layer, opset, "residual2", "norm2", "norm2"),
+        *form.norm(form, "residual2", "norm2", "norm2"),
     ]
 
 
-def heads(layer: Mapping[str, Any]) -> Lines:
-    """Query, key and value of SUBLAYER, [B, S, D], and their heads [B, H, S, d]."""
-    lines, biased = [], layer["attention"]["qkv_bias"]
-    shared = layer["attention"]["projections"] == "shared_by_heads"
-    if shared:
-        lines.append("input_split = Reshape(SUBLAYER, split)")
-    for name in ("query", "key", "value"):
-        if shared:
-            lines += [
-                *linear("input_split", f"attention.{name}", f"{name}_split", biased),
-                f"{name} = Reshape({name}_split, merged)",
-            ]
-        else:
-            lines += [
-                *linear("SUBLAYER", f"attention.{name}", name, biased),
-                f"{name}_split = Reshape({name}, split)",
-            ]
-        lines.append(f"{name}_heads = Transpose <perm = [0, 2, 1, 3]> ({name}_split)")
-    return lines
-
-
-def merged(layer: Mapping[str, Any]) -> Lines:
+def attention(form: Form, x: str) -> Lines:
     return [
+        *heads(form, x),
+        *form.attend(form),
         "context_split = Transpose <perm = [0, 2, 1, 3]> (context)",
         "context_merged = Reshape(context_split, merged)",
-        *linear("context_merged", "attention.output", "attention_output", layer["attention"]["output_bias"]),
+        *linear("context_merged", "attention.output", "attention_output", form.attention["output_bias"]),
     ]
+
+
+def heads(form: Form, x: str) -> Lines:
+    """Query, key and value of x, [B, S, D], and their heads [B, H, S, d]."""
+    biased, shared = form.attention["qkv_bias"], form.attention["projections"] == "shared_by_heads"
+    lines = [f"input_split = Reshape({x}, split)"] if shared else []
+    for name in ("query", "key", "value"):
+        if shared:
+            lines += linear("input_split", f"attention.{name}", f"{name}_split", biased)
+            lines.append(f"{name} = Reshape({name}_split, merged)")
+        else:
+            lines += linear(x, f"attention.{name}", name, biased)
+            lines.append(f"{name}_split = Reshape({name}, split)")
+        lines.append(f"{name}_heads = Transpose <perm = [0, 2, 1, 3]> ({name}_split)")
+    return lines
 
 
 def linear(x: str, name: str, y: str, biased: bool) -> Lines:
@@ -256,22 +261,23 @@ def linear(x: str, name: str, y: str, biased: bool) -> Lines:
     return [f"{y}_product = MatMul({x}, {name}.weight)", f"{y} = Add({y}_product, {name}.bias)"]
 
 
-def feed_forward(layer: Mapping[str, Any], opset: int, x: str) -> Lines:
-    biased = layer["feed_forward"]["bias"]
+def feed_forward(form: Form, x: str) -> Lines:
+    biased = form.layer["feed_forward"]["bias"]
     return [
         *linear(x, "feed_forward.hidden", "ffn_hidden", biased),
-        *activation(layer["feed_forward"]["activation"], opset),
+        *activation(form),
         *linear("ffn_activation", "feed_forward.output", "ffn_output", biased),
     ]
 
 
-def activation(name: str, opset: int) -> Lines:
-    """Of ffn_hidden. GELU is an operator from opset 20 on."""
+def activation(form: Form) -> Lines:
+    """Of ffn_hidden."""
+    name = form.layer["feed_forward"]["activation"]
     if name == "relu":
         return ["ffn_activation = Relu(ffn_hidden)"]
     if name == "silu":
         return ["sigmoid = Sigmoid(ffn_hidden)", "ffn_activation = Mul(ffn_hidden, sigmoid)"]
-    if opset >= 20:
+    if form.has_gelu:
         kind = "tanh" if name == "gelu_tanh" else "none"
         return [f'ffn_activation = Gelu <approximate = "{kind}"> (ffn_hidden)']
     if name == "gelu":
@@ -293,11 +299,12 @@ def activation(name: str, opset: int) -> Lines:
     ]
 
 
-def reduced(y: str, operator: str, x: str, axes: str, axis: int, opset: int) -> str:
-    """Along one axis, which stays with size 1. Until opset 17 the axes are an attribute."""
-    if opset >= 18:
-        return f"{y} = {operator} <keepdims = 1> ({x}, {axes})"
-    return f"{y} = {operator} <keepdims = 1, axes = [{axis}]> ({x})"
+def reduced(form: Form, y: str, operator: str, x: str, *, last: bool) -> str:
+    """Along the last axis, which stays with size 1, or along all but the first. In opset 17 axes are an attribute."""
+    keep, axes, listed = (1, "last_axis", [-1]) if last else (0, "inner_axes", [1, 2, 3])
+    if form.opset >= 18:
+        return f"{y} = {operator} <keepdims = {keep}> ({x}, {axes})"
+    return f"{y} = {operator} <keepdims = {keep}, axes = {listed}> ({x})"
 
 
 def check(layer: Mapping[str, Any]) -> None:

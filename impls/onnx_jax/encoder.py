@@ -1,0 +1,55 @@
+"""The JAX encoder as an ONNX model with every stage an output."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import onnx
+from jax import export as jax_export
+
+from harness.adapter import Tensors
+from impls.jax_pure.adapter import config_of, nested, parameter_map
+from impls.jax_pure.encoder import Masks
+from impls.jax_pure.stack import encoder_stages
+from impls.onnx_model.contract import input_names
+
+
+def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
+    """Its attention is written out, as it is where stages are asked for: jax.nn.dot_product_attention becomes ONNX's
+    Attention, which gives a query with no key weights of 0 where JAX gives it uniform ones (onnx/onnx#8068)."""
+    from jax2onnx import to_onnx
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    held, config = nested(parameter_map(dict(layer)).to_own(parameters, layer)), config_of(dict(layer))
+    names: list[str] = []
+
+    def staged(*given: jax.Array) -> tuple[jax.Array, ...]:
+        x, mask, valid, *bias = given
+        stages = encoder_stages(config, held, x, Masks(mask, bias[0] if bias else None, valid))
+        names[:] = stages
+        return tuple(stages.values())
+
+    given = example(layer, dtype, biased=biased)
+    jax.eval_shape(staged, *given)
+    return to_onnx(
+        staged,
+        given,
+        opset=opset,
+        enable_double_precision=dtype == "float64",
+        input_names=input_names(biased=biased),
+        output_names=names,
+    )
+
+
+def example(layer: Mapping[str, Any], dtype: str, *, biased: bool) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """The inputs' shapes, in symbols of one scope: those of two are never equal."""
+    B, S = jax_export.symbolic_shape("batch, sequence")
+    mask = (B, layer["attention"]["num_heads"], S, S)
+    x = jax.ShapeDtypeStruct((B, S), "int64") if layer["embedding"] else None
+    given = (
+        x or jax.ShapeDtypeStruct((B, S, layer["d_model"]), dtype),
+        jax.ShapeDtypeStruct(mask, "bool"),
+        jax.ShapeDtypeStruct((B, S), "bool"),
+    )
+    return (*given, jax.ShapeDtypeStruct(mask, dtype)) if biased else given
