@@ -23,7 +23,7 @@ from harness.deviations.tables import markdown
 from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import find_folder, known_folders, read_implementation
+from harness.impl.manifest import find_implementation, known_folders
 from harness.plan import plan, select
 from harness.runner import ask
 from harness.spec.case import Case
@@ -93,8 +93,8 @@ def main() -> None:
     parts_named = (*COLUMNS, OTHERS, PARENT)
     print(markdown(("implementation", "whole", *parts_named), []), flush=True)
     for name in options.impl or sorted(known_folders()):
-        folder = find_folder(name)
-        ready = resolve(read_implementation(folder), folder, {})
+        folder, implementation = find_implementation(name)
+        ready = resolve(implementation, folder, {})
         if not isinstance(ready, Ready):
             print(f"{name}: {ready.reason}")
             continue

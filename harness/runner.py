@@ -2,6 +2,7 @@
 
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -30,6 +31,8 @@ from harness.spec.situation import Check
 from harness.training.dropout import judge_dropout
 from harness.training.initialisation import judge_initialisation
 from harness.worker.session import Failure, Observation, Session
+
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Run:
         self._tasks: dict[str, list[Task]] = {}
         for share in shares:
             name = share.ready.implementation.name
-            log = logs / f"{name}.log"
+            log = logs / f"{_NOT_IN_FILE_NAMES.sub('-', name)}.log"
             log.unlink(missing_ok=True)
             self.sessions[name] = Session(share.ready, device, self.threads, log)
             self._tasks[name] = share.tasks

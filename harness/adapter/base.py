@@ -1,7 +1,9 @@
 """The base of a Python adapter: build a layer from the specification's parameters, then answer runs."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,8 @@ class Adapter(ABC):
     to refuse (X-6). Raise anything: it becomes this one answer's error, and a refusal where `refusal` says so.
     """
 
+    choices: Mapping[str, str] = MappingProxyType({})
+    """A value for each of the manifest's choices, there before `start`."""
     layout: str = "batch_first"
     """How this run's x comes, and output, the gradient by x and the cotangent go: "batch_first" [B, S, d_model],
     "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists those that an adapter takes."""

@@ -40,6 +40,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "start":
             if message["protocol"] != PROTOCOL:
                 raise ValueError(f"the harness speaks protocol {message['protocol']}, this adapter {PROTOCOL}")
+            adapter.choices = message.get("choices", {})
             environment = adapter.start(message["device"], message["threads"])
             reply = {"protocol": PROTOCOL, "versions": environment.versions, "settings": environment.settings}
             return {"ok": True, **reply}, {}

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.errors import InputError, nearest
+from harness.impl.choices import asked_of
 from harness.judge.outcome import EXPECTED
 from harness.judge.verdict import TensorVerdict
 from harness.report.ledger import read_report
@@ -125,7 +126,9 @@ def _repeat(report: Report, record: Record) -> str:
 
 def _as_given(report: Report, record: Record) -> str:
     """The implementation as the run was given it: its folder, if it lies outside the project's own."""
+    name, colon, told = record.implementation.partition(":")
     for given in report.arguments:
-        if Path(given).name == record.implementation and "/" in given:
-            return given
+        folder, _ = asked_of(given)
+        if Path(folder).name == name and "/" in folder:
+            return folder + colon + told
     return record.implementation

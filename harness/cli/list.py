@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.deviations.catalogue import catalogue
 from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import known_folders, read_implementation
+from harness.impl.manifest import known_folders, read_manifest
 from harness.report.terminal import console
 from harness.spec.clauses import clauses
 from harness.spec.coverage import coverage
@@ -23,10 +23,11 @@ Row = dict[str, str | int]
 def _impls() -> list[Row]:
     rows: list[Row] = []
     for folder in known_folders().values():
-        implementation = read_implementation(folder)
-        found = resolve(implementation, folder, {})
+        manifest = read_manifest(folder)
+        found = resolve(manifest, folder, {})
         here = "ready" if isinstance(found, Ready) else f"{found.reason}: {found.hint}"
-        rows.append({"name": implementation.name, "title": implementation.title, "here": here})
+        told = "; ".join(f"{c.name}: {'…' if c.values == 'any' else ', '.join(c.values)}" for c in manifest.choices)
+        rows.append({"name": manifest.name, "title": manifest.title, "choices": told, "here": here})
     return rows
 
 

@@ -16,7 +16,7 @@ from harness.golden.build import compute_all
 from harness.golden.expected import Expected
 from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import Device, find_folder, known_folders, read_implementation
+from harness.impl.manifest import Device, find_implementation, judged_unasked
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import LEVELS, plan, select
 from harness.report.ledger import Ledger, environment
@@ -33,6 +33,7 @@ _EXAMPLES = """
 Examples:
   conform run
   conform run --impl pytorch --impl ./my_backend --dtype float32
+  conform run --impl onnx_pytorch --impl onnx_pytorch:opset=20,level=basic
   conform run --case 'pre-gelu/*' --case '*/padding-right'
   conform run --layer my-layer.yaml --impl jax_pure
   conform run --python keras_tf=/opt/tf/bin/python
@@ -41,7 +42,13 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--impl", "impls", multiple=True, metavar="NAME|FOLDER", help="Implementation to judge; default: all.")
+@click.option(
+    "--impl",
+    "impls",
+    multiple=True,
+    metavar="NAME|FOLDER[:KEY=VALUE,…]",
+    help="Implementation to judge, and what it is told; default: all.",
+)
 @click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases to ask, as layer/situation; default: all.")
 @click.option(
     "--layer",
@@ -163,19 +170,19 @@ def _implementations(
     named: tuple[str, ...], pythons: dict[str, str], device: Device
 ) -> tuple[list[Ready], list[Missing]]:
     """Those that can be started here; one that was asked for by name and cannot be is an error."""
-    folders = [find_folder(name) for name in dict.fromkeys(named)] if named else list(known_folders().values())
-    implementations = {folder: read_implementation(folder) for folder in folders}
-    names = [implementation.name for implementation in implementations.values()]
+    chosen = [find_implementation(name) for name in dict.fromkeys(named)] if named else judged_unasked()
+    names = [implementation.name for _, implementation in chosen]
+    folder_names = [implementation.folder_name for _, implementation in chosen]
     for name in names:
         if names.count(name) > 1:
             raise InputError(
                 f"two implementations are called {name}", where="--impl", hint="rename one's folder and key"
             )
     for name in pythons:
-        if name not in names:
-            raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, names))
+        if name not in folder_names:
+            raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, folder_names))
     ready, absent = [], []
-    for folder, implementation in implementations.items():
+    for folder, implementation in chosen:
         check_declared([entry.deviation for entry in implementation.deviations], f"{folder / 'impl.yaml'}")
         found = resolve(implementation, folder, pythons)
         if isinstance(found, Ready) and device not in implementation.capabilities.devices:

@@ -15,7 +15,7 @@ from harness.deviations.tables import kill_table, markdown, sigma
 from harness.deviations.tolerances import SIGMA, TOLERANCES, Seen, false_alarms, seen_by
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import known_folders, read_implementation
+from harness.impl.manifest import judged_unasked
 from harness.paths import ROOT
 from harness.plan import plan
 from harness.runner import Run, Share
@@ -111,7 +111,7 @@ def tolerance_summary(seen: dict[str, Seen], alarms: dict[str, int], judged: int
 def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
     """Every implementation that can be started here, all cases, float32, its output alone."""
     expected = {case.id: read_golden(case, read_manifest(), constants()) for case in cases}
-    found = [resolve(read_implementation(folder), folder, {}) for folder in known_folders().values()]
+    found = [resolve(implementation, folder, {}) for folder, implementation in judged_unasked()]
     shares = []
     for ready in found:
         if isinstance(ready, Ready):

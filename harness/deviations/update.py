@@ -33,9 +33,9 @@ def update_declared(report: Report, implementation: Implementation, folder: Path
     yaml = YAML()
     yaml.width = 120
     manifest = yaml.load(path.read_text(encoding="utf-8"))
-    kept = {entry["deviation"]: entry for entry in manifest["deviations"]}
-    entries = [kept.get(name) or _entry(name, implementation) for name in ids]
-    manifest["deviations"] = entries
+    listed = {entry["deviation"]: entry for entry in manifest["deviations"]}
+    of_others = [entry for name, entry in listed.items() if name not in before and name not in ids]
+    manifest["deviations"] = [*(listed.get(name) or _entry(name, implementation) for name in ids), *of_others]
     text = io.StringIO()
     yaml.dump(manifest, text)
     replace_file(path, text.getvalue().encode())

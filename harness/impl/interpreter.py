@@ -41,12 +41,14 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
             return Missing(implementation, f"its command {program!r} is not found", f"install {implementation.install}")
         return Ready(implementation, folder, implementation.command)
     wanted = (*implementation.requires, *ADAPTER_NEEDS)
-    if implementation.name in named:
-        interpreter = named[implementation.name]
+    if implementation.folder_name in named:
+        interpreter = named[implementation.folder_name]
         absent = _absent_there(interpreter, wanted)
         if absent is None:
             raise InputError(
-                f"{interpreter!r} does not run", where="--python", hint=f"give {implementation.name}=PATH of a Python"
+                f"{interpreter!r} does not run",
+                where="--python",
+                hint=f"give {implementation.folder_name}=PATH of a Python",
             )
         if absent:
             return Missing(
@@ -57,7 +59,7 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     if not absent_here:
         return _python(implementation, folder, sys.executable, arguments)
     for tox in (Path.cwd() / ".tox", ROOT / ".tox"):
-        interpreter = str(tox / implementation.name / "bin" / "python")
+        interpreter = str(tox / implementation.folder_name / "bin" / "python")
         if Path(interpreter).is_file() and _absent_there(interpreter, wanted) == []:
             return _python(implementation, folder, interpreter, arguments)
     return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
@@ -75,8 +77,8 @@ def _python(implementation: Implementation, folder: Path, interpreter: str, argu
 
 def _hint(implementation: Implementation) -> str:
     return (
-        f"pip install '{implementation.install}', or tox -e {implementation.name}, "
-        f"or --python {implementation.name}=PATH of an interpreter that has it"
+        f"pip install '{implementation.install}', or tox -e {implementation.folder_name}, "
+        f"or --python {implementation.folder_name}=PATH of an interpreter that has it"
     )
 
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from harness.errors import InputError, nearest
+from harness.impl.choices import Choice, ChoiceName, Chosen, Value, asked_of, chosen_from, told_apart
 from harness.paths import IMPLS, shown
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
@@ -47,6 +48,7 @@ class When(Strict):
     placement: Literal["pre", "post"] | None = None
     norm: Literal["layer_norm", "rms_norm"] | None = None
     stack: bool | None = None
+    choices: dict[ChoiceName, Value] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "When":
@@ -74,13 +76,30 @@ class Unsupported(Strict):
     reason: Sentence
     link: Link
 
+    def of_variant(self, chosen: Chosen) -> "Unsupported | None":
+        """What it says of one variant, where its choices are no longer in question; None if it speaks of others."""
+        asked = self.when.choices or {}
+        if not asked.items() <= chosen.items():
+            return None
+        left = self.when.model_fields_set - {"choices"}
+        when = When.model_construct(left, **{key: getattr(self.when, key) for key in left})
+        return self.model_copy(update={"when": when})
+
+
+class WhenChosen(Strict):
+    choices: dict[ChoiceName, Value] = Field(min_length=1)
+
 
 class Declared(Strict):
     """A deviation that this implementation has: it is judged against the specification patched by it."""
 
     deviation: Identifier
+    when: WhenChosen | None = Field(default=None, description="the variants that have it; without it, all")
     reason: Sentence
     link: Link
+
+    def is_of(self, chosen: Chosen) -> bool:
+        return self.when is None or self.when.choices.items() <= chosen.items()
 
 
 class Timeouts(Strict):
@@ -99,10 +118,53 @@ class Implementation(Strict):
     command: tuple[str, ...] = Field(min_length=1, description="starts the adapter, in its folder")
     requires: tuple[str, ...] = Field(description="Python modules whose presence makes an interpreter fit")
     install: str = Field(description="what to give pip when they are missing")
+    choices: tuple[Choice, ...] = Field(default=(), description="what it can be told, as NAME:key=value,…")
     capabilities: Capabilities
     unsupported: tuple[Unsupported, ...]
     deviations: tuple[Declared, ...] = Field(description="how it deviates, as known and verified in each run")
     timeouts: Timeouts
+    _chosen: Chosen = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _speaks_of_its_choices(self) -> "Implementation":
+        values = {choice.name: choice.values for choice in self.choices}
+        spoken_of = [entry.when.choices for entry in self.unsupported]
+        spoken_of += [entry.when.choices for entry in self.deviations if entry.when]
+        for choices in spoken_of:
+            for name, value in (choices or {}).items():
+                if name not in values or (values[name] != "any" and value not in values[name]):
+                    raise ValueError(f"speaks of {name}: {value}, which is none of its choices")
+        return self
+
+    @property
+    def chosen(self) -> Chosen:
+        """What this variant is told, a value for each choice."""
+        return self._chosen
+
+    @property
+    def folder_name(self) -> str:
+        """What it is called whatever is chosen."""
+        return self.name.partition(":")[0]
+
+    @property
+    def must_be_told(self) -> bool:
+        """Whether it has a choice that has no value of itself: then it is judged only when it is asked for."""
+        return any(choice.values == "any" for choice in self.choices)
+
+    def variant(self, asked: Chosen, where: str) -> "Implementation":
+        """The same, told what to do: named for it, and with the entries that speak of it. `where` is for errors."""
+        chosen = chosen_from(self.choices, asked, where)
+        more = tuple(module for choice in self.choices for module in choice.requires.get(chosen[choice.name], ()))
+        told = self.model_copy(
+            update={
+                "name": self.name + told_apart(self.choices, chosen),
+                "requires": (*self.requires, *more),
+                "unsupported": tuple(e for entry in self.unsupported if (e := entry.of_variant(chosen))),
+                "deviations": tuple(entry for entry in self.deviations if entry.is_of(chosen)),
+            }
+        )
+        told._chosen = chosen
+        return told
 
     def opt_out(self, case: Case, dtype: str, check: Check) -> str | None:
         """Why this check is not asked, or None if it is."""
@@ -124,7 +186,8 @@ class Implementation(Strict):
         return None
 
 
-def read_implementation(folder: Path) -> Implementation:
+def read_manifest(folder: Path) -> Implementation:
+    """What a folder's impl.yaml says, of all variants."""
     manifest = folder / "impl.yaml"
     if not manifest.is_file():
         raise InputError("holds no impl.yaml", where=shown(folder), hint="docs/adding-a-backend.md says what it holds")
@@ -138,8 +201,26 @@ def read_implementation(folder: Path) -> Implementation:
     return implementation
 
 
+def read_implementation(folder: Path, asked: Chosen | None = None, where: str = "") -> Implementation:
+    """The implementation in a folder, told what is asked of it: its own defaults for the rest."""
+    return read_manifest(folder).variant(asked or {}, where or shown(folder))
+
+
 def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(impls.glob("*/impl.yaml"))}
+
+
+def find_implementation(named: str) -> tuple[Path, Implementation]:
+    """The folder and the manifest of an implementation, given its name or a path, `NAME:key=value,…` for a variant."""
+    name_or_folder, asked = asked_of(named)
+    folder = find_folder(name_or_folder)
+    return folder, read_implementation(folder, asked, f"--impl {named}")
+
+
+def judged_unasked() -> list[tuple[Path, Implementation]]:
+    """Those of impls/, as they come; not those that have to be told something first."""
+    folders = [folder for folder in known_folders().values() if not read_manifest(folder).must_be_told]
+    return [(folder, read_implementation(folder)) for folder in folders]
 
 
 def find_folder(name_or_folder: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.errors import InputError
 from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import find_folder, known_folders, read_implementation
+from harness.impl.manifest import find_implementation, judged_unasked
 from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS, DtypeName
@@ -24,10 +24,9 @@ class Unanswered(Exception):
 
 def find_task(named: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:
     """The implementation `named`, or else the first one here that can do this; and what it is asked."""
-    folders = [find_folder(named)] if named else list(known_folders().values())
+    candidates = [find_implementation(named)] if named else judged_unasked()
     reasons, hint = [], "pip install 'encoder-conformance[all]', or ask another --impl, --layer or --dtype"
-    for folder in folders:
-        implementation = read_implementation(folder)
+    for folder, implementation in candidates:
         found = resolve(implementation, folder, {})
         cannot = implementation.opt_out(case, dtype, check)
         if isinstance(found, Ready) and cannot is None:
@@ -58,7 +57,7 @@ def asking(
 ) -> Iterator[tuple[Session, Callable[[Observation | Failure], Observation]]]:
     """A session, ended with the block, and what turns its answers into observations or raises `Unanswered`."""
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
-        log = Path(folder) / f"{ready.implementation.name}.log"
+        log = Path(folder) / "worker.log"
         session = Session(ready, "cpu", threads, log, variables)
 
         def answered(answer: Observation | Failure) -> Observation:

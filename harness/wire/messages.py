@@ -19,12 +19,16 @@ class _Message(BaseModel):
 
 
 class Start(_Message):
-    """The first request. The adapter imports its framework and says what it is."""
+    """The first request. The adapter imports its framework and says what it is.
+
+    `choices` has a value for each of the manifest's choices, and is {} where it has none.
+    """
 
     op: Literal["start"] = "start"
     protocol: int = PROTOCOL
     device: Literal["cpu", "cuda"]
     threads: int
+    choices: dict[str, str] = Field(default_factory=dict)
 
 
 class Build(_Message):

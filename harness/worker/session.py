@@ -162,7 +162,8 @@ class Session:
         try:
             worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log, self._variables)
             self._worker = worker
-            request = Start(device=self.device, threads=self.threads)
+            chosen = self.ready.implementation.chosen
+            request = Start(device=self.device, threads=self.threads, choices=chosen)
             answer = worker.ask(request, None, self.ready.implementation.timeouts.start)
             said = Started.model_validate(answer.message)
             if said.protocol != PROTOCOL:

@@ -116,11 +116,8 @@ class JaxPure(Adapter):
         return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        if self.built not in (
-            None,
-            (layer, dtype),
-        ):  # hundreds of programs are more than LLVM finds memory sections for
-            jax.clear_caches()
+        if self.built not in (None, (layer, dtype)):
+            jax.clear_caches()  # hundreds of programs are more than LLVM finds memory sections for
         self.built = layer, dtype
         self.config = config_of(layer)
         self.map, self.dtype = parameter_map(layer), dtype
@@ -128,15 +125,16 @@ class JaxPure(Adapter):
         return self.map.to_spec(flat(self.params))
 
     def output(self, x: Array, masks: Masks) -> Array:
-        given = self.batch_first(x), self.given(masks)
-        return self.as_given(np.asarray(forward(self.config, self.params, *given, key=self.key())))
+        x = self.batch_first(x)
+        return self.as_given(np.asarray(forward(self.config, self.params, x, self.given(x, masks), key=self.key())))
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        return flat(forward_stages(self.config, self.params, x, self.given(masks), self.key()))
+        return flat(forward_stages(self.config, self.params, x, self.given(x, masks), self.key()))
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        given = self.batch_first(x), self.given(masks), self.key(), self.batch_first(cotangent)
-        by_params, by_x = backward(self.config, self.checkpoint, self.params, *given)
+        x, cotangent = self.batch_first(x), self.batch_first(cotangent)
+        given = self.params, x, self.given(x, masks), self.key(), cotangent
+        by_params, by_x = backward(self.config, self.checkpoint, *given)
         by_given = {} if by_x is None else {"x": self.as_given(np.asarray(by_x))}
         return {**by_given, **self.map.to_spec(flat(by_params))}
 
@@ -149,17 +147,30 @@ class JaxPure(Adapter):
         """What dropout is drawn from: none outside training."""
         return jax.random.key(self.seed) if self.mode == "train" else None
 
-    def given(self, masks: Masks) -> Given:
-        heads = self.config.num_heads
-        bias = masks.added(heads)
-        return Given(masks.joined(heads), None if bias is None else bias.astype(self.dtype), masks.valid())
+    def given(self, x: Array, masks: Masks) -> Given:
+        """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms."""
+        (B, S), heads = x.shape[:2], self.config.num_heads
+        every = B, heads, S, S
+        allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
+        if allowed is None and bias is None:
+            return Given()
+        return Given(
+            np.ones(every, np.bool_) if allowed is None else widened(allowed, every),
+            None if bias is None else widened(bias.astype(self.dtype), every),
+            np.ones((B, S), np.bool_) if valid is None else widened(valid, (B, S)),
+        )
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""
-        given = self.config, self.params, jax.device_put(x), self.given(masks)
+        given = self.config, self.params, jax.device_put(x), self.given(x, masks)
         stages = forward_stages(*given)
         work = {name: partial(one_stage, name, *given, stages) for name in stages}
         return {name: timed(lambda stage=stage: stage().block_until_ready(), repeats) for name, stage in work.items()}
+
+
+def widened(mask: Array, due: tuple[int, ...]) -> Array:
+    """Its axes of 1 as wide as is due. That another size is wrong is for the layer to say."""
+    return np.broadcast_to(mask, [n if size == 1 else size for size, n in zip(mask.shape, due, strict=True)])
 
 
 def keep_what_is_compiled() -> None:

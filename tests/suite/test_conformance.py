@@ -13,7 +13,7 @@ import pytest
 from harness.golden.narrow import in_format
 from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import find_folder, read_implementation
+from harness.impl.manifest import find_implementation
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task, plan
 from harness.runner import ask
@@ -29,8 +29,8 @@ def _ready(config: pytest.Config) -> Ready:
     named = config.getoption("--impl")
     if not named:
         raise pytest.UsageError("tests/suite judges one implementation: give --impl NAME or --impl FOLDER")
-    folder = find_folder(named)
-    found = resolve(read_implementation(folder), folder, {})
+    folder, implementation = find_implementation(named)
+    found = resolve(implementation, folder, {})
     if isinstance(found, Missing):
         raise pytest.UsageError(f"{named}: {found.reason}; {found.hint}")
     return found
