@@ -11,7 +11,7 @@ from harness.adapter import Tensors
 from impls.jax_pure.adapter import config_of, nested, parameter_map
 from impls.jax_pure.encoder import Masks
 from impls.jax_pure.stack import encoder_stages
-from impls.onnx_model.contract import input_names
+from impls.onnx_model.contract import add_output, input_names
 
 
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
@@ -21,18 +21,20 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
 
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", dtype == "float64")
-    held, config = nested(parameter_map(dict(layer)).to_own(parameters, layer)), config_of(dict(layer))
+    held = jax.device_put(nested(parameter_map(dict(layer)).to_own(parameters, layer)))
+    config = config_of(dict(layer))
     names: list[str] = []
 
     def staged(*given: jax.Array) -> tuple[jax.Array, ...]:
         x, mask, valid, *bias = given
         stages = encoder_stages(config, held, x, Masks(mask, bias[0] if bias else None, valid))
+        del stages["output"]  # the last stage once more: jax2onnx has one name for a value
         names[:] = stages
         return tuple(stages.values())
 
     given = example(layer, dtype, biased=biased)
     jax.eval_shape(staged, *given)
-    return to_onnx(
+    model: onnx.ModelProto = to_onnx(
         staged,
         given,
         opset=opset,
@@ -40,16 +42,14 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
         input_names=input_names(biased=biased),
         output_names=names,
     )
+    add_output(model, last=names[-1])
+    return model
 
 
 def example(layer: Mapping[str, Any], dtype: str, *, biased: bool) -> tuple[jax.ShapeDtypeStruct, ...]:
     """The inputs' shapes, in symbols of one scope: those of two are never equal."""
     B, S = jax_export.symbolic_shape("batch, sequence")
     mask = (B, layer["attention"]["num_heads"], S, S)
-    x = jax.ShapeDtypeStruct((B, S), "int64") if layer["embedding"] else None
-    given = (
-        x or jax.ShapeDtypeStruct((B, S, layer["d_model"]), dtype),
-        jax.ShapeDtypeStruct(mask, "bool"),
-        jax.ShapeDtypeStruct((B, S), "bool"),
-    )
-    return (*given, jax.ShapeDtypeStruct(mask, dtype)) if biased else given
+    x = ((B, S), "int64") if layer["embedding"] else ((B, S, layer["d_model"]), dtype)
+    given = [x, (mask, "bool"), ((B, S), "bool"), *([(mask, dtype)] if biased else [])]
+    return tuple(jax.ShapeDtypeStruct(shape, of) for shape, of in given)

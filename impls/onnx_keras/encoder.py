@@ -14,7 +14,7 @@ import tensorflow as tf
 from harness.adapter import Tensors, stack_of
 from impls.keras_tf.encoder import EncoderLayer, Tensor
 from impls.keras_tf.stack import Encoder
-from impls.onnx_model.contract import input_names
+from impls.onnx_model.contract import input_names, order_outputs
 
 
 class Staged(keras.Model):
@@ -44,7 +44,8 @@ def export(
     tf.config.set_visible_devices([], "GPU")
     model, signature = Staged(layer, dtype), signature_of(layer, dtype, biased=biased)
     stages = list(model([tf.ones([2 if size is None else size for size in s.shape], s.dtype) for s in signature]))
-    held = {weight.path.partition("/")[2].replace("/scale", "/gamma"): weight for weight in model.encoder.weights}
+    inside = f"{model.name}/{model.encoder.name}/"
+    held = {w.path.removeprefix(inside).replace("/scale", "/gamma"): w for w in model.encoder.weights}
     for name, value in PARAMETERS.to_own(parameters, layer).items():
         held[name].assign(value)
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +58,7 @@ def export(
             forward = tf.function(lambda *given: model(list(given)))
             tf2onnx.convert.from_function(forward, signature, opset=opset, output_path=str(path))
         exported = onnx.load(path)
-    print([i.name for i in exported.graph.input], [o.name for o in exported.graph.output], stages)
+    order_outputs(exported, stages)
     return exported
 
 

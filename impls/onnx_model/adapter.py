@@ -26,7 +26,6 @@ from impls.onnx_model.timing import Timing
 class OnnxAdapter(Adapter):
     """A road says how it exports, with which packages, and from which sources. All else is the same for all."""
 
-    choices: dict[str, str] = {"opset": "18", "runtime": "onnxruntime", "level": "all"}  # noqa: RUF012
     road: str
     """The name of its folder."""
     exporters: tuple[str, ...]

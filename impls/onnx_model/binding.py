@@ -17,6 +17,9 @@ from harness.adapter.base import Array
 from impls.onnx_model.names import rename
 
 
+FLOATING = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a parameter is: an initializer, or what lies from `start` to `stop` along `axis` of it.
@@ -41,18 +44,24 @@ class Place:
 class Binding:
     shapes: dict[str, tuple[int, ...]]
     """Of each parameter of the specification, weights [in, out]."""
+    dtype: str
+    """Of the parameters. An initializer may be of a wider one, where a cast of it was folded: it holds them exactly."""
     places: dict[str, tuple[Place, ...]]
     """Every place where the model holds the parameter: a folded copy is one too."""
 
     def to_json(self) -> str:
-        return json.dumps({name: {"shape": self.shapes[name], "places": [asdict(place) for place in places]}
-                           for name, places in self.places.items()})  # fmt: skip
+        held = {
+            name: {"shape": self.shapes[name], "places": [asdict(place) for place in places]}
+            for name, places in self.places.items()
+        }
+        return json.dumps({"dtype": self.dtype, "held": held})
 
     @classmethod
     def from_json(cls, text: str) -> "Binding":
-        held = json.loads(text)
-        shapes = {name: tuple(entry["shape"]) for name, entry in held.items()}
-        return cls(shapes, {name: tuple(Place(**place) for place in entry["places"]) for name, entry in held.items()})
+        said = json.loads(text)
+        shapes = {name: tuple(entry["shape"]) for name, entry in said["held"].items()}
+        places = {name: tuple(Place(**place) for place in entry["places"]) for name, entry in said["held"].items()}
+        return cls(shapes, said["dtype"], places)
 
     def put(self, model: onnx.ModelProto, parameters: Tensors) -> None:
         """Put these parameters in the place of those that the model has."""
@@ -71,6 +80,7 @@ class Binding:
             array = numpy_helper.to_array(tensor)
             for name, place in held:
                 value = _as_parameter(place.part(array), self.shapes[name], transposed=place.transposed)
+                value = value.astype(self.dtype, copy=False)
                 if name in found and found[name].tobytes() != value.tobytes():
                     raise ValueError(f"the model holds {name} in {len(self.places[name])} places, which differ")
                 found[name] = value
@@ -99,7 +109,7 @@ def bind(model: onnx.ModelProto, parameters: Tensors) -> Binding:
     _hoist_constants(model.graph)
     for tensor in model.graph.initializer:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))  # all as raw data
-    values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if t.data_type in FLOATING}
     places = {name: tuple(_whole(parameter, values)) for name, parameter in parameters.items()}
     claimed = {place.initializer for found in places.values() for place in found}
     left = {name: value for name, value in values.items() if name not in claimed}
@@ -114,22 +124,28 @@ def bind(model: onnx.ModelProto, parameters: Tensors) -> Binding:
                     for place in found)
         for name, found in places.items()
     }  # fmt: skip
-    return Binding({name: parameter.shape for name, parameter in parameters.items()}, named)
+    [dtype] = {parameter.dtype.name for parameter in parameters.values()}
+    return Binding({name: parameter.shape for name, parameter in parameters.items()}, dtype, named)
 
 
 def _whole(parameter: Array, values: Tensors) -> Iterator[Place]:
     for name, value in values.items():
-        if value.dtype == parameter.dtype and value.size == parameter.size:
+        if _holds(value, parameter) and value.size == parameter.size:
             for transposed in (False, True):
                 if np.array_equal(_as_parameter(value, parameter.shape, transposed=transposed), parameter):
                     yield Place(name, transposed)
                     break
 
 
+def _holds(value: Array, parameter: Array) -> bool:
+    """Whether an initializer's dtype is the parameter's, or one that has all of its numbers."""
+    return value.dtype.itemsize >= parameter.dtype.itemsize
+
+
 def _slices(parameter: Array, values: Tensors) -> Iterator[Place]:
     """Parts along one axis; where such a part may begin is told by its first element."""
     for name, value in values.items():
-        if value.dtype != parameter.dtype or value.size <= parameter.size:
+        if not _holds(value, parameter) or value.size <= parameter.size:
             continue
         for axis, size in enumerate(value.shape):
             length, rest = divmod(parameter.size * size, value.size)

@@ -24,7 +24,6 @@ import harness
 from harness.adapter import Tensors
 from harness.spec.stages import SHAPES, kind_of
 from impls.onnx_model.binding import bind
-from impls.onnx_model.names import rename
 
 PREFIX = "encoder-conformance."
 
@@ -73,11 +72,21 @@ def input_names(*, biased: bool) -> list[str]:
     return ["x", "mask", "valid", *(["bias"] if biased else [])]
 
 
-def name_ends(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Give the model's inputs and outputs these names, in their order."""
+def add_output(model: onnx.ModelProto, last: str) -> None:
+    """Make `output` one more output, equal to the stage that is last: for exporters that have one name for a value."""
     graph = model.graph
-    given, taken = [tensor.name for tensor in graph.input], [tensor.name for tensor in graph.output]
-    rename(graph, dict(zip(given, inputs, strict=True)) | dict(zip(taken, outputs, strict=True)))
+    [stage] = [tensor for tensor in graph.output if tensor.name == last]
+    graph.node.append(onnx.helper.make_node("Identity", [last], ["output"], "output"))
+    graph.output.add().CopyFrom(stage)
+    graph.output[-1].name = "output"
+
+
+def order_outputs(model: onnx.ModelProto, stages: Sequence[str]) -> None:
+    """Put the outputs in the order of computation: for exporters that sort them by name."""
+    by_name = {tensor.name: tensor for tensor in model.graph.output}
+    ordered = [by_name[stage] for stage in stages]
+    del model.graph.output[:]
+    model.graph.output.extend(ordered)
 
 
 def _state_shapes(graph: onnx.GraphProto, layer: Mapping[str, Any]) -> None:
