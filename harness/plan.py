@@ -1,13 +1,13 @@
 """The plan: what each implementation is asked, in which order, and what it is not asked and why."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from harness.errors import InputError, nearest
 from harness.impl.manifest import Implementation
 from harness.invariants.ability import opt_out as opt_out_of_invariant
 from harness.spec.case import Case
-from harness.spec.dtypes import DtypeName
+from harness.spec.dtypes import FORMATS, DtypeName, Format
 from harness.spec.situation import Check, Level
 from harness.spec.stages import kind_of
 
@@ -23,12 +23,23 @@ class Task:
     dtype: DtypeName
     check: Check
     opt_out: str | None
+    rounded_as: DtypeName | None = None
+    """The format that is computed in, where it is narrower than that of the tensors that come and go."""
+
+    @property
+    def format(self) -> Format:
+        """What the answer comes in, and the roundoff that it is judged by."""
+        own = FORMATS[self.dtype]
+        if self.rounded_as is None:
+            return own
+        inside = FORMATS[self.rounded_as]
+        return replace(own, roundoff=inside.roundoff, smallest_normal=inside.smallest_normal)
 
     @property
     def build_key(self) -> tuple[object, ...]:
         """Tasks with the same key are answered by the same built layer."""
         exponents = tuple(sorted(self.case.situation.parameter_exponents.items()))
-        return self.dtype, self.case.layer.layer, exponents, self.case.seed
+        return self.dtype, self.case.layer.layer, exponents, self.case.numbers_from
 
     @property
     def tensors(self) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ from harness.refusals import refused
 from harness.report.model import Diagnosis, Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
-from harness.spec.dtypes import FORMATS
 from harness.spec.situation import Check
 from harness.training.dropout import judge_dropout
 from harness.training.initialisation import judge_initialisation
@@ -128,7 +127,7 @@ class Run:
             for task in self._tasks[name]:
                 if self._aborted.is_set():
                     return
-                expected = in_format(task.case, self._expected(task.case), FORMATS[task.dtype])
+                expected = in_format(task.case, self._expected(task.case), task.format)
                 asked = ask(session, task, expected, self._constants)
                 if asked.observation is not None:
                     self._seen[name].see(task, expected, asked.record, asked.observation)
@@ -168,7 +167,7 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     if deviations := declared(task):
         verdict = judge_declared(task, deviations, observation, expected, constants)
     else:
-        verdict = judge(task.check, task.tensors, observation, expected, FORMATS[task.dtype], constants)
+        verdict = judge(task.check, task.tensors, observation, expected, task.format, constants)
     if task.check == "refusal" and verdict.outcome not in EXPECTED:
         verdict = verdict.model_copy(update={"message": f"after refusing what is wrong: {verdict.message}"})
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)

@@ -18,6 +18,7 @@ from harness.cli.memory import memory
 from harness.cli.profile import profile
 from harness.cli.run import run
 from harness.cli.trace import trace
+from harness.cli.validate import validate_
 from harness.errors import InputError
 from harness.look.asking import Unanswered
 
@@ -33,6 +34,7 @@ def cli() -> None:
     conform run                              judge every implementation whose framework is here
     conform run --impl pytorch --case 'pre-gelu/*'
     conform explain                          the first failure of that run, in full
+    conform validate model.onnx              an ONNX file that somebody else made
     conform trace                            every stage's shape, from the live module
     conform memory                           what a forward pass holds, and the longest sequence that fits
     conform profile                          which stage takes how long
@@ -47,6 +49,7 @@ cli.add_command(deviations)
 cli.add_command(trace)
 cli.add_command(memory)
 cli.add_command(profile)
+cli.add_command(validate_)
 
 
 def main() -> None:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.cli.options import interpreters, progress_bar, refuse_unwritable
 from harness.deviations.declared import check_declared
 from harness.deviations.update import update_declared as write_declared
 from harness.errors import InputError, nearest
@@ -109,9 +108,9 @@ def run(
         cases = {name: case for name, case in cases.items() if case.layer.layer == layer_file.stem}
     selected = select(cases, globs, next((known for known in LEVELS if known == level), None))
     chosen = [replace(case, seed=seed) for case in selected]
-    ready, absent = _implementations(impls, _interpreters(pythons), device)
+    ready, absent = _implementations(impls, interpreters(pythons), device)
     jobs = jobs or os.cpu_count() or 1
-    _refuse_unwritable(out)
+    refuse_unwritable(out)
     expected = _expected(chosen, specification, layer_file, jobs)
     shares = [Share(r, plan(r.implementation, chosen, dtypes)) for r in ready]
     in_progress = Run(
@@ -151,19 +150,12 @@ def _status(report: Report) -> int:
 
 def _collect(in_progress: Run, ledger: Ledger, total: int) -> None:
     """Gather the records."""
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("starting workers", total=total)
         with contextlib.closing(iter(in_progress)) as records:
             for record in records:
                 ledger.add(record)
                 progress.update(bar, advance=1, description=f"{record.implementation} {record.case} {record.dtype}")
-
-
-def _progress() -> Progress:
-    """A bar on stderr, when someone is looking."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    screen = Console(stderr=True)
-    return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
 
 
 def _implementations(
@@ -202,18 +194,6 @@ def _implementations(
     return ready, absent
 
 
-def _interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
-    named = {}
-    for pair in pythons:
-        name, equals, path = pair.partition("=")
-        if not (name and equals and path):
-            raise InputError(
-                f"{pair!r} is not NAME=PATH", where="--python", hint="for example keras_tf=/opt/tf/bin/python"
-            )
-        named[name] = path
-    return named
-
-
 def _expected(
     cases: list[Case], specification: Specification, layer_file: Path | None, jobs: int
 ) -> dict[str, Expected]:
@@ -222,7 +202,7 @@ def _expected(
     if layer_file or any(case.seed for case in cases):
         found = {}
         try:
-            with _progress() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
+            with progress_bar() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
                 bar = progress.add_task("computing goldens", total=len(cases))
                 for case, expected in computed:
                     found[case.id] = expected
@@ -235,15 +215,3 @@ def _expected(
     manifest = read_manifest()
     check_ids(specification.with_golden, manifest)
     return {case.id: read_golden(case, manifest, constants()) for case in cases}
-
-
-def _refuse_unwritable(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"--out {out}", hint="choose another folder"
-        ) from None

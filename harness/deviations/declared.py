@@ -17,7 +17,7 @@ from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
-from harness.spec.dtypes import FORMATS, Format
+from harness.spec.dtypes import Format
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +45,7 @@ def judge_declared(
 
     Where the two cannot be told apart, meeting them is a plain pass.
     """
-    dtype = FORMATS[task.dtype]
+    dtype = task.format
     plain = judge(task.check, task.tensors, observed, expected, dtype, limits)
     patched = patched_expectation(task.case, deviations, expected, dtype)
     met = judge(task.check, task.tensors, observed, patched, dtype, limits)

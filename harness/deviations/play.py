@@ -66,7 +66,7 @@ _with_noise: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]]
 
 def played_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage of the wrong layer and its condition, with nothing seen of it: what verdicts are made with."""
-    key = (case.id, case.seed, *(deviation.deviation for deviation in deviations))
+    key = (case.id, case.numbers_from, *(deviation.deviation for deviation in deviations))
     if key not in _with_noise:
         _with_noise[key] = continued_with_noise(case, deviations, {}, Rounded)
     return _with_noise[key]

@@ -12,7 +12,7 @@ from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.report.model import Record
 from harness.spec.case import Case
-from harness.spec.dtypes import FORMATS, Format
+from harness.spec.dtypes import Format
 from harness.spec.stages import stages
 
 Array = npt.NDArray[Any]
@@ -64,7 +64,7 @@ class Seen:
         if not any(tensor.positions.size for tensor in expected.tensors.values()):
             return  # an empty batch, say, which speaks for nothing
         failed = record.outcome == Outcome.FAIL
-        found = sighting(task.case, expected, FORMATS[task.dtype], observation, failed=failed)
+        found = sighting(task.case, expected, task.format, observation, failed=failed)
         self._found.setdefault((task.dtype, task.case.id), {})[task.check] = found
 
     def by_dtype(self) -> dict[str, list[Sighting]]:

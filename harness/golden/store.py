@@ -105,8 +105,8 @@ def write_golden(case: Case, expected: Expected, constants: Constants, folder: P
 
 def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> Expected:
     """The frozen expectation of a case, checked against the manifest first."""
-    if case.seed:
-        raise ValueError(f"goldens are frozen for seed 0, not for seed {case.seed}")
+    if case.seed or case.held:
+        raise ValueError(f"goldens are frozen for seed 0, not for seed {case.seed} or parameters of another's")
     if case.needs_no_golden:
         return NOTHING
     path, entry = golden_path(case.golden_id, folder), manifest.cases[case.golden_id]

@@ -13,7 +13,6 @@ from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict
 from harness.plan import Task
 from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
 from harness.worker.session import Failure, Session
 
 
@@ -30,7 +29,7 @@ def put(session: Session, task: Task) -> Verdict:
     observed = observe(session, task)
     if isinstance(observed, Failure):
         return Verdict(outcome=observed.outcome, message=observed.message)
-    asked, dtype = asked_variants(task.implementation, task.case, task.dtype), FORMATS[task.dtype]
+    asked, dtype = asked_variants(task.implementation, task.case, task.dtype), task.format
     verdict = judge_invariant(task.case, asked, observed, dtype, constants())
     if verdict.outcome is not Outcome.FAIL or not deviations:
         return verdict

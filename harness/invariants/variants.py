@@ -136,7 +136,8 @@ def _rearranged(
     mask = {**base.situation.mask.model_dump(), "padding": padding}
     situation = _changed(base.situation, batch=B, sequence=S, mask=mask, **changes)
     anew = np.zeros((B, S), dtype=np.bool_) if anew is None else anew
-    return Rearranged(base.layer, situation, base.seed, base=base, items=items, positions=positions, anew=anew)
+    drawn = base.layer, situation, base.seed, base.held
+    return Rearranged(*drawn, base=base, items=items, positions=positions, anew=anew)
 
 
 def _given(base: Case, **changes: Any) -> dict[str, Any]:

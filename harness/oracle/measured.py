@@ -17,7 +17,7 @@ from harness.spec.case import Case
 RUNS = 16
 _KEPT = 64
 _OF_NUMBERS = {"batch", "sequence", "items", "input", "parameter_exponents", "mask"}
-_found: dict[tuple[str, int, str, float], Mapping[str, Array]] = {}
+_found: dict[tuple[str, tuple[int, str], str, float], Mapping[str, Array]] = {}
 _one_at_a_time = threading.Lock()
 """Implementations are judged side by side, and asked the same: the second waits for what the first has begun."""
 
@@ -26,7 +26,7 @@ def measured_condition(case: Case, roundoff: float = SAMPLE_ROUNDOFF) -> Mapping
     """κ of every stage, each in its own shape, from runs that disturb by `roundoff` (C-3); NaN where a stage is not
     finite."""
     layer = case.layer.model_dump_json()  # not its id: a declared deviation may have patched it
-    key = layer, case.seed, case.situation.model_dump_json(include=_OF_NUMBERS), roundoff
+    key = layer, case.numbers_from, case.situation.model_dump_json(include=_OF_NUMBERS), roundoff
     with _one_at_a_time:
         if key not in _found:
             while len(_found) >= _KEPT:

@@ -1,6 +1,8 @@
 """A case: one layer in one situation, with the tensors that an implementation is given (clauses S-*)."""
 
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +20,42 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Held:
+    """Parameters that a layer holds already, float64 in the specification's names and shapes: an ONNX file's own."""
+
+    tensors: Mapping[str, Floats] = field(compare=False)
+    digest: str
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, npt.NDArray[np.floating]]) -> "Held":
+        """With what tells them from any others."""
+        exact = {name: np.ascontiguousarray(tensors[name], dtype=np.float64) for name in sorted(tensors)}
+        digest = hashlib.sha256()
+        for name, value in exact.items():
+            digest.update(f"{name} {value.shape} ".encode() + value.tobytes())
+        return cls(exact, digest.hexdigest())
+
+
+@dataclass(frozen=True)
 class Case:
-    """`seed` is the draw of x, parameters and cotangent (rule P-6): 0 is the one that the goldens were frozen for."""
+    """`seed` is the draw of x, parameters and cotangent (rule P-6): 0 is the one that the goldens were frozen for.
+
+    `held` are parameters that are not drawn; then there is no frozen golden.
+    """
 
     layer: Layer
     situation: Situation
     seed: int = 0
+    held: Held | None = None
 
     @property
     def id(self) -> str:
         return f"{self.layer.layer}/{self.situation.situation}"
+
+    @property
+    def numbers_from(self) -> tuple[int, str]:
+        """What x and the parameters come from, beside the names: cases with the same have the same numbers."""
+        return self.seed, self.held.digest if self.held else ""
 
     @property
     def golden_id(self) -> str:
@@ -63,7 +91,9 @@ class Case:
         return self.situation.batch, self.situation.sequence, self.layer.d_model
 
     def parameters(self) -> dict[str, Floats]:
-        """Every parameter, drawn from its own name and moved into the situation's numeric regime (rule P-5)."""
+        """Every parameter: held, or drawn from its own name and moved into the situation's numeric regime (P-5)."""
+        if self.held is not None:
+            return dict(self.held.tensors)
         return layer_parameters(self.layer, self.situation.parameter_exponents, self.seed)
 
     def x(self) -> Floats:

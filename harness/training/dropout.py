@@ -9,7 +9,6 @@ from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict
 from harness.plan import Task
 from harness.portable import Floats
-from harness.spec.dtypes import FORMATS
 from harness.spec.situation import Mode
 from harness.training.probe import Probe, unfit
 from harness.training.reading import Reading, Unreadable, read
@@ -49,7 +48,7 @@ def judge_dropout(session: Session, task: Task) -> Verdict:
 
 
 def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
-    dtype = FORMATS[task.dtype].numpy
+    dtype = task.format.numpy
     parameters = {name: value.astype(dtype) for name, value in probe.parameters().items()}
     given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=given, seed=seed)
@@ -116,6 +115,6 @@ def _at_rest(task: Task, reading: Reading) -> Iterator[str]:
 def _wrong_scale(task: Task, placement: str, asked: list[Reading], due: float, mode: str) -> Iterator[str]:
     scales = np.concatenate([reading.scales[placement] for reading in asked])
     error = np.abs(scales / due - 1)
-    if scales.size and error.max() > SCALE_ROUNDOFFS * FORMATS[task.dtype].roundoff:
+    if scales.size and error.max() > SCALE_ROUNDOFFS * task.format.roundoff:
         worst = scales[error.argmax()]
         yield f"{mode}dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {due:.7g}"

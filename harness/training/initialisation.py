@@ -10,7 +10,6 @@ from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict
 from harness.plan import Task
 from harness.portable import Floats
-from harness.spec.dtypes import FORMATS
 from harness.spec.parameters import parameters_of
 from harness.training.statistics import FALSE_ALARM, Z_LIMIT, uniform, variance
 from harness.wire.frames import Tensors
@@ -46,7 +45,7 @@ def _wrong_parameters(task: Task, made: Tensors) -> Iterator[str]:
         parts += [f"left over {', '.join(sorted(set(made) - set(due)))}"] if set(made) - set(due) else []
         yield "; ".join(parts)
         return
-    dtype = FORMATS[task.dtype].numpy
+    dtype = task.format.numpy
     for name, shape in due.items():
         if made[name].shape != shape or made[name].dtype != dtype:
             was = f"{made[name].dtype} {list(made[name].shape)}"

@@ -65,6 +65,17 @@ class AsGiven(_Message):
     checkpoint: bool
 
 
+class Inspect(_Message):
+    """Look into an ONNX file and say what it holds. Optional: `conform validate` alone asks it, of `impls/onnx_file`.
+
+    `mask`: what true means in the file's mask, where the user says so.
+    """
+
+    op: Literal["inspect"] = "inspect"
+    path: str
+    mask: Literal["attend", "ignore", "additive"] | None
+
+
 class Run(_Message):
     """Put the tensors in the frame through the layer and answer with what `check` asks for.
 
@@ -96,7 +107,7 @@ class Stop(_Message):
     op: Literal["stop"] = "stop"
 
 
-Request = Start | Build | FlawedBuild | Initialise | Run | Profile | Stop
+Request = Start | Build | FlawedBuild | Initialise | Inspect | Run | Profile | Stop
 
 
 Refusal = Literal["configuration", "shape", "dtype"]
@@ -121,6 +132,15 @@ class Started(Answer):
     protocol: int
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class Inspected(Answer):
+    """The answer to `inspect`: the file's own parameters are in the frame, if they could be told.
+
+    `description` is what `harness.validate.findings.Description` has.
+    """
+
+    description: dict[str, Any]
 
 
 class Initialised(Answer):

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from harness.plan import Task
 from harness.spec.case import Bools, Case
-from harness.spec.dtypes import FORMATS
 from harness.spec.masking import Causal
 from harness.spec.situation import Given
 from harness.wire.frames import Tensors
@@ -23,7 +22,7 @@ CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 def handed_over(task: Task) -> Tensors:
     """x, or token ids in its place, and the masks of the task's case, as its situation gives them, in its dtype."""
     case, given = task.case, task.case.situation.given
-    dtype = FORMATS[task.dtype].numpy
+    dtype = task.format.numpy
     if case.layer.embedding is not None:
         return {"ids": laid_out(case.ids(), given), **_masks(case, dtype)}
     x = case.x()

@@ -14,7 +14,6 @@ from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.case import Case
-from harness.spec.dtypes import FORMATS
 from harness.wire.frames import PROTOCOL, Tensors
 from harness.wire.messages import (
     AsGiven,
@@ -22,6 +21,8 @@ from harness.wire.messages import (
     FlawedBuild,
     Initialise,
     Initialised,
+    Inspect,
+    Inspected,
     Profile,
     Refusal,
     Run,
@@ -112,6 +113,19 @@ class Session:
 
         return self._unless_lost(task.build_key, ask)
 
+    def inspect(self, request: Inspect) -> tuple[dict[str, Any], Tensors] | Failure:
+        """What the worker says of an ONNX file, and the parameters that it found there. No layer is built by it."""
+
+        def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
+            self._built = None
+            answer = worker.ask(request, None, self.ready.implementation.timeouts.build)
+            try:
+                return Inspected.model_validate(answer.message).description, answer.tensors
+            except ValidationError as problem:
+                raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
+
+        return self._unless_lost(("inspect", request.path), ask)
+
     @property
     def pid(self) -> int | None:
         """The worker's process, if there is one."""
@@ -198,7 +212,7 @@ class Session:
     def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
         tensors, case = handed_over(task), task.case
         if task.check == "gradients":
-            cotangent = case.cotangent(kinked_rows).astype(FORMATS[task.dtype].numpy)
+            cotangent = case.cotangent(kinked_rows).astype(task.format.numpy)
             tensors["cotangent"] = laid_out(cotangent, case.situation.given)
         request = Run(check=task.check, mode=case.situation.mode, given=_given(case))
         answer = worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
@@ -208,7 +222,7 @@ class Session:
 
 
 def _parameters(task: Task) -> Tensors:
-    return {name: value.astype(FORMATS[task.dtype].numpy) for name, value in task.case.parameters().items()}
+    return {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
 
 
 def _given(case: Case) -> AsGiven:

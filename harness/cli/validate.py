@@ -1,0 +1,120 @@
+"""`conform validate`: an ONNX file that somebody else made."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from harness.cli.options import interpreters, progress_bar, refuse_unwritable
+from harness.errors import InputError
+from harness.files import replace_file
+from harness.look.subject import find_layer
+from harness.report.terminal import console
+from harness.spec.case import layer_parameters
+from harness.validate.rows import ROWS
+from harness.validate.show import show_validation
+from harness.validate.validation import Asked, MaskMeaning, Progress, validate
+
+_EXAMPLES = """
+\b
+Examples:
+  conform validate model.onnx
+  conform validate model.onnx --layer post-relu-512 --parameters weights.safetensors
+  conform validate model.onnx --layer my-layer.yaml --mask ignore --runtime onnxruntime
+  conform validate quantised.onnx --limit 0.02 --json > validation.json
+"""
+PORTABLE = "portable"
+
+
+@click.command("validate", epilog=_EXAMPLES)
+@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@click.option("--layer", metavar="ID|YAML", help="What it should be; default: inferred from the graph, and said.")
+@click.option(
+    "--parameters",
+    metavar="FILE|portable",
+    help="What it was made from: safetensors in the specification's names, or the specification's own drawn ones.",
+)
+@click.option(
+    "--mask",
+    type=click.Choice(["attend", "ignore", "additive"]),
+    help="What true means in its mask; default: found out.",
+)
+@click.option(
+    "--runtime",
+    "runtimes",
+    multiple=True,
+    type=click.Choice(list(dict.fromkeys(runtime for runtime, _ in ROWS))),
+    help="Default: each that is here, at every level.",
+)
+@click.option("--limit", type=click.FloatRange(0), help="Relative error that a file with integer weights may have.")
+@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for onnx_file.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes that compute what it should give; default: all.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("conform-report"),
+    show_default=True,
+    help="Folder for validation.json and the workers' logs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="validation.json on standard output, and nothing else.")
+def validate_(
+    model: Path,
+    layer: str | None,
+    parameters: str | None,
+    mask: MaskMeaning | None,
+    runtimes: tuple[str, ...],
+    limit: float | None,
+    pythons: tuple[str, ...],
+    jobs: int | None,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Validate an ONNX file: its structure, sizes, masks, numbers, runtimes and levels. No specification is needed:
+    the layer is inferred from the graph, and judged with the file's own parameters.
+
+    Exit status: 0 it does what it should; 1 it was judged and does not; 2 it could not be judged, or wrong usage.
+    """
+    told = find_layer(layer) if layer else None
+    if parameters and told is None:
+        hint = "name the layer that they are the parameters of"
+        raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
+    due = None
+    if parameters == PORTABLE and told is not None:
+        due = layer_parameters(told, {})
+    elif parameters is not None:
+        due = _read(Path(parameters))
+    refuse_unwritable(out)
+    asked = Asked(model, told, due, mask, runtimes, interpreters(pythons), limit)
+    with _progress() as progress:
+        validation = validate(asked, out, jobs or os.cpu_count() or 1, progress)
+    text = validation.model_dump_json(indent=1)
+    replace_file(out / "validation.json", text.encode())
+    if as_json:
+        click.echo(text)
+    else:
+        show_validation(console(), validation)
+        click.echo(f"Everything: {out / 'validation.json'}")
+    return validation.status
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
+        raise InputError(f"cannot be read: {error}", where=f"--parameters {path}", hint=hint) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    with progress_bar() as bar:
+        task = bar.add_task("starting")
+        yield Progress(
+            begin=lambda what, total: bar.reset(task, total=total, description=what),
+            step=lambda what: bar.update(task, advance=1, description=what),
+        )

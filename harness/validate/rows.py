@@ -1,0 +1,124 @@
+"""The runtimes and levels that a file is run in, each a worker of its own, and what each answers to every case."""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.deviations.sighting import Seen
+from harness.golden.expected import Expected
+from harness.golden.narrow import in_format
+from harness.impl.interpreter import Missing, Ready, resolve
+from harness.impl.manifest import read_implementation
+from harness.judge.outcome import Outcome
+from harness.paths import IMPLS
+from harness.plan import plan
+from harness.report.model import Record
+from harness.runner import Asked, ask
+from harness.spec.case import Case
+from harness.spec.constants import Constants
+from harness.spec.dtypes import DtypeName
+from harness.worker.session import Session
+
+FOLDER = IMPLS / "onnx_file"
+ROWS = (
+    ("onnxruntime", "disable"),
+    ("onnxruntime", "basic"),
+    ("onnxruntime", "extended"),
+    ("onnxruntime", "all"),
+    ("reference", ""),
+    ("openvino", ""),
+)
+"""Runtime and optimisation level, "" where a runtime has none to choose."""
+
+
+@dataclass
+class Row:
+    """One runtime at one level: whether it can be had here, and what it answered."""
+
+    runtime: str
+    level: str
+    found: Ready | Missing
+    asked: dict[tuple[str, str], Asked] = field(default_factory=dict)
+    """(case, check) → the record and what was observed."""
+    seen: Seen = field(default_factory=Seen)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.runtime} {self.level}".rstrip()
+
+    @property
+    def records(self) -> list[Record]:
+        return [asked.record for asked in self.asked.values()]
+
+    @property
+    def lost(self) -> str | None:
+        """Why it answered nothing at all, if that is so: the file does not load there."""
+        records = self.records
+        if not records or any(r.outcome not in (Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT) for r in records):
+            return None
+        return records[0].message
+
+
+def rows_of(model: Path, pythons: Mapping[str, str], only: Sequence[str]) -> list[Row]:
+    """Every runtime and level, or those of the runtimes that are named."""
+    rows = []
+    for runtime, level in ROWS:
+        if only and runtime not in only:
+            continue
+        chosen = {"model": str(model), "runtime": runtime, **({"level": level} if level else {})}
+        implementation = read_implementation(FOLDER, chosen, str(model))
+        rows.append(Row(runtime, level, resolve(implementation, FOLDER, dict(pythons))))
+    return rows
+
+
+def take_through(
+    rows: Sequence[Row],
+    cases: Sequence[Case],
+    dtype: DtypeName,
+    rounded_as: DtypeName | None,
+    expected: Mapping[str, Expected],
+    constants: Constants,
+    logs: Path,
+    told: Callable[[Row, Record], None],
+) -> None:
+    """Ask every row every case, as many workers side by side as there are processors; `told` hears of each record.
+
+    `rounded_as` is what the file computes in, where that is narrower than the `dtype` of its input and output.
+    """
+    here = [row for row in rows if isinstance(row.found, Ready)]
+    jobs = min(len(here), os.cpu_count() or 1)
+    threads = max(1, (os.cpu_count() or 1) // max(jobs, 1))
+    hearing = threading.Lock()
+    logs.mkdir(parents=True, exist_ok=True)
+
+    def take(row: Row) -> None:
+        assert isinstance(row.found, Ready)
+        log = logs / f"{row.name.replace(' ', '-')}.log"
+        log.unlink(missing_ok=True)
+        session = Session(row.found, "cpu", threads, log)
+        sessions.append(session)
+        for planned in plan(row.found.implementation, list(cases), (dtype,)):
+            task = replace(planned, rounded_as=rounded_as)
+            due = in_format(task.case, expected[task.case.id], task.format)
+            asked = ask(session, task, due, constants)
+            row.asked[task.case.id, task.check] = asked
+            if asked.observation is not None:
+                row.seen.see(task, due, asked.record, asked.observation)
+            with hearing:
+                told(row, asked.record)
+        row.versions = session.versions
+        session.close()
+
+    sessions: list[Session] = []
+    with ThreadPoolExecutor(max(jobs, 1)) as pool:
+        try:
+            for done in [pool.submit(take, row) for row in here]:
+                done.result()
+        except BaseException:
+            for session in sessions:
+                session.abort()
+            raise

@@ -1,0 +1,262 @@
+"""Validates one ONNX file: looks into it, settles which layer it is to be, asks every runtime, says what it found."""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from harness.deviations.diagnose import diagnose
+from harness.errors import InputError
+from harness.golden.build import compute_all
+from harness.golden.expected import Expected
+from harness.impl.interpreter import Ready
+from harness.judge.outcome import EXPECTED, Outcome
+from harness.report.model import Diagnosis
+from harness.report.terminal import score
+from harness.spec.case import Case, Held
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS, DtypeName
+from harness.spec.layer import Layer
+from harness.validate.asks import Takes, asked, of_file
+from harness.validate.findings import Description, Finding, Roles, Stage
+from harness.validate.judged import answers, levels, loading
+from harness.validate.layers import compared_parameters, fits, told_apart
+from harness.validate.quantised import relative_errors
+from harness.validate.results import RowResult, Validation, in_order
+from harness.validate.rows import Row, rows_of, take_through
+from harness.wire.messages import Inspect
+from harness.worker.session import Failure, Session
+
+Array = npt.NDArray[Any]
+MaskMeaning = Literal["attend", "ignore", "additive"]
+
+_QUANTISED = {"DynamicQuantizeLinear", "MatMulInteger", "QLinearMatMul", "QGemm", "DynamicQuantizeMatMul"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user says of the file; None and empty where it is to be found out."""
+
+    model: Path
+    layer: Layer | None
+    parameters: Mapping[str, Array] | None
+    mask: MaskMeaning | None
+    runtimes: tuple[str, ...]
+    pythons: Mapping[str, str]
+    limit: float | None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Is told what is being done, and how far it is: of how many, and one by one."""
+
+    begin: Callable[[str, int], None]
+    step: Callable[[str], None]
+
+
+def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress) -> Validation:
+    """Everything that can be found of the file. It does not raise for anything that is wrong with the file itself."""
+    rows = rows_of(asked_for.model, asked_for.pythons, asked_for.runtimes)
+    progress.begin("looking into the file", 1)
+    description, held = _inspected(asked_for, rows, out)
+    progress.step("looked into the file")
+    findings = list(description.findings)
+    layer = asked_for.layer or description.layer
+    if layer is None or description.layer is None or description.roles is None or not _has_dtype(description):
+        return _unjudged(asked_for, description, findings)
+    if asked_for.layer is not None:
+        if problem := fits(asked_for.layer, held):
+            findings.append(Finding(stage="layer", severity="error", message=problem))
+            return _unjudged(asked_for, description, findings)
+        findings += told_apart(asked_for.layer, description)
+    if asked_for.parameters is not None:
+        if problem := fits(layer, asked_for.parameters):
+            raise InputError(f"are no parameters of this layer: {problem}", where="--parameters")
+        findings += compared_parameters(asked_for.parameters, held)
+    return _judged(asked_for, description, layer, held, findings, rows, out, jobs, progress)
+
+
+def _inspected(asked_for: Asked, rows: Sequence[Row], out: Path) -> tuple[Description, dict[str, Array]]:
+    """What the first worker that can be started says of the file."""
+    here = [row for row in rows if isinstance(row.found, Ready)]
+    if not here:
+        found = rows[0].found
+        assert not isinstance(found, Ready)
+        raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
+    logs = out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    assert isinstance(here[0].found, Ready)
+    session = Session(here[0].found, "cpu", 1, logs / "inspect.log")
+    try:
+        answer = session.inspect(Inspect(path=str(asked_for.model.absolute()), mask=asked_for.mask))
+    finally:
+        session.close()
+    if isinstance(answer, Failure):
+        problem = (
+            "it could not be looked into" if answer.outcome == Outcome.ERROR else "looking into it did not end well"
+        )
+        said = Finding(
+            stage="file", severity="error", message=f"{problem}: {answer.message}", hint=f"{logs}/inspect.log"
+        )
+        return Description(findings=(said,)), {}
+    try:
+        return Description.model_validate(answer[0]), answer[1]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RuntimeError(f"impls/onnx_file describes the file in another way: {where}: {first['msg']}") from None
+
+
+def _has_dtype(description: Description) -> bool:
+    assert description.roles is not None
+    return description.dtype_of(description.roles.output) in FORMATS
+
+
+def _unjudged(asked_for: Asked, description: Description, findings: list[Finding]) -> Validation:
+    return Validation(
+        model=str(asked_for.model),
+        judged=False,
+        layer=description.layer,
+        layer_from="inferred" if description.layer else None,
+        dtype=None,
+        rounded_as=None,
+        description=description,
+        rows=(),
+        findings=in_order(findings),
+        diagnoses=(),
+        summaries={},
+    )
+
+
+def _judged(
+    asked_for: Asked,
+    description: Description,
+    layer: Layer,
+    held: Mapping[str, Array],
+    findings: list[Finding],
+    rows: list[Row],
+    out: Path,
+    jobs: int,
+    progress: Progress,
+) -> Validation:
+    assert description.roles is not None
+    dtype = _dtype(description.dtype_of(description.roles.output))
+    quantised = not _QUANTISED.isdisjoint(description.operators)
+    rounded_as = None if quantised else narrower(held, dtype)
+    own = Held.of(held)
+    stages = {
+        stage: of_file(cases, own) for stage, cases in asked(layer, takes(description, description.roles)).items()
+    }
+    cases = list({case.id: case for of_stage in stages.values() for case in of_stage}.values())
+    expected = _expected(cases, jobs, progress)
+    progress.begin("asking", len(cases) * len([row for row in rows if isinstance(row.found, Ready)]))
+    take_through(
+        rows, cases, dtype, rounded_as, expected, constants(), out / "logs",
+        lambda row, record: progress.step(f"{row.name} {record.case}"),
+    )  # fmt: skip
+    findings += loading(rows)
+    summaries: dict[Stage, str] = {}
+    diagnoses: tuple[Diagnosis, ...] = ()
+    if quantised:
+        more, summaries["reduction"] = relative_errors(rows, stages["numbers"], expected, asked_for.limit)
+        findings += more
+        findings += (finding for finding in answers(stages, rows, description) if ": fail: " not in finding.message)
+    else:
+        findings += answers(stages, rows, description)
+        said, summaries["levels"] = levels(rows, cases, expected, FORMATS[dtype], constants())
+        findings += said
+        diagnoses = tuple(_diagnoses(rows))
+        if rounded_as:
+            summaries["reduction"] = f"computes in {rounded_as}, and is judged by its roundoff"
+    summaries |= _summaries(stages, rows)
+    return Validation(
+        model=str(asked_for.model),
+        judged=any(row.records and not row.lost for row in rows),
+        layer=layer,
+        layer_from="told" if asked_for.layer else "inferred",
+        dtype=dtype,
+        rounded_as="int8" if quantised else rounded_as,
+        description=description,
+        rows=tuple(_result(row) for row in rows),
+        findings=in_order(findings),
+        diagnoses=diagnoses,
+        summaries=summaries,
+    )
+
+
+def _dtype(name: str) -> DtypeName:
+    return next(known for known in ("float64", "float32", "bfloat16", "float16") if known == name)
+
+
+def narrower(held: Mapping[str, Array], dtype: DtypeName) -> DtypeName | None:
+    """The format that the parameters are held in, where it is narrower than that of the input and output."""
+    widest = max(
+        (FORMATS[value.dtype.name].roundoff for value in held.values() if value.dtype.name in FORMATS), default=0
+    )
+    for name in ("bfloat16", "float16"):
+        if FORMATS[name].roundoff == widest and widest > FORMATS[dtype].roundoff:
+            return _dtype(name)
+    return None
+
+
+def takes(description: Description, roles: Roles) -> Takes:
+    batch, sequence = description.sizes()
+    axes = {mask.axes for mask in roles.masks}
+    attention = any(name.endswith("SS") for name in axes)
+    return Takes(batch, sequence, bool(axes), attention, any("H" in name for name in axes))
+
+
+def _expected(cases: list[Case], jobs: int, progress: Progress) -> dict[str, Expected]:
+    progress.begin("computing what it should give", len(cases))
+    found = {}
+    with closing(compute_all(cases, constants(), jobs)) as computed:
+        for case, expected in computed:
+            found[case.id] = expected
+            progress.step(f"computed {case.id}")
+    return found
+
+
+def _diagnoses(rows: Sequence[Row]) -> Iterator[Diagnosis]:
+    """What explains the failures of the first row that has any: a file has one cause, whatever runs it."""
+    for row in rows:
+        for dtype, sightings in row.seen.by_dtype().items():
+            if any(sighting.failed for sighting in sightings):
+                yield diagnose(row.name, dtype, sightings)
+                return
+
+
+def _summaries(stages: Mapping[Stage, Sequence[Case]], rows: Sequence[Row]) -> dict[Stage, str]:
+    said: dict[Stage, str] = {}
+    for stage, cases in stages.items():
+        ids = {case.id for case in cases}
+        records = [record for row in rows for record in row.records if record.case in ids]
+        passed, applicable = score(records)
+        rms = max((record.rms for record in records if record.rms is not None), default=None)
+        if applicable:
+            said[stage] = f"{passed} of {applicable} checks" + (f", largest rms {rms:.2g} σ" if rms is not None else "")
+    asked_of = [row for row in rows if row.records]
+    said["loads"] = f"{len([row for row in asked_of if not row.lost])} of {len(asked_of)} runtimes and levels"
+    return said
+
+
+def _result(row: Row) -> RowResult:
+    records = row.records
+    passed, applicable = score(records)
+    good = [record for record in records if record.outcome in EXPECTED]
+    return RowResult(
+        runtime=row.runtime,
+        level=row.level,
+        absent=None if isinstance(row.found, Ready) else row.found.reason,
+        versions=dict(row.versions),
+        passed=passed,
+        applicable=applicable,
+        rms=max((record.rms for record in records if record.rms is not None), default=None),
+        max=max((record.max for record in records if record.max is not None), default=None),
+        seconds=statistics.median(record.seconds for record in good) if good else None,
+        records=tuple(records),
+    )
