@@ -3,7 +3,6 @@
 import tempfile
 from abc import abstractmethod
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,9 @@ from impls.onnx_model.cut import deployed
 from impls.onnx_model.inputs import check_symbols, whole
 from impls.onnx_model.store import digest_of, essence, stored
 from impls.onnx_model.timing import Timing
+
+RUNNING = ("runtime", "level")
+"""The choices that an export does not depend on."""
 
 
 class OnnxAdapter(Adapter):
@@ -50,8 +52,9 @@ class OnnxAdapter(Adapter):
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
         self.built: tuple[object, str] | None = None
         exporters = {name: version(name) for name in (*self.exporters, "onnx", "numpy")}
-        packages = map(import_module, ("impls.onnx_model", *self.sources))
-        self.made_by = {"road": self.road, "opset": self.opset, "versions": exporters, "sources": digest_of(*packages)}
+        sources = digest_of("impls.onnx_model.binding", "impls.onnx_model.contract", *self.sources)
+        told = {name: value for name, value in self.choices.items() if name not in RUNNING}
+        self.made_by = {"road": self.road, "choices": told, "versions": exporters, "sources": sources}
         running = runtimes.PACKAGES[self.runtime]
         settings: dict[str, str | int | bool] = {"threads": threads, **self.choices}
         if self.runtime == "onnxruntime":

@@ -16,7 +16,6 @@ from harness.adapter import Tensors
 from harness.adapter.base import Array
 from impls.onnx_model.names import rename
 
-
 FLOATING = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 
 

@@ -52,15 +52,9 @@ class Reference:
     """In Python, operator by operator, single-threaded, whatever `threads` says."""
 
     def __init__(self, model: bytes | Path, level: str, threads: int) -> None:
-        loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
-        self.evaluator = reference.ReferenceEvaluator(loaded)
-        initialized = {tensor.name for tensor in loaded.graph.initializer}
-        given = [tensor for tensor in loaded.graph.input if tensor.name not in initialized]
-        self.inputs = {tensor.name: shape_of(tensor) for tensor in given}
-        self.dtypes = {
-            tensor.name: onnx.helper.tensor_dtype_to_np_dtype(tensor.type.tensor_type.elem_type) for tensor in given
-        }
-        self.outputs = [tensor.name for tensor in loaded.graph.output]
+        whole = loaded(model)
+        self.evaluator = reference.ReferenceEvaluator(whole)
+        self.inputs, self.dtypes, self.outputs = stated(whole)
 
     def run(self, feeds: Tensors) -> Tensors:
         check_stated(self.inputs, self.dtypes, feeds)
@@ -77,17 +71,12 @@ class OpenVino:
         core = openvino.Core()
         settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
         self.model = core.compile_model(core.read_model(model), "CPU", settings)
-        self.inputs = {
-            given.any_name: tuple(None if size.is_dynamic else size.get_length() for size in given.partial_shape)
-            for given in self.model.inputs
-        }
-        self.dtypes = {given.any_name: given.element_type.to_dtype() for given in self.model.inputs}
-        self.outputs = [output.any_name for output in self.model.outputs]
+        self.inputs, self.dtypes, self.outputs = stated(loaded(model, external=False))
 
     def run(self, feeds: Tensors) -> Tensors:
         check_stated(self.inputs, self.dtypes, feeds)
-        found = self.model(feeds)
-        return {name: np.array(found[name]) for name in self.outputs}
+        found = self.model(feeds)  # by number, since a value that two outputs show has both of their names
+        return {name: np.array(found[number]) for number, name in enumerate(self.outputs)}
 
 
 RUNTIMES: dict[str, Callable[[bytes | Path, str, int], Session]] = {
@@ -109,6 +98,18 @@ def options(level: str, threads: int) -> ort.SessionOptions:
 def session(model: bytes | Path, chosen: ort.SessionOptions) -> ort.InferenceSession:
     given = model if isinstance(model, bytes) else str(model)
     return ort.InferenceSession(given, chosen, [PROVIDER], disabled_optimizers=[DISABLED])
+
+
+def loaded(model: bytes | Path, *, external: bool = True) -> onnx.ModelProto:
+    return onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=external)
+
+
+def stated(model: onnx.ModelProto) -> tuple[dict[str, Shape], dict[str, np.dtype], list[str]]:
+    """Shapes and dtypes of the inputs that are to be fed, and the names of the outputs."""
+    initialized = {tensor.name for tensor in model.graph.initializer}
+    given = [tensor for tensor in model.graph.input if tensor.name not in initialized]
+    dtypes = {tensor.name: onnx.helper.tensor_dtype_to_np_dtype(tensor.type.tensor_type.elem_type) for tensor in given}
+    return {tensor.name: shape_of(tensor) for tensor in given}, dtypes, [tensor.name for tensor in model.graph.output]
 
 
 def shape_of(tensor: onnx.ValueInfoProto) -> Shape:

@@ -7,8 +7,8 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import onnx
@@ -46,11 +46,12 @@ def essence(layer: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in layer.items() if name not in TITLES}
 
 
-def digest_of(*packages: ModuleType) -> str:
-    """Of the sources of these packages: an export by other code is another one."""
+def digest_of(*names: str) -> str:
+    """Of the sources of these modules and packages: an export by other code is another one."""
     digest = hashlib.sha256()
-    for package in packages:
-        for path in sorted(Path(str(package.__file__)).parent.glob("*.py")):
+    for name in names:
+        source = Path(str(import_module(name).__file__))
+        for path in sorted(source.parent.glob("*.py")) if source.name == "__init__.py" else [source]:
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
