@@ -48,6 +48,7 @@ class When(Strict):
     placement: Literal["pre", "post"] | None = None
     norm: Literal["layer_norm", "rms_norm"] | None = None
     stack: bool | None = None
+    projections: Literal["full", "shared_by_heads"] | None = None
     fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] | None = None
     situation: Identifier | None = None
     choices: dict[ChoiceName, Value] | None = None
@@ -69,6 +70,7 @@ class When(Strict):
             "placement": case.layer.norm.placement,
             "norm": case.layer.norm.kind,
             "stack": case.layer.is_stack,
+            "projections": case.layer.attention.projections,
             "fully_masked_row": case.layer.attention.fully_masked_row,
             "situation": case.situation.situation,
         }

@@ -12,6 +12,7 @@ from impls.jax_pure.adapter import config_of, nested, parameter_map
 from impls.jax_pure.encoder import Masks
 from impls.jax_pure.stack import encoder_stages
 from impls.onnx_model.contract import add_output, input_names
+from impls.onnx_model.names import rename
 
 
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
@@ -43,7 +44,19 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
         output_names=names,
     )
     add_output(model, last=names[-1])
+    if layer["embedding"]:
+        take_int64(model.graph)
     return model
+
+
+def take_int64(graph: onnx.GraphProto) -> None:
+    """Token ids are int32 where JAX's 64-bit numbers are not enabled: have them come as int64, and cast."""
+    [ids] = [given for given in graph.input if given.name == "x"]
+    if ids.type.tensor_type.elem_type == onnx.TensorProto.INT32:
+        rename(graph, {"x": "x_int32"})
+        ids.name, ids.type.tensor_type.elem_type = "x", onnx.TensorProto.INT64
+        cast = onnx.helper.make_node("Cast", ["x"], ["x_int32"], "x_int32", to=onnx.TensorProto.INT32)
+        graph.node.insert(0, cast)
 
 
 def example(layer: Mapping[str, Any], dtype: str, *, biased: bool) -> tuple[jax.ShapeDtypeStruct, ...]:

@@ -113,7 +113,7 @@ def bind(model: onnx.ModelProto, parameters: Tensors) -> Binding:
     claimed = {place.initializer for found in places.values() for place in found}
     left = {name: value for name, value in values.items() if name not in claimed}
     for name, parameter in parameters.items():
-        places[name] = places[name] or tuple(_slices(parameter, left))
+        places[name] += tuple(_slices(parameter, left))
     if absent := [name for name, found in places.items() if not found]:
         raise LookupError(f"no initializer of the export holds {', '.join(absent)}, as it is, turned, or as a slice")
     new = {found[0].initializer: name for name, found in places.items() if found[0].axis is None}

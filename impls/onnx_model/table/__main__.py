@@ -23,11 +23,14 @@ def main() -> None:
     rows = {name: row for name, row in kept().items() if row.road not in told.anew}
     if not told.page:
         waiting = [variant for variant in variants() if variant not in rows]
-        with ThreadPoolExecutor(told.jobs) as pool:
+        pool = ThreadPoolExecutor(told.jobs)
+        try:
             for number, row in enumerate(pool.map(judged, waiting), 1):
                 rows[row.variant] = row
                 keep(rows)
                 print(f"{number} of {len(waiting)}: {row.variant}: {row.passed} of {row.applicable}", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)  # ended early: what waits is left for the next time
     PAGE.write_text(page(list(rows.values())), encoding="utf-8")
     print(PAGE)
 
