@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -74,6 +75,20 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} initialises nothing")
 
+    def read_checkpoint(self, layer: dict[str, Any], dtype: str, path: Path) -> Tensors:
+        """The parameters of `layer` in a file of the implementation's own, under the specification's names.
+
+        Optional. Raises ValueError for a file that does not hold this layer's.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads no checkpoints")
+
+    def write(self, layer: dict[str, Any], parameters: Tensors, dtype: str, mask: str) -> bytes:
+        """The layer as a file to deploy, for `conform export`; `mask` as the message `export` has it (docs/wire.md).
+
+        Optional: the manifest has the capability `export` where it is there.
+        """
+        raise NotImplementedError(f"{type(self).__name__} writes no files")
+
     def batch_first(self, x: Array) -> Array:
         """This run's x, or cotangent, as [B, S, d_model], or token ids as [B, S]; nothing is copied."""
         if self.layout == "unbatched":
@@ -112,6 +127,10 @@ class Adapter(ABC):
         Optional. Raise NotImplementedError with the reason where no honest number can be had.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how long a stage takes")
+
+    def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+        """Answer a request that not every adapter knows, such as `inspect`: what the reply says, and its tensors."""
+        raise ValueError(f"no such operation: {message.get('op')}")
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         """The category, "configuration", "shape" or "dtype", of what an exception of `build` or `run` refuses; None

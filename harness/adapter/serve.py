@@ -3,7 +3,10 @@
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from harness.adapter.base import Adapter, Array, Tensors
 from harness.adapter.masks import Masks
@@ -49,6 +52,11 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "initialise":
             fresh = adapter.initialise(message["seed"])
             return {"ok": True, "trainable": list(fresh.trainable)}, fresh.parameters
+        case "read_checkpoint":
+            return {"ok": True}, adapter.read_checkpoint(message["layer"], message["dtype"], Path(message["path"]))
+        case "export":
+            written = adapter.write(message["layer"], tensors, message["dtype"], message["mask"])
+            return {"ok": True}, {"file": np.frombuffer(written, dtype=np.uint8)}
         case "run":
             given = message["given"]
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
@@ -59,8 +67,9 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             return _profile(adapter, _input(tensors), Masks.of(tensors, message["given"]), message["repeats"])
         case "stop":
             return {"ok": True}, {}
-        case op:
-            raise ValueError(f"no such operation: {op}")
+        case _:
+            reply, answer = adapter.other(message)
+            return {"ok": True, **reply}, answer
 
 
 def _input(tensors: Tensors) -> Array:

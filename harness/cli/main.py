@@ -12,6 +12,7 @@ import click
 import harness
 from harness.cli.deviations import deviations
 from harness.cli.explain import explain
+from harness.cli.export import export
 from harness.cli.golden import golden
 from harness.cli.list import list_
 from harness.cli.memory import memory
@@ -34,6 +35,7 @@ def cli() -> None:
     conform run                              judge every implementation whose framework is here
     conform run --impl pytorch --case 'pre-gelu/*'
     conform explain                          the first failure of that run, in full
+    conform export onnx_pytorch --layer pre-gelu --to model.onnx
     conform validate model.onnx              an ONNX file that somebody else made
     conform trace                            every stage's shape, from the live module
     conform memory                           what a forward pass holds, and the longest sequence that fits
@@ -49,6 +51,7 @@ cli.add_command(deviations)
 cli.add_command(trace)
 cli.add_command(memory)
 cli.add_command(profile)
+cli.add_command(export)
 cli.add_command(validate_)
 
 

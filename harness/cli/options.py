@@ -1,11 +1,19 @@
 """What several commands ask for or show in the same way."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from harness.errors import InputError
+from harness.spec.case import layer_parameters
+from harness.spec.layer import Layer
+from harness.spec.parameters import unlike
 
 
 def progress_bar() -> Progress:
@@ -39,3 +47,20 @@ def refuse_unwritable(out: Path) -> None:
         raise InputError(
             f"cannot be written: {error.strerror}", where=f"--out {out}", hint="choose another folder"
         ) from None
+
+
+PORTABLE = "portable"
+
+
+def layer_parameters_of(layer: Layer, named: str) -> dict[str, npt.NDArray[Any]]:
+    """Those of --parameters: the specification's own drawn ones, or those in a file, which must be the layer's."""
+    if named == PORTABLE:
+        return dict(layer_parameters(layer, {}))
+    try:
+        found: dict[str, npt.NDArray[Any]] = dict(load_file(named))
+    except (OSError, SafetensorError) as error:
+        hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
+        raise InputError(f"cannot be read: {error}", where=f"--parameters {named}", hint=hint) from None
+    if problem := unlike(layer, {name: np.shape(value) for name, value in found.items()}):
+        raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {named}")
+    return found

@@ -6,16 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from harness.cli.options import interpreters, progress_bar, refuse_unwritable
+from harness.cli.options import interpreters, layer_parameters_of, progress_bar, refuse_unwritable
 from harness.errors import InputError
 from harness.files import replace_file
 from harness.look.subject import find_layer
 from harness.report.terminal import console
-from harness.spec.case import layer_parameters
 from harness.validate.rows import ROWS
 from harness.validate.show import show_validation
 from harness.validate.validation import Asked, MaskMeaning, Progress, validate
@@ -28,7 +24,6 @@ Examples:
   conform validate model.onnx --layer my-layer.yaml --mask ignore --runtime onnxruntime
   conform validate quantised.onnx --limit 0.02 --json > validation.json
 """
-PORTABLE = "portable"
 
 
 @click.command("validate", epilog=_EXAMPLES)
@@ -83,11 +78,7 @@ def validate_(
     if parameters and told is None:
         hint = "name the layer that they are the parameters of"
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
-    due = None
-    if parameters == PORTABLE and told is not None:
-        due = layer_parameters(told, {})
-    elif parameters is not None:
-        due = _read(Path(parameters))
+    due = layer_parameters_of(told, parameters) if told and parameters else None
     refuse_unwritable(out)
     asked = Asked(model, told, due, mask, runtimes, interpreters(pythons), limit)
     with _progress() as progress:
@@ -100,14 +91,6 @@ def validate_(
         show_validation(console(), validation)
         click.echo(f"Everything: {out / 'validation.json'}")
     return validation.status
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
-        hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
-        raise InputError(f"cannot be read: {error}", where=f"--parameters {path}", hint=hint) from None
 
 
 @contextmanager

@@ -30,6 +30,7 @@ class Capabilities(Strict):
     checkpoint: bool = Field(description="whether it computes gradients without keeping activations (B-3)")
     checks: tuple[Check, ...] = Field(min_length=1)
     stages: Literal["all"] | tuple[str, ...] = Field(description="the stages that it can show")
+    export: bool = Field(default=False, description="whether it can write a layer as a file to deploy")
 
     @model_validator(mode="after")
     def _stages_exist(self) -> "Capabilities":

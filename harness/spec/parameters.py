@@ -3,7 +3,7 @@
 Weights are [in, out]: a projection is `x @ weight + bias`. The table is the only place that knows this.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -88,3 +88,20 @@ def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
     numbered = (replace(p, name=prefix(number) + p.name) for number in range(layer.stack.layers) for p in each)
     before = (EMBEDDING,) if EMBEDDING.held(layer) else ()
     return (*before, *numbered, *(parameter for parameter in FINAL_NORM if parameter.held(layer)))
+
+
+def unlike(layer: "Layer", shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Why tensors of these names and shapes are not the parameters of `layer`; "" if they are."""
+    due = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+    if missing := sorted(set(due) - set(shapes)):
+        return f"{_some(missing)} missing"
+    if extra := sorted(set(shapes) - set(due)):
+        return f"{_some(extra)} too many"
+    for name, shape in due.items():
+        if shapes[name] != shape:
+            return f"{name} is {list(shapes[name])}, and the layer's is {list(shape)}"
+    return ""
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.spec.layer import Layer
-from harness.spec.parameters import parameters_of
 from harness.validate.findings import Description, Finding
 
 Array = npt.NDArray[Any]
@@ -26,19 +25,6 @@ def told_apart(told: Layer, description: Description) -> Iterator[Finding]:
         where = f" ({evidence[key]})" if key in evidence else ""
         message = f"{key} is {seen.get(key)} in the file{where}, and {due} in {told.layer}"
         yield Finding(stage="layer", severity="error", message=message)
-
-
-def fits(told: Layer, held: Mapping[str, Array]) -> str:
-    """Why the file's parameters cannot be this layer's; "" if they can."""
-    due = {parameter.name: parameter.shape(told) for parameter in parameters_of(told)}
-    if missing := sorted(set(due) - set(held)):
-        return f"{told.layer} has {', '.join(missing[:4])}{' …' if len(missing) > 4 else ''}, and the file has not"
-    if extra := sorted(set(held) - set(due)):
-        return f"the file has {', '.join(extra[:4])}{' …' if len(extra) > 4 else ''}, and {told.layer} has not"
-    for name, shape in due.items():
-        if held[name].shape != shape:
-            return f"{name} is {list(held[name].shape)} in the file, and {list(shape)} in {told.layer}"
-    return ""
 
 
 def compared_parameters(due: Mapping[str, Array], held: Mapping[str, Array]) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from harness.runner import Asked, ask
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import DtypeName
+from harness.spec.stages import kind_of
 from harness.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
@@ -63,16 +64,28 @@ class Row:
         return records[0].message
 
 
-def rows_of(model: Path, pythons: Mapping[str, str], only: Sequence[str]) -> list[Row]:
-    """Every runtime and level, or those of the runtimes that are named."""
+def rows_of(model: Path, pythons: Mapping[str, str], only: Sequence[str], folder: Path = FOLDER) -> list[Row]:
+    """Every runtime and level, or those of the runtimes that are named. `folder` is that of the implementation which
+    runs files."""
     rows = []
     for runtime, level in ROWS:
         if only and runtime not in only:
             continue
         chosen = {"model": str(model), "runtime": runtime, **({"level": level} if level else {})}
-        implementation = read_implementation(FOLDER, chosen, str(model))
-        rows.append(Row(runtime, level, resolve(implementation, FOLDER, dict(pythons))))
+        implementation = read_implementation(folder, chosen, str(model))
+        rows.append(Row(runtime, level, resolve(implementation, folder, dict(pythons))))
     return rows
+
+
+def showing(rows: Sequence[Row], stages: Collection[str]) -> None:
+    """From now on ask every row for those stages alone that the file has a graph value for."""
+    kinds = tuple(sorted({kind_of(stage) for stage in stages}))
+    for row in rows:
+        if isinstance(row.found, Ready):
+            known = row.found.implementation
+            checks = tuple(check for check in known.capabilities.checks if check != "stages" or kinds)
+            can = known.capabilities.model_copy(update={"stages": kinds, "checks": checks})
+            row.found = replace(row.found, implementation=known.model_copy(update={"capabilities": can}))
 
 
 def take_through(

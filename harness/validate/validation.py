@@ -1,5 +1,6 @@
 """Validates one ONNX file: looks into it, settles which layer it is to be, asks every runtime, says what it found."""
 
+import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,13 +23,14 @@ from harness.spec.case import Case, Held
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
+from harness.spec.parameters import unlike
 from harness.validate.asks import Takes, asked, of_file
 from harness.validate.findings import Description, Finding, Roles, Stage
 from harness.validate.judged import answers, levels, loading
-from harness.validate.layers import compared_parameters, fits, told_apart
+from harness.validate.layers import compared_parameters, told_apart
 from harness.validate.quantised import relative_errors
 from harness.validate.results import RowResult, Validation, in_order
-from harness.validate.rows import Row, rows_of, take_through
+from harness.validate.rows import FOLDER, Row, rows_of, showing, take_through
 from harness.wire.messages import Inspect
 from harness.worker.session import Failure, Session
 
@@ -59,9 +61,9 @@ class Progress:
     step: Callable[[str], None]
 
 
-def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress) -> Validation:
+def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress, folder: Path = FOLDER) -> Validation:
     """Everything that can be found of the file. It does not raise for anything that is wrong with the file itself."""
-    rows = rows_of(asked_for.model, asked_for.pythons, asked_for.runtimes)
+    rows = rows_of(asked_for.model, asked_for.pythons, asked_for.runtimes, folder)
     progress.begin("looking into the file", 1)
     description, held = _inspected(asked_for, rows, out)
     progress.step("looked into the file")
@@ -70,13 +72,12 @@ def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress) -> Vali
     if layer is None or description.layer is None or description.roles is None or not _has_dtype(description):
         return _unjudged(asked_for, description, findings)
     if asked_for.layer is not None:
-        if problem := fits(asked_for.layer, held):
-            findings.append(Finding(stage="layer", severity="error", message=problem))
+        if problem := unlike(asked_for.layer, {name: value.shape for name, value in held.items()}):
+            message = f"the file's parameters are not those of {asked_for.layer.layer}: {problem}"
+            findings.append(Finding(stage="layer", severity="error", message=message))
             return _unjudged(asked_for, description, findings)
         findings += told_apart(asked_for.layer, description)
     if asked_for.parameters is not None:
-        if problem := fits(layer, asked_for.parameters):
-            raise InputError(f"are no parameters of this layer: {problem}", where="--parameters")
         findings += compared_parameters(asked_for.parameters, held)
     return _judged(asked_for, description, layer, held, findings, rows, out, jobs, progress)
 
@@ -105,7 +106,7 @@ def _inspected(asked_for: Asked, rows: Sequence[Row], out: Path) -> tuple[Descri
         )
         return Description(findings=(said,)), {}
     try:
-        return Description.model_validate(answer[0]), answer[1]
+        return Description.model_validate_json(json.dumps(answer[0])), answer[1]  # strict as YAML
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -145,6 +146,7 @@ def _judged(
     progress: Progress,
 ) -> Validation:
     assert description.roles is not None
+    showing(rows, description.stages)
     dtype = _dtype(description.dtype_of(description.roles.output))
     quantised = not _QUANTISED.isdisjoint(description.operators)
     rounded_as = None if quantised else narrower(held, dtype)

@@ -65,6 +65,32 @@ class AsGiven(_Message):
     checkpoint: bool
 
 
+class ReadCheckpoint(_Message):
+    """Read the parameters of this layer out of a file of the implementation's own, a PyTorch state dict for instance.
+
+    Optional: `conform export --checkpoint` alone asks it. The answer has them in the frame, under the spec's names.
+    """
+
+    op: Literal["read_checkpoint"] = "read_checkpoint"
+    layer: Layer
+    dtype: str
+    path: str
+
+
+class Export(_Message):
+    """Write this layer, with the parameters in the frame, as a file to deploy. No layer is built by it.
+
+    Optional: an adapter whose manifest lacks the capability `export` is not asked. `mask`: "padding", one input [batch,
+    sequence], true where x holds data; "full", what the road's models take in the matrix. The answer's frame holds the
+    file's bytes as `file`, [n] uint8.
+    """
+
+    op: Literal["export"] = "export"
+    layer: Layer
+    dtype: str
+    mask: Literal["padding", "full"]
+
+
 class Inspect(_Message):
     """Look into an ONNX file and say what it holds. Optional: `conform validate` alone asks it, of `impls/onnx_file`.
 
@@ -107,7 +133,7 @@ class Stop(_Message):
     op: Literal["stop"] = "stop"
 
 
-Request = Start | Build | FlawedBuild | Initialise | Inspect | Run | Profile | Stop
+Request = Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Run | Profile | Stop
 
 
 Refusal = Literal["configuration", "shape", "dtype"]

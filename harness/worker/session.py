@@ -18,12 +18,14 @@ from harness.wire.frames import PROTOCOL, Tensors
 from harness.wire.messages import (
     AsGiven,
     Build,
+    Export,
     FlawedBuild,
     Initialise,
     Initialised,
     Inspect,
     Inspected,
     Profile,
+    ReadCheckpoint,
     Refusal,
     Run,
     Start,
@@ -112,6 +114,15 @@ class Session:
                 raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
 
         return self._unless_lost(task.build_key, ask)
+
+    def deploy(self, request: Export | ReadCheckpoint, tensors: Tensors | None) -> Tensors | Failure:
+        """The file that the worker makes of a layer and its parameters; or those that it reads from one of its own."""
+
+        def ask(worker: WorkerProcess) -> Tensors:
+            self._built = None
+            return worker.ask(request, tensors, self.ready.implementation.timeouts.build).tensors
+
+        return self._unless_lost((request.op, request.layer.layer), ask)
 
     def inspect(self, request: Inspect) -> tuple[dict[str, Any], Tensors] | Failure:
         """What the worker says of an ONNX file, and the parameters that it found there. No layer is built by it."""

@@ -1,0 +1,117 @@
+"""`conform export`: a layer as an ONNX file to deploy."""
+
+import tempfile
+from pathlib import Path
+
+import click
+import numpy as np
+
+from harness.cli.looking import at_work, dtype_option
+from harness.cli.options import interpreters, layer_parameters_of
+from harness.errors import InputError
+from harness.files import replace_file
+from harness.impl.interpreter import Missing, Ready, resolve
+from harness.impl.manifest import find_implementation, judged_unasked
+from harness.look.subject import find_layer
+from harness.spec.dtypes import FORMATS, DtypeName
+from harness.spec.layer import Layer
+from harness.wire.frames import Tensors
+from harness.wire.messages import Export, ReadCheckpoint
+from harness.worker.session import Failure, Session
+
+_EXAMPLES = """
+\b
+Examples:
+  conform export onnx_pytorch --layer post-relu-512 --to model.onnx
+  conform export onnx_direct:opset=23 --layer my-layer.yaml --parameters weights.safetensors --to model.onnx
+  conform export onnx_pytorch --layer my-layer.yaml --checkpoint trained.pt --to model.onnx
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("road", metavar="ROAD[:KEY=VALUE,…]")
+@click.option("--layer", required=True, metavar="ID|YAML", help="A layer's id or a file of your own.")
+@click.option(
+    "--parameters",
+    metavar="FILE|portable",
+    default="portable",
+    show_default=True,
+    help="Safetensors in the specification's names, or the specification's own drawn ones.",
+)
+@click.option(
+    "--checkpoint",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of the framework's own: a PyTorch state dict, Keras weights.",
+)
+@dtype_option
+@click.option(
+    "--mask",
+    type=click.Choice(["padding", "full"]),
+    default="padding",
+    show_default=True,
+    help="padding: one mask [batch, sequence], true where x holds data; full: what the matrix gives, any mask at all.",
+)
+@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the road.")
+@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
+def export(
+    road: str,
+    layer: str,
+    parameters: str,
+    checkpoint: Path | None,
+    dtype: DtypeName,
+    mask: str,
+    pythons: tuple[str, ...],
+    target: Path,
+) -> None:
+    """Export a layer to ONNX by one of the roads (conform list impls), with batch and sequence free.
+
+    What is written has been through the checker; `conform validate` says how it does. Exit status: 0 written; 1 the
+    road could not; 2 wrong usage or bad input.
+    """
+    ready = _ready(road, interpreters(pythons))
+    chosen = find_layer(layer)
+    if checkpoint and parameters != "portable":
+        raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
+    if target.is_dir() or not target.parent.is_dir():
+        raise InputError(
+            "is no file that can be written", where=f"--to {target}", hint="name a file in a folder that is there"
+        )
+    with tempfile.TemporaryDirectory() as folder, at_work(f"exporting {chosen.layer}"):
+        session = Session(ready, "cpu", 1, Path(folder) / "worker.log")
+        try:
+            held = _parameters(session, chosen, parameters, checkpoint, dtype)
+            request = Export(layer=chosen, dtype=dtype, mask="full" if mask == "full" else "padding")
+            written = session.deploy(request, held)
+        finally:
+            session.close()
+    if isinstance(written, Failure):
+        raise click.ClickException(f"{ready.implementation.name} cannot export {chosen.layer}: {written.message}")
+    data = written["file"].tobytes()
+    try:
+        replace_file(target, data)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=f"--to {target}", hint="nothing was") from None
+    click.echo(f"{target}: {chosen.layer} in {dtype} by {ready.implementation.name}, {len(data) / 2**20:.2f} MiB")
+    click.echo(f"Validate it: conform validate {target} --layer {layer}")
+
+
+def _ready(road: str, pythons: dict[str, str]) -> Ready:
+    folder, implementation = find_implementation(road)
+    if not implementation.capabilities.export:
+        roads = [known.name for _, known in judged_unasked() if known.capabilities.export]
+        raise InputError(f"{implementation.name} exports nothing", where=road, hint=f"one of {', '.join(roads)} does")
+    found = resolve(implementation, folder, pythons)
+    if isinstance(found, Missing):
+        raise InputError(f"{road}: {found.reason}", hint=found.hint)
+    return found
+
+
+def _parameters(session: Session, layer: Layer, named: str, checkpoint: Path | None, dtype: DtypeName) -> Tensors:
+    if checkpoint is None:
+        held = layer_parameters_of(layer, named)
+    else:
+        read = session.deploy(ReadCheckpoint(layer=layer, dtype=dtype, path=str(checkpoint.absolute())), None)
+        if isinstance(read, Failure):
+            raise InputError(f"does not hold {layer.layer}: {read.message}", where=f"--checkpoint {checkpoint}")
+        held = read
+    return {name: np.ascontiguousarray(value.astype(FORMATS[dtype].numpy)) for name, value in held.items()}

@@ -1,0 +1,464 @@
+"""Follows x through the graph, node by node, and says of each value what it is: a view of something named.
+
+Nodes that rearrange are carried out on the elements' numbers. Elementwise nodes and reductions build up a function of
+one root, which is given a name, by what it does to numbers, when something needs it to have one (`closing`).
+"""
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+import numpy as np
+import onnx
+
+from impls.onnx_file import closing
+from impls.onnx_file.attention import context_product, score_product
+from impls.onnx_file.graph import Graph
+from impls.onnx_file.products import FLOATS, PRODUCTS, Product, attributes, linear_map, named, product_of
+from impls.onnx_file.running import Failed, Nodes
+from impls.onnx_file.values import (
+    Array,
+    Context,
+    Fixed,
+    Given,
+    Linear,
+    Local,
+    NotUnderstood,
+    Root,
+    Scores,
+    Source,
+    Sum,
+    Unknown,
+    Value,
+    View,
+    Weights,
+    rows_of,
+)
+
+MOVES = frozenset(
+    "Transpose Reshape Squeeze Unsqueeze Flatten Expand Tile Slice Split Gather GatherElements GatherND Concat".split()
+)
+IDENTITIES = frozenset("Identity Dropout Cast CastLike".split())
+ELEMENTWISE = frozenset(
+    "Add Sub Mul Div Pow Sum Mean Max Min Where Neg Abs Sqrt Reciprocal Exp Log Erf Tanh Sigmoid Relu LeakyRelu PRelu Elu "
+    "Celu Selu Gelu Swish Mish HardSwish HardSigmoid Softplus Softsign ThresholdedRelu Clip IsNaN IsInf Not Sign Greater "
+    "GreaterOrEqual Less LessOrEqual Equal And Or Floor Ceil Round Mod".split()
+)
+REDUCTIONS = frozenset(
+    "ReduceMean ReduceSum ReduceMax ReduceMin ReduceSumSquare ReduceL2 ReduceL1 ReduceLogSumExp ReduceProd ReduceLogSum "
+    "GlobalAveragePool GlobalMaxPool".split()
+)
+ROWWISE = frozenset(
+    "Softmax LogSoftmax LayerNormalization RMSNormalization SimplifiedLayerNormalization LpNormalization "
+    "MeanVarianceNormalization".split()
+)
+
+
+class Flow:
+    """`trace` holds the value of everything that does not depend on x, at batch B and sequence S, with the masks
+    hiding nothing; `values` gets what each value that depends on it is."""
+
+    def __init__(self, graph: Graph, trace: Mapping[str, Array], x: str, index: Array, B: int, S: int) -> None:
+        """`index` is how x holds [B, S, d_model]."""
+        self.graph, self.trace, self.B, self.S = graph, trace, B, S
+        self.nodes = Nodes(graph.opsets)
+        self.moving = graph.depending_on(x)
+        self.roots: list[Root] = []
+        self.kept: dict[tuple[object, ...], Root] = {}
+        given = self.add(Given((B * S, index.size // (B * S)), x))
+        self.values: dict[str, Value] = {x: View(given, index)}
+        self.dropping: list[str] = []
+        """Dropout nodes that are at work: the file was exported in training mode."""
+
+    def follow(self) -> None:
+        for node in self.graph.nodes:
+            if any(output in self.moving for output in node.output):
+                self._step(node)
+
+    def _step(self, node: onnx.NodeProto) -> None:
+        """Say what the node's outputs are, by what its inputs are."""
+        given = {name: self.value(name) for name in node.input if name}
+        lost = next((value for value in given.values() if isinstance(value, Unknown)), None)
+        outputs = [name for name in node.output if name]
+        if lost is not None:
+            self.values.update(dict.fromkeys(outputs, lost))
+            return
+        try:
+            for name, value in zip(outputs, self._answers(node, given), strict=False):
+                self.values[name] = value
+        except NotUnderstood as reason:
+            self.values.update(dict.fromkeys(outputs, Unknown(str(reason), named(node))))
+        except Failed as reason:
+            self.values.update(dict.fromkeys(outputs, Unknown(f"cannot be followed: {reason}", named(node))))
+        for name in outputs:
+            self.values.setdefault(name, Unknown("is no output that an encoder layer needs", named(node)))
+
+    def _answers(self, node: onnx.NodeProto, given: Mapping[str, Value]) -> list[Value]:
+        op = node.op_type
+        if op in MOVES:
+            return self._moved(node)
+        if op in IDENTITIES:
+            return [self._kept_as_is(node, given[node.input[0]])]
+        if op in PRODUCTS:
+            return [self._product(node)]
+        if op in ELEMENTWISE:
+            return [self._elementwise(node, given)]
+        if op in REDUCTIONS or op in ROWWISE:
+            return [self._of_rows(node)]
+        if op == "Attention" and node.domain in ("", "ai.onnx"):
+            return self._attention(node)
+        raise NotUnderstood(f"{op} has no place in an encoder layer as the specification knows it")
+
+    # What a value is
+
+    def value(self, name: str) -> Value:
+        if name in self.values:
+            return self.values[name]
+        return Fixed(self.number(name))
+
+    def number(self, name: str) -> Array:
+        """Of a value that does not depend on x."""
+        if name in self.graph.constants:
+            return self.graph.constants[name]
+        if name not in self.trace:
+            raise NotUnderstood(f"{name!r} was not computed")
+        return self.trace[name]
+
+    def source(self, name: str) -> Source:
+        """A value that does not depend on x, with the initializers' elements that it is made of."""
+        return Source(self.number(name), self._elements(name))
+
+    def _elements(self, name: str) -> Array | None:
+        constants = self.graph.constants
+        if name in constants:
+            return np.arange(constants[name].size).reshape(constants[name].shape) + self.graph.offsets[name]
+        node = self.graph.makers.get(name)
+        if node is None or node.op_type not in MOVES | IDENTITIES:
+            return None
+        inner = [self._elements(given) for given in data_of(node)]
+        if any(elements is None for elements in inner):
+            return None
+        if node.op_type in IDENTITIES:
+            return inner[0] if self.number(node.input[0]).dtype == self.number(name).dtype else None
+        others = [self.number(given) if given else None for given in node.input[len(inner) :]]
+        return self.nodes.run(node, [*inner, *others])[list(node.output).index(name)]
+
+    def closed(self, name: str) -> View:
+        """The value as a view of something named; raises NotUnderstood."""
+        value = self.value(name)
+        if isinstance(value, Local):
+            value = self.values[name] = closing.close(self, name, value)
+        if isinstance(value, Unknown):
+            raise NotUnderstood(f"{value.reason} ({value.node})")
+        if not isinstance(value, View):
+            raise NotUnderstood(f"{name!r} does not depend on x")
+        return value
+
+    def tried(self, name: str) -> Value:
+        """The value, named if it can be."""
+        try:
+            return self.closed(name)
+        except NotUnderstood:
+            return self.value(name)
+
+    def add(self, root: Root) -> Root:
+        self.roots.append(root)
+        return root
+
+    def intern(self, key: tuple[object, ...], made: Root) -> Root:
+        """The root of this key, so that one thing that two values show is one root."""
+        if key not in self.kept:
+            self.kept[key] = self.add(made)
+        return self.kept[key]
+
+    # What a node does
+
+    def _moved(self, node: onnx.NodeProto) -> list[Value]:
+        data = data_of(node)
+        values = [self.value(name) for name in data]
+        others = [self.number(name) if name else None for name in node.input[len(data) :]]
+        if any(name in self.values for name in node.input[len(data) :]):
+            raise NotUnderstood(f"{node.op_type} by what x holds")
+        if len(values) > 1:
+            values = [self.closed(name) if name in self.values else self.value(name) for name in data]
+        first = values[0]
+        if any(isinstance(value, Fixed) for value in values):
+            raise NotUnderstood(f"{node.op_type} of x and something that does not depend on it")
+        assert isinstance(first, View | Local)
+        if any(v.root is not first.root or getattr(v, "factor", 1) != getattr(first, "factor", 1) for v in values):  # type: ignore[union-attr]
+            raise NotUnderstood("Concat of different things")
+        indices = self.nodes.run(node, [*(value.index for value in values), *others])  # type: ignore[union-attr]
+        if isinstance(first, View):
+            return [View(first.root, index, first.factor) for index in indices]
+        return [Local(first.root, index, first.rowwise, first.reduced, first.axis) for index in indices]
+
+    def _kept_as_is(self, node: onnx.NodeProto, value: Value) -> Value:
+        if node.op_type == "Dropout" and drops(node, self.number):
+            self.dropping.append(named(node))
+        if node.op_type == "Cast" and attributes(node)["to"] not in FLOATS:
+            return self._local(node, [value])  # a comparison, or an integer on its way
+        return value
+
+    def _product(self, node: onnx.NodeProto) -> Value:
+        one, two = node.input[:2]
+        if one in self.values and two in self.values:
+            return self._of_two(node, self.closed(one), self.closed(two))
+        data, constant = (one, two) if one in self.values else (two, one)
+        view, source = self.closed(data), self.source(constant)
+        operands = (view.index, np.empty(source.value.shape, np.bool_))
+        ordered = operands if data == one else operands[::-1]
+        product, a, b = product_of(node, *ordered)
+        product, index, held = (product, a, b) if data == one else (product.swapped(), b, a)
+        source = Source(
+            source.value.reshape(held.shape), None if source.elements is None else source.elements.reshape(held.shape)
+        )
+        if isinstance(view.root, Scores | Weights):
+            raise NotUnderstood("scores or weights of attention times a constant matrix")
+        if view.factor != 1:
+            raise NotUnderstood(f"features multiplied by {view.factor:.6g} before a linear map")
+        said = attributes(node)
+        if said.get("alpha", 1.0) != 1.0:
+            raise NotUnderstood(f"{node.op_type} with alpha = {said['alpha']}")
+        out, weight, heads, width = linear_map(product, index, source, view.root.shape[-1])
+        root = self.add(Linear((view.root.shape[0], width), node.output[0], view, weight, None, heads))
+        result = View(root, out)
+        if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
+            if said.get("beta", 1.0) != 1.0:
+                raise NotUnderstood(f"Gemm with beta = {said['beta']}")
+            return self._biased(node, result, self.source(node.input[2]))
+        return result
+
+    def _of_two(self, node: onnx.NodeProto, one: View, two: View) -> View:
+        product, a, b = product_of(node, one.index, two.index)
+        alpha = float(attributes(node).get("alpha", 1.0))  # type: ignore[arg-type]
+        if isinstance(two.root, Weights):
+            product, a, b, one, two = product.swapped(), b, a, two, one
+        if isinstance(one.root, Weights):
+            return self._context(node.output[0], product, one, a, two, b, alpha)
+        return self._scores(node.output[0], product, one, a, two, b, alpha)
+
+    def _scores(self, name: str, product: Product, one: View, a: Array, two: View, b: Array, alpha: float) -> View:
+        if isinstance(one.root, Scores | Weights) or isinstance(two.root, Scores | Weights):
+            raise NotUnderstood("a product of attention's scores")
+        widths = one.root.shape[-1], two.root.shape[-1]
+        index, heads_one, heads_two = score_product(product, a, b, widths, self.B, self.S)
+        shape = self.B, len(heads_one), self.S, self.S
+        root = self.add(Scores(shape, name, one, two, heads_one, heads_two))
+        return View(root, index, one.factor * two.factor * alpha)
+
+    def _context(self, name: str, product: Product, one: View, a: Array, two: View, b: Array, alpha: float) -> View:
+        if isinstance(two.root, Scores | Weights):
+            raise NotUnderstood("a product of attention's weights with each other")
+        assert isinstance(one.root, Weights)
+        index, heads = context_product(product, a, b, one.root.shape, two.root.shape[-1])
+        root = self.add(Context((self.B * self.S, heads.size), name, one.root, two, heads))
+        return View(root, index, one.factor * two.factor * alpha)
+
+    def _attention(self, node: onnx.NodeProto) -> list[Value]:
+        """The operator of opset 23 and 24: both products, and what stands between them."""
+        said = attributes(node)
+        query, key, value = (self.closed(name) for name in node.input[:3])
+        if len(node.input) > 4 and any(node.input[4:6]):
+            raise NotUnderstood("Attention with a cache of keys and values")
+        if said.get("softcap"):
+            raise NotUnderstood(f"Attention with softcap = {said['softcap']}")
+        heads = [said.get("q_num_heads"), said.get("kv_num_heads"), said.get("kv_num_heads")]
+        if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
+            heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]
+        if heads[0] != heads[1]:
+            raise NotUnderstood(f"{heads[0]} heads of query that share {heads[1]} of key and value")
+        q, k, v = (by_heads(view.index, count) for view, count in zip((query, key, value), heads, strict=True))
+        scores = self._scores(node.output[0], Product("bhid", "bhjd", "bhij"), query, q, key, k, 1.0)
+        assert isinstance(scores.root, Scores)
+        scale = float(said.get("scale", 0.0) or q.shape[-1] ** -0.5) * scores.factor  # type: ignore[arg-type]
+        constant = None
+        if said.get("is_causal"):
+            constant = np.where(np.tri(self.S, dtype=np.bool_), 0.0, -np.inf) * np.ones(scores.root.shape)
+        scores.root.attention = {"node": named(node), "fused": True}
+        weights = self.add(Weights(scores.root.shape, node.output[0], scores.root, scale, True, constant))
+        label = np.arange(prod(weights.shape)).reshape(weights.shape)
+        context = self._context(
+            node.output[0], Product("bhij", "bhjd", "bhid"), View(weights, label), label, value, v, 1.0
+        )
+        index = context.index
+        if len(self.trace_shape(node.output[0])) == 3:
+            index = index.transpose(0, 2, 1, 3).reshape(self.B, self.S, -1)
+        return [View(context.root, index, context.factor)]
+
+    def trace_shape(self, name: str) -> tuple[int, ...]:
+        return self.trace[name].shape
+
+    def _elementwise(self, node: onnx.NodeProto, given: Mapping[str, Value]) -> Value:
+        values = [given[name] for name in node.input if name]
+        roots = {id(value.root) for value in values if not isinstance(value, Fixed | Unknown)}
+        if len(roots) > 1:
+            return self._sum(node)
+        if node.op_type == "Add":
+            for name, other in (node.input, node.input[::-1]):
+                value = given[name]
+                if isinstance(value, View) and other not in self.values and self._takes_bias(value, other):
+                    return self._biased(node, value, self.source(other))
+        return self._local(node, values)
+
+    def _local(self, node: onnx.NodeProto, values: list[Value]) -> Local:
+        moving = [value for value in values if isinstance(value, View | Local)]
+        root = moving[0].root
+        shape = np.broadcast_shapes(*(v.value.shape if isinstance(v, Fixed) else v.index.shape for v in values))  # type: ignore[union-attr]
+        locals_ = [value for value in moving if isinstance(value, Local)]
+        axes = {value.axis for value in locals_ if value.rowwise}
+        if len(axes) > 1:
+            raise NotUnderstood("rows in two directions")
+        axis = axes.pop() if axes else -1
+        whole = [np.broadcast_to(v.index, shape) for v in moving if not (isinstance(v, Local) and v.reduced)]
+        rows = [np.broadcast_to(v.index, shape) for v in moving if isinstance(v, Local) and v.reduced]
+        if any(not np.array_equal(index, whole[0]) for index in whole[1:]):
+            raise NotUnderstood(f"{node.op_type} of different elements of {root.name!r} with each other")
+        due = rows_of(root, whole[0], axis) if whole else rows[0]
+        if any(not np.array_equal(index, due) for index in rows):
+            raise NotUnderstood(f"{node.op_type} of an element of {root.name!r} with another row's")
+        return Local(root, whole[0] if whole else rows[0], any(v.rowwise for v in locals_), not whole, axis)
+
+    def _takes_bias(self, view: View, other: str) -> bool:
+        """Whether adding this constant to the view gives a linear map its bias."""
+        linear = view.root
+        if isinstance(linear, Sum):
+            linear = next((v.root for v in (linear.one, linear.other) if _unbiased(v.root)), linear)
+        value = self.number(other)
+        if not _unbiased(linear) or value.size < 2 or view.factor != 1:
+            return (
+                value.size == 1 and view.root.shape[-1] == 1 and _unbiased(linear) and self._elements(other) is not None
+            )
+        return value.shape[-1] == view.index.shape[-1] and not self._by_mask(other)
+
+    def _by_mask(self, name: str) -> bool:
+        """Whether a value hangs on an input and not on constants alone."""
+        if name in self.graph.constants:
+            return False
+        node = self.graph.makers.get(name)
+        return node is None or any(self._by_mask(given) for given in node.input if given)
+
+    def _biased(self, node: onnx.NodeProto, view: View, source: Source) -> View:
+        """The view's linear map with a bias, of the features that the view shows."""
+        root, F = view.root, view.root.shape[-1]
+        shape = np.broadcast_shapes(view.index.shape, source.value.shape)
+        features = np.broadcast_to(view.index % F, shape).reshape(-1)
+        present, first = np.unique(features, return_index=True)
+        spread = Source(
+            np.broadcast_to(source.value, shape).reshape(-1),
+            None if source.elements is None else np.broadcast_to(source.elements, shape).reshape(-1),
+        )
+        bias = spread.take(first)
+        if not np.array_equal(spread.value, bias.value[np.searchsorted(present, features)]):
+            raise NotUnderstood("a constant is added that differs from one position to the next")
+        index = np.broadcast_to(view.index, shape)
+        if isinstance(root, Sum):
+            one, other = (root.one, root.other) if _unbiased(root.other.root) else (root.other, root.one)
+            assert isinstance(other.root, Linear)
+            linear = other.root
+            mapped = self.add(Linear(linear.shape, linear.name, linear.of, linear.weight, bias, linear.heads))
+            return View(self.add(Sum(root.shape, node.output[0], one, View(mapped, other.index))), index)
+        assert isinstance(root, Linear)
+        if root.heads > 1:
+            present, bias = present[: F // root.heads], bias.take(slice(F // root.heads))
+            weight, width = root.weight, F
+        else:
+            weight, width = root.weight.take(slice(None), present), len(present)
+            index = index // F * width + np.searchsorted(present, index % F)
+        mapped = self.add(Linear((root.shape[0], width), node.output[0], root.of, weight, bias, root.heads))
+        return View(mapped, index)
+
+    def _sum(self, node: onnx.NodeProto) -> View:
+        names = [name for name in node.input if name]
+        if node.op_type not in ("Add", "Sum") or len(names) != 2:
+            raise NotUnderstood(f"{node.op_type} of two different things that depend on x")
+        one, two = (self.closed(name) for name in names)
+        if one.root is two.root:
+            return self._local(node, [one, two])  # type: ignore[return-value]
+        if isinstance(one.root, Scores | Weights) or isinstance(two.root, Scores | Weights):
+            raise NotUnderstood("a sum of scores or weights of attention with something else that depends on x")
+        if one.factor != 1 or two.factor != 1:
+            raise NotUnderstood(f"a residual sum of {one.factor:.6g} times one and {two.factor:.6g} times the other")
+        if one.root.shape != two.root.shape or not np.array_equal(one.index, two.index):
+            raise NotUnderstood("a sum of elements of different positions or features")
+        return View(self.add(Sum(one.root.shape, node.output[0], one, two)), one.index)
+
+    def _of_rows(self, node: onnx.NodeProto) -> Local:
+        """A reduction, or a function of whole rows."""
+        name = node.input[0]
+        value = self.value(name)
+        if isinstance(value, Local) and value.rowwise and not value.reduced:
+            try:  # a norm after a norm: the first is one for itself
+                value = self.values[name] = closing.close(self, name, value)
+            except NotUnderstood:
+                value = self.value(name)
+        if any(other in self.values for other in node.input[1:]):
+            raise NotUnderstood(f"{node.op_type} with parameters that depend on x")
+        assert isinstance(value, View | Local)
+        if isinstance(value, Local) and value.reduced:
+            raise NotUnderstood(f"{node.op_type} of what is one number a row already")
+        axes = self._axes(node, value.index.ndim)
+        axis, rows = row_axis(value.root, value.index, axes)
+        if isinstance(value, Local) and value.rowwise and value.axis != axis:
+            raise NotUnderstood("rows in two directions")
+        if node.op_type in ROWWISE:
+            return Local(value.root, value.index, True, False, axis)
+        if not attributes(node).get("keepdims", 1):
+            rows = rows.squeeze(axes)
+        return Local(value.root, rows, True, True, axis)
+
+    def _axes(self, node: onnx.NodeProto, rank: int) -> tuple[int, ...]:
+        """The axes that rows run along."""
+        said = attributes(node)
+        opset = self.graph.opsets.get("", 1)
+        if node.op_type.startswith("Global"):
+            return tuple(range(2, rank))
+        if node.op_type in REDUCTIONS:
+            axes = said.get("axes")
+            if len(node.input) > 1 and node.input[1]:
+                axes = self.number(node.input[1]).reshape(-1).tolist()
+            return tuple(sorted(int(a) % rank for a in axes)) if axes else tuple(range(rank))  # type: ignore[attr-defined]
+        if node.op_type == "MeanVarianceNormalization":
+            return tuple(sorted(int(a) % rank for a in said.get("axes", (0, 2, 3))))  # type: ignore[attr-defined]
+        old_softmax = node.op_type in ("Softmax", "LogSoftmax") and opset < 13
+        axis = int(said.get("axis", 1 if old_softmax else -1)) % rank  # type: ignore[call-overload]
+        if old_softmax or (node.op_type.endswith("Normalization") and node.op_type != "LpNormalization"):
+            return tuple(range(axis, rank))
+        return (axis,)
+
+
+def drops(node: onnx.NodeProto, number: Callable[[str], Array]) -> bool:
+    """Whether a Dropout node drops."""
+    held = [bool(number(name).any()) if name else False for name in node.input[1:]]
+    return len(held) == 2 and all(held)
+
+
+def _unbiased(root: Root) -> bool:
+    return isinstance(root, Linear) and root.bias is None
+
+
+def data_of(node: onnx.NodeProto) -> list[str]:
+    """The inputs of a node that rearranges whose elements it rearranges; the others say how."""
+    return list(node.input) if node.op_type == "Concat" else [node.input[0]]
+
+
+def by_heads(index: Array, num_heads: object) -> Array:
+    """[B, S, H · d] as [B, H, S, d]; what has four axes as it is."""
+    if index.ndim == 4:
+        return index
+    if not isinstance(num_heads, int) or index.shape[-1] % num_heads:
+        raise NotUnderstood("Attention of three axes that does not say into how many heads they go")
+    return index.reshape(*index.shape[:2], num_heads, -1).transpose(0, 2, 1, 3)
+
+
+def row_axis(root: Root, index: Array, axes: tuple[int, ...]) -> tuple[int, Array]:
+    """Along which axis of the root a group of elements is a row, and each group's row, the axes kept as 1."""
+    last = np.moveaxis(index, axes, range(index.ndim - len(axes), index.ndim))
+    grouped = last.reshape(-1, prod(index.shape[a] for a in axes))
+    for axis in (-1, -2) if len(root.shape) == 4 else (-1,):
+        rows = rows_of(root, grouped, axis)
+        inside = grouped % root.shape[-1] if axis == -1 else grouped // root.shape[-1] % root.shape[-2]
+        complete = np.array_equal(np.sort(inside, axis=1), np.broadcast_to(np.arange(root.shape[axis]), inside.shape))
+        if complete and (rows == rows[:, :1]).all():
+            kept = tuple(1 if a in axes else size for a, size in enumerate(index.shape))
+            return axis, rows[:, 0].reshape(kept)
+    what = "scores" if len(root.shape) == 4 else "features"
+    raise NotUnderstood(f"a reduction or norm over something else than the {what} of one row")

@@ -1,0 +1,101 @@
+"""Proves an inferred layer by numbers: the file's answers against the oracle's, in units of σ."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.golden.expected import ExpectedTensor
+from harness.judge.verdict import TensorVerdict, judge_tensor
+from harness.oracle.arithmetic import Arithmetic, Rounded
+from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from harness.oracle.encoder import Given, forward
+from harness.spec.constants import Constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.layer import Layer
+from impls.onnx_file.roles import MaskRole, Roles
+from impls.onnx_file.running import Array, Failed, Runner, Tensors
+
+RUNS, RUNS_OF_LARGE = 8, 4
+LARGE = 2_000_000
+"""Numbers among the parameters."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`verdicts` of the output and of each stage that a graph value is, without masks."""
+
+    verdicts: tuple[TensorVerdict, ...]
+
+    @property
+    def agrees(self) -> bool:
+        return all(verdict.conforms for verdict in self.verdicts)
+
+    @property
+    def first_off(self) -> TensorVerdict | None:
+        return next((verdict for verdict in self.verdicts if not verdict.conforms), None)
+
+
+def prove(
+    layer: Layer, parameters: Mapping[str, Array], x: Array, seen: Tensors, constants: Constants, dtype: str
+) -> Proof:
+    """`x` [B, S, D] is what the file was given, `seen` what it gave, by stage, in the order of computation."""
+    what = Given(x.astype(np.float64), as_float64(parameters), None)
+    with np.errstate(all="ignore"):
+        exact = forward(layer, what, Arithmetic(np.float64))
+        spread = Spread(exact)
+        large = sum(value.size for value in parameters.values()) > LARGE
+        for run in range(RUNS_OF_LARGE if large else RUNS):
+            spread.add(forward(layer, what, Rounded(SAMPLE_ROUNDOFF, run)))
+        conditions = spread.conditions()
+    verdicts = []
+    for name, value in exact.items():
+        if name in seen:
+            expected = ExpectedTensor(
+                value.shape, np.arange(value.size), value.reshape(-1), conditions[name].reshape(-1)
+            )
+            verdicts.append(judge_tensor(name, seen[name], expected, FORMATS[dtype], constants))
+    return Proof(tuple(verdicts))
+
+
+def as_float64(parameters: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: value.astype(np.float64) for name, value in parameters.items()}
+
+
+def empty_row(
+    layer: Layer,
+    parameters: Mapping[str, Array],
+    roles: Roles,
+    mask: MaskRole,
+    runner: Runner,
+    feeds: Tensors,
+    x: Array,
+) -> str | None:
+    """What the file does with a query that has no key: zero, uniform or nan; None where it is none of them.
+
+    Every key of the first item is hidden; the specification's answers are compared with the file's.
+    """
+    assert mask.meaning is not None
+    hidden = feeds[mask.name].copy()
+    first = (slice(None),) * (mask.axes.index("B") if "B" in mask.axes else 0)
+    if "B" in mask.axes:
+        hidden[(*first, 0)] = mask.meaning.shut
+    else:
+        hidden[...] = mask.meaning.shut
+    try:
+        seen = roles.batch_first(runner.run({**feeds, mask.name: hidden})[roles.output.name])[:1].astype(np.float64)
+    except Failed:
+        return None
+    if np.isnan(seen).any():
+        return "nan"
+    off = {}
+    allowed = np.zeros((1, 1, 1, x.shape[1]), np.bool_)
+    for row in ("zero", "uniform"):
+        attention = layer.attention.model_copy(update={"fully_masked_row": row})
+        chosen = layer.model_copy(update={"attention": attention})
+        given = Given(x[:1].astype(np.float64), as_float64(parameters), allowed)
+        with np.errstate(all="ignore"):
+            due = forward(chosen, given, Arithmetic(np.float64))["output"]
+        off[row] = float(np.abs(due - seen).max())
+    best = min(off, key=lambda row: off[row])
+    return best if off[best] <= 0.05 * max(off.values()) else None

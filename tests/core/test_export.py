@@ -1,0 +1,124 @@
+"""`conform export`, the harness's side: what a road is given, what becomes of what it answers, what is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, save_file
+
+from harness.spec.case import layer_parameters
+from harness.spec.load import load as load_specification
+
+LAYER = load_specification().layers["post-relu"]
+
+ROAD = """
+    def write(self, layer, parameters, dtype, mask):
+        import json
+        from safetensors.numpy import save
+        said = {"layer": layer["layer"], "dtype": dtype, "mask": mask, "level": self.choices.get("level", "")}
+        return save(parameters, {"said": json.dumps(said)})
+
+    def read_checkpoint(self, layer, dtype, path):
+        from safetensors.numpy import load_file
+        held = {name.removeprefix("own."): value for name, value in load_file(path).items()}
+        if "norm1.gain" not in held:
+            raise ValueError("own.norm1.gain is missing")
+        return held
+"""
+
+
+@pytest.fixture
+def road(fake: Callable) -> Callable[..., Path]:
+    """A fake whose files are safetensors of what it was given."""
+
+    def write(lie: str = ROAD) -> Path:
+        folder: Path = fake("road", lie, stages="all\n  export: true")
+        return folder
+
+    return write
+
+
+def test_what_is_written_is_what_the_road_was_given(conform: Callable, road: Callable, tmp_path: Path) -> None:
+    target = tmp_path / "model.file"
+    ended = conform("export", road(), "--layer", "post-relu", "--to", target)
+    assert ended.status == 0, ended.stderr
+    assert "post-relu in float32 by road" in ended.stdout
+    held = load(target.read_bytes())
+    due = layer_parameters(LAYER, {})
+    assert set(held) == set(due)
+    for name, value in due.items():
+        assert held[name].dtype == np.float32
+        assert np.array_equal(held[name], value)
+    assert b'\\"mask\\": \\"padding\\"' in target.read_bytes()
+
+
+def test_parameters_of_a_file_of_ones_own(conform: Callable, road: Callable, tmp_path: Path) -> None:
+    mine = {name: np.full(value.shape, 0.5, np.float32) for name, value in layer_parameters(LAYER, {}).items()}
+    save_file(mine, tmp_path / "mine.safetensors")
+    save_file({f"own.{name}": value * 3 for name, value in mine.items()}, tmp_path / "mine.ckpt")
+    for option, name, expected in (("--parameters", "mine.safetensors", 0.5), ("--checkpoint", "mine.ckpt", 1.5)):
+        (tmp_path / "road").exists() or road()
+        target = tmp_path / f"{name}.out"
+        ended = conform(
+            "export",
+            tmp_path / "road",
+            "--layer",
+            "post-relu",
+            option,
+            tmp_path / name,
+            "--to",
+            target,
+            "--mask",
+            "full",
+        )
+        assert ended.status == 0, ended.stderr
+        assert {float(value.min()) for value in load(target.read_bytes()).values()} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--parameters", "absent.safetensors"], "--parameters absent.safetensors: cannot be read"),
+        (["--parameters", "less.safetensors"], "holds no parameters of post-relu: attention.output.bias missing"),
+        (["--parameters", "other.safetensors"], "norm1.gain is [3], and the layer's is ["),
+        (["--parameters", "full.safetensors", "--checkpoint", "less.safetensors"], "are given twice"),
+        (["--checkpoint", "empty.safetensors"], "own.norm1.gain is missing"),
+        (["--layer", "post-rellu"], "no layer 'post-rellu'"),
+        (["--to", "no-such-folder/model.onnx"], "is no file that can be written"),
+        (["--to", "."], "is no file that can be written"),
+    ],
+)
+def test_what_cannot_be_exported_is_said(
+    conform: Callable, road: Callable, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    full = {name: value.astype(np.float32) for name, value in layer_parameters(LAYER, {}).items()}
+    save_file(full, tmp_path / "full.safetensors")
+    save_file({k: v for k, v in full.items() if k != "attention.output.bias"}, tmp_path / "less.safetensors")
+    save_file(full | {"norm1.gain": np.ones(3, np.float32)}, tmp_path / "other.safetensors")
+    save_file({"nothing": np.ones(1, np.float32)}, tmp_path / "empty.safetensors")
+    before = sorted(tmp_path.iterdir())
+    folder = road()
+    usual = [] if "--layer" in arguments else ["--layer", "post-relu"]
+    usual += [] if "--to" in arguments else ["--to", "model.onnx"]
+    ended = conform("export", folder, *usual, *arguments)
+    assert ended.status == 2, ended.stdout
+    assert said in ended.stderr, ended.stderr
+    assert sorted(tmp_path.iterdir()) == sorted([*before, folder])
+
+
+def test_a_road_that_fails_leaves_nothing_behind(conform: Callable, road: Callable, tmp_path: Path) -> None:
+    target = tmp_path / "model.onnx"
+    target.write_bytes(b"before")
+    failing = "\n    def write(self, layer, parameters, dtype, mask):\n        raise RuntimeError('no such operator')\n"
+    ended = conform("export", road(failing), "--layer", "post-relu", "--to", target)
+    assert ended.status == 1
+    assert "road cannot export post-relu: export: RuntimeError: no such operator" in ended.stderr
+    assert target.read_bytes() == b"before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "road"]
+
+
+def test_an_implementation_that_exports_nothing_says_who_does(conform: Callable, honest: Path) -> None:
+    ended = conform("export", honest, "--layer", "post-relu", "--to", "model.onnx")
+    assert ended.status == 2
+    assert "honest exports nothing" in ended.stderr
