@@ -1,6 +1,6 @@
 """The ONNX implementation: exported once a layer, with free batch and sequence, and no file left behind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,22 @@ from harness.spec.load import load
 
 
 @pytest.fixture(scope="module")
-def started() -> Any:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from impls.onnx_pytorch.adapter import OnnxPyTorch
 
     adapter = OnnxPyTorch()
     adapter.start("cpu", 1)
-    return adapter
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield adapter
 
 
 def test_one_export_serves_every_parameter_set_and_shape(
     started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from impls.onnx_pytorch import adapter
-
     exports = []
-    export = adapter.export
-    monkeypatch.setattr(adapter, "export", lambda encoder, **how: exports.append(encoder) or export(encoder, **how))
+    export = started.export
+    monkeypatch.setattr(started, "export", lambda *given, **how: exports.append(given) or export(*given, **how))
     monkeypatch.chdir(tmp_path)
     layer = load().layers["post-relu"]
     answers = []
@@ -50,7 +50,7 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     started.build(layer.model_dump(mode="json"), drawn, "float32")
     started.output(np.ones((1, 2, layer.d_model), np.float32), Masks(None, None))
-    deployed = started.sessions["deployed", False]
+    deployed = started.sessions["deployed", False].session
     inputs = {i.name: i.shape for i in deployed.get_inputs()}
     [output] = deployed.get_outputs()
     batch, sequence, d_model = inputs["x"]
@@ -72,7 +72,7 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
 
 
 def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
-    from impls.onnx_pytorch.timing import leading_to
+    from impls.onnx_model.timing import leading_to
 
     layer = load().layers["pre-gelu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}

@@ -1,0 +1,26 @@
+"""Exports the Keras encoder by `model.export(format="onnx")`, or by tf2onnx itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from harness.adapter import Tensors, serve
+from impls.onnx_model.adapter import OnnxAdapter
+
+
+class OnnxKeras(OnnxAdapter):
+    road = "onnx_keras"
+    exporters = ("keras", "tensorflow-cpu", "tf2onnx")
+    sources = ("impls.onnx_keras", "impls.keras_tf")
+
+    def export(
+        self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
+    ) -> onnx.ModelProto:
+        from impls.onnx_keras.encoder import export
+
+        return export(layer, parameters, dtype, opset, biased=biased, by=self.choices["by"])
+
+
+if __name__ == "__main__":
+    serve(OnnxKeras())
