@@ -27,19 +27,31 @@ def road_of(road: str, rows: list[Row]) -> str:
     """A table, and below it the reasons by number."""
     numbers: dict[tuple[str, str], int] = {}
     table = []
-    for row in sorted(rows, key=place):
+    for row in sorted(shown(rows), key=place):
         marks = [
             f"[{numbers.setdefault((reason.text, reason.link), len(numbers) + 1)}] {reason.checks}"
             for reason in (*row.unsupported, *row.failed)
         ]
         variant = " ".join(value for name, value in row.choices.items() if name not in OTHER)
-        level = row.choices["level"] if row.choices["runtime"] == "onnxruntime" else "–"
-        passed = f"{row.passed} / {row.applicable}"
+        runtime = row.choices["runtime"] if row.applicable else "every"
+        level = "–" if runtime != "onnxruntime" else row.choices["level"]
+        passed = f"{row.passed} / {row.applicable}" if row.applicable else "–"
         rms = "–" if row.rms is None else f"{row.rms:.2f}"
-        table.append((variant, row.choices["runtime"], level, passed, rms, ", ".join(marks) or "–"))
+        table.append((variant, runtime, level, passed, rms, ", ".join(marks) or "–"))
     versions = ", ".join(f"{name} {version}" for name, version in versions_of(rows).items())
     notes = [f"{number}. {note(text, link, rows)}" for (text, link), number in numbers.items()]
     return "\n".join([f"## {road}", "", f"{versions}.", "", markdown(COLUMNS, table).rstrip(), "", *notes, ""])
+
+
+def shown(rows: Iterable[Row]) -> Iterable[Row]:
+    """All, but for those that no runtime can have: these are one."""
+    begun: set[tuple[str, ...]] = set()
+    for row in rows:
+        others = tuple(value for name, value in row.choices.items() if name not in OTHER)
+        if row.applicable or others not in begun:
+            yield row
+        if not row.applicable:
+            begun.add(others)
 
 
 def place(row: Row) -> tuple[object, ...]:
