@@ -1,6 +1,7 @@
 """What a Python adapter is written with; imports numpy and safetensors only."""
 
 from harness.adapter.base import Adapter, Environment, Fresh, Tensors
+from harness.adapter.cache import cache_folder
 from harness.adapter.masks import Masks
 from harness.adapter.parameters import ParameterMap, Take
 from harness.adapter.serve import serve
@@ -16,6 +17,7 @@ __all__ = [
     "Take",
     "Tensors",
     "between_taps",
+    "cache_folder",
     "serve",
     "stack_of",
     "timed",

@@ -49,6 +49,9 @@ class When(Strict):
     placement: Literal["pre", "post"] | None = None
     norm: Literal["layer_norm", "rms_norm"] | None = None
     stack: bool | None = None
+    projections: Literal["full", "shared_by_heads"] | None = None
+    fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] | None = None
+    situation: Identifier | None = None
     choices: dict[ChoiceName, Value] | None = None
 
     @model_validator(mode="after")
@@ -68,6 +71,9 @@ class When(Strict):
             "placement": case.layer.norm.placement,
             "norm": case.layer.norm.kind,
             "stack": case.layer.is_stack,
+            "projections": case.layer.attention.projections,
+            "fully_masked_row": case.layer.attention.fully_masked_row,
+            "situation": case.situation.situation,
         }
         return all(facts[key] == getattr(self, key) for key in self.model_fields_set)
 

@@ -4,9 +4,11 @@ Sizes: B batch, S sequence, D d_model, H num_heads, d head_dim, F d_ff.
 """
 
 import re
+from typing import TYPE_CHECKING
 
-from harness.spec.layer import Layer
-from harness.spec.situation import Situation
+if TYPE_CHECKING:  # an adapter reads the table below, and needs nothing but numpy and safetensors
+    from harness.spec.layer import Layer
+    from harness.spec.situation import Situation
 
 SHAPES: dict[str, str] = {
     "norm1": "B S D",
@@ -46,7 +48,7 @@ _ORDER = {
 }
 
 
-def stages(layer: Layer) -> tuple[str, ...]:
+def stages(layer: "Layer") -> tuple[str, ...]:
     """The stages of a layer or stack in the order in which they are computed."""
     if not layer.is_stack:
         return _ORDER[layer.norm.placement]
@@ -65,7 +67,7 @@ def kind_of(stage: str) -> str:
     return "layer_k" if re.fullmatch(r"layer_[0-9]+", stage) else stage
 
 
-def stage_shape(stage: str, layer: Layer, situation: Situation) -> tuple[int, ...]:
+def stage_shape(stage: str, layer: "Layer", situation: "Situation") -> tuple[int, ...]:
     sizes = {
         "B": situation.batch,
         "S": situation.sequence,

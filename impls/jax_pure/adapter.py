@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, serve, stack_of, timed
+from harness.adapter import (
+    Adapter,
+    Environment,
+    Fresh,
+    Masks,
+    ParameterMap,
+    Take,
+    Tensors,
+    cache_folder,
+    serve,
+    stack_of,
+    timed,
+)
 from harness.adapter.base import Array
 from impls.jax_pure.encoder import Config, Dropout, Tree, initial
 from impls.jax_pure.encoder import Masks as Given
@@ -39,6 +50,25 @@ def parameter_map(layer: dict[str, Any]) -> ParameterMap:
         takes[f"{name}.bias"] = Take(f"{name}.bias", shape=bias)
     around = {name: Take(name) for name in ("embedding.weight", "final_norm.gain", "final_norm.shift")}
     return ParameterMap(takes, around)
+
+
+def config_of(layer: dict[str, Any]) -> Config:
+    """The layer of the specification as what its parameters do not say."""
+    norm, attention = layer["norm"], layer["attention"]
+    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
+    return Config(
+        d_model=layer["d_model"],
+        num_heads=attention["num_heads"],
+        activation=layer["feed_forward"]["activation"],
+        placement=norm["placement"],
+        epsilon=norm["epsilon"],
+        norm=norm["kind"],
+        scale=attention["scale"],
+        masked_score=None if filled == "minus_infinity" else filled,
+        empty_row="uniform" if empty_row == "unspecified" else empty_row,
+        positions=stack_of(layer).get("positions", "none"),
+        dropout=Dropout(**layer["dropout"]),
+    )
 
 
 forward = jax.jit(encoder, static_argnums=0)
@@ -89,21 +119,7 @@ class JaxPure(Adapter):
         if self.built not in (None, (layer, dtype)):
             jax.clear_caches()  # hundreds of programs are more than LLVM finds memory sections for
         self.built = layer, dtype
-        norm, attention = layer["norm"], layer["attention"]
-        filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-        self.config = Config(
-            d_model=layer["d_model"],
-            num_heads=attention["num_heads"],
-            activation=layer["feed_forward"]["activation"],
-            placement=norm["placement"],
-            epsilon=norm["epsilon"],
-            norm=norm["kind"],
-            scale=attention["scale"],
-            masked_score=None if filled == "minus_infinity" else filled,
-            empty_row="uniform" if empty_row == "unspecified" else empty_row,
-            positions=stack_of(layer).get("positions", "none"),
-            dropout=Dropout(**layer["dropout"]),
-        )
+        self.config = config_of(layer)
         self.map, self.dtype = parameter_map(layer), dtype
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))
@@ -165,13 +181,8 @@ def keep_what_is_compiled() -> None:
     """
     if jax.config.jax_compilation_cache_dir:
         return
-    try:
-        caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "encoder-conformance" / "jax"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
-        return
-    if os.access(folder, os.W_OK | os.X_OK):
+    folder = cache_folder("jax")
+    if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -49,7 +49,7 @@ def sinusoidal(x: Array) -> Array:
     """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1."""
     _, S, D = x.shape
     rates = 10000.0 ** (-jnp.arange(0, D, 2, dtype=x.dtype) / D)
-    angles = jnp.arange(S, dtype=x.dtype)[:, None] * rates
+    angles = jax.lax.broadcasted_iota(x.dtype, (S, rates.size), 0) * rates  # jax2onnx cannot index an arange of S
     return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(S, -1)[:, :D]
 
 

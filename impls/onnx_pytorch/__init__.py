@@ -1,1 +1,1 @@
-"""The PyTorch encoder layer, exported to ONNX and run by ONNX Runtime."""
+"""The PyTorch encoder, exported to ONNX by torch.onnx.export."""

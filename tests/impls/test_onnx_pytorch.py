@@ -1,6 +1,6 @@
 """The ONNX implementation: exported once a layer, with free batch and sequence, and no file left behind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,27 +8,30 @@ import numpy as np
 import pytest
 
 from harness.adapter import Masks
+from harness.impl.manifest import read_implementation
+from harness.paths import IMPLS
 from harness.spec.case import layer_parameters
 from harness.spec.load import load
 
 
 @pytest.fixture(scope="module")
-def started() -> Any:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from impls.onnx_pytorch.adapter import OnnxPyTorch
 
     adapter = OnnxPyTorch()
+    adapter.choices = read_implementation(IMPLS / "onnx_pytorch").chosen
     adapter.start("cpu", 1)
-    return adapter
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield adapter
 
 
 def test_one_export_serves_every_parameter_set_and_shape(
     started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from impls.onnx_pytorch import adapter
-
     exports = []
-    export = adapter.export
-    monkeypatch.setattr(adapter, "export", lambda encoder, **how: exports.append(encoder) or export(encoder, **how))
+    export = started.export
+    monkeypatch.setattr(started, "export", lambda *given, **how: exports.append(given) or export(*given, **how))
     monkeypatch.chdir(tmp_path)
     layer = load().layers["post-relu"]
     answers = []
@@ -50,7 +53,7 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     started.build(layer.model_dump(mode="json"), drawn, "float32")
     started.output(np.ones((1, 2, layer.d_model), np.float32), Masks(None, None))
-    deployed = started.sessions["deployed", False]
+    deployed = started.sessions["deployed", False].session
     inputs = {i.name: i.shape for i in deployed.get_inputs()}
     [output] = deployed.get_outputs()
     batch, sequence, d_model = inputs["x"]
@@ -72,7 +75,7 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
 
 
 def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
-    from impls.onnx_pytorch.timing import leading_to
+    from impls.onnx_model.timing import leading_to
 
     layer = load().layers["pre-gelu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
@@ -87,3 +90,46 @@ def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
     times = started.profile(np.ones((2, 3, layer.d_model), np.float32), Masks(None, None), 4)
     assert all(seconds.shape == (4,) for seconds in times.values())
     assert all(times[name].sum() > 0 for name in ("norm1", "ffn_hidden", "attention_weights"))
+
+
+def test_a_state_dict_becomes_a_file_with_its_numbers(conform: Callable, tmp_path: Path) -> None:
+    import onnx
+    import torch
+    from onnx import numpy_helper
+
+    from impls.pytorch.adapter import choices
+    from impls.pytorch.encoder import EncoderLayer
+
+    torch.manual_seed(0)
+    encoder = EncoderLayer(**choices(load().layers["post-relu"].model_dump(mode="json")))
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter)
+    saved, target = tmp_path / "trained.pt", tmp_path / "model.onnx"
+    torch.save(encoder.state_dict(), saved)
+    ended = conform("export", "onnx_pytorch", "--layer", "post-relu", "--checkpoint", saved, "--to", target)
+    assert ended.status == 0, ended.stderr
+    model = onnx.load(target)
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    assert np.array_equal(held["attention.query.weight"], encoder.attention.W_q.weight.detach().numpy().T)
+    assert np.array_equal(held["norm2.gain"], encoder.norm2.weight.detach().numpy())
+    assert [given.name for given in model.graph.input] == ["x", "mask"]
+    assert [given.name for given in model.graph.output] == ["output"]
+    judged = conform("validate", target, "--layer", "post-relu", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    assert judged.status == 0, judged.stdout
+
+
+def test_what_is_no_state_dict_of_the_layer_is_refused(conform: Callable, tmp_path: Path) -> None:
+    import torch
+
+    arguments = "export", "onnx_pytorch", "--layer", "post-relu", "--checkpoint", "other.pt", "--to", "model.onnx"
+    for saved, said in (
+        (torch.ones(3), "it is no state dict"),
+        ({"norm1.weight": torch.ones(20)}, "attention.W_k.bias"),
+        ({"norm1.weight": torch.ones(3)}, "norm1.weight is [3], and the layer's is [20]"),
+    ):
+        torch.save(saved, tmp_path / "other.pt")
+        ended = conform(*arguments)
+        assert ended.status == 2
+        assert "--checkpoint other.pt: does not hold post-relu" in ended.stderr
+        assert said in ended.stderr, ended.stderr
+        assert not (tmp_path / "model.onnx").exists()

@@ -1,0 +1,15 @@
+"""Where an adapter keeps what takes long to make and is the same next time: programs compiled, models exported."""
+
+import os
+from pathlib import Path
+
+
+def cache_folder(name: str) -> Path | None:
+    """`encoder-conformance/NAME` in the user's cache folder, made if need be; None where nothing can be kept."""
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "encoder-conformance" / name
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None

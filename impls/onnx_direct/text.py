@@ -1,0 +1,315 @@
+"""An encoder as ONNX text, one operator a line.
+
+Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff. Values bear the names of stages, and parameters
+the specification's; in a stack, each layer's begin with its prefix. The constants are initializers too.
+"""
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.parser
+from onnx import helper, numpy_helper
+
+from harness.adapter import Tensors, stack_of
+from harness.adapter.base import Array
+
+SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
+"""Values that are the same for each layer of a stack. Constants are, too."""
+ATTENTION_STAGES = (
+    "query", "key", "value", "query_heads", "key_heads", "value_heads",
+    "attention_scores", "attention_weights", "context", "context_merged", "attention_output",
+)  # fmt: skip
+FEED_FORWARD_STAGES = ("ffn_hidden", "ffn_activation", "ffn_output")
+STAGES = {
+    "pre": ("norm1", *ATTENTION_STAGES, "residual1", "norm2", *FEED_FORWARD_STAGES, "residual2"),
+    "post": (*ATTENTION_STAGES, "residual1", "norm1", *FEED_FORWARD_STAGES, "residual2", "norm2"),
+}
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+
+Lines = list[str]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is written, and how."""
+
+    layer: Mapping[str, Any]
+    dtype: str
+    opset: int
+    biased: bool
+    """Whether `bias` is added to the scores."""
+    attend: Callable[["Form"], Lines]
+    """The lines from query_heads, key_heads and value_heads to context."""
+    norm: Callable[["Form", str, str, str], Lines]
+    """The lines of a norm, given the names of its input, of its output and of its parameters."""
+
+    @property
+    def attention(self) -> Mapping[str, Any]:
+        return self.layer["attention"]
+
+    @property
+    def has_gelu(self) -> bool:
+        """From opset 20 on GELU is an operator. In float64 it is better written out: ONNX Runtime takes the operator's
+        definition, whose √2 and √(2/π) are float32 (onnx/onnx, onnx/defs/math/defs.cc)."""
+        return self.opset >= 20 and self.dtype != "float64"
+
+
+def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
+    """The staged model (`impls.onnx_model.contract`). Raises ValueError for a layer that cannot be."""
+    check(form.layer)
+    layer, placement = form.layer, form.layer["norm"]["placement"]
+    constants = constants_of(layer, np.dtype(form.dtype))
+    stacked, lines, outputs, x = stack_of(layer), masks(form), [], "x"
+    if not stacked:
+        lines += layer_lines(form, x)
+        outputs += STAGES[placement]
+        x = outputs[-1]
+    else:
+        if layer["embedding"]:
+            lines += embedding(layer)
+            outputs.append(x := "embedded")
+        for number in range(stacked["layers"]):
+            prefix, shared = f"layers.{number}.", {*SHARED, *constants}
+            lines += [quoted(line, prefix, shared, {"input": x}) for line in layer_lines(form, "input")]
+            outputs.append(x := f"layer_{number}")
+            lines.append(f"{x} = Identity({prefix}{STAGES[placement][-1]})")
+        if stacked["final_norm"]:
+            lines += form.norm(form, x, "final_norm", "final_norm")
+            outputs.append(x := "final_norm")
+    lines.append(f"output = Identity({x})")
+    body = "\n".join(quoted(line) for line in lines)
+    model: onnx.ModelProto = onnx.parser.parse_model(f"{header(form, [*outputs, 'output'])}{body}}}")
+    used = {name for node in model.graph.node for name in node.input}
+    for name, value in {**parameters, **constants}.items():
+        if name in used:
+            model.graph.initializer.append(numpy_helper.from_array(value, name))
+    return model
+
+
+def quoted(
+    line: str, prefix: str = "", shared: Collection[str] = (), also: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """The line with each value's name in quotes, after the prefix unless it is shared. Operators begin with a capital,
+    and attributes stand between < and >."""
+
+    def name(found: re.Match[str]) -> str:
+        value = found[0]
+        if value.startswith(("<", '"')):
+            return value
+        return f'"{also[value] if value in also else value if value in shared else prefix + value}"'
+
+    return re.sub(r'<[^>]*>|"[^"]*"|\b[a-z]\w*(\.\w+)*', name, line)
+
+
+def header(form: Form, outputs: list[str]) -> str:
+    layer, heads = form.layer, form.attention["num_heads"]
+    kind = {"float64": "double", "float32": "float", "float16": "float16"}[form.dtype]
+    scores = f"[batch, {heads}, sequence, sequence]"
+    x = "int64[batch, sequence] x" if layer["embedding"] else f"{kind}[batch, sequence, {layer['d_model']}] x"
+    given = [x, f"bool{scores} mask", "bool[batch, sequence] valid", *([f"{kind}{scores} bias"] if form.biased else [])]
+    ir_version = helper.find_min_ir_version_for([helper.make_opsetid("", form.opset)])
+    return (
+        f'<ir_version: {ir_version}, opset_import: ["": {form.opset}], producer_name: "encoder-conformance">\n'
+        f"encoder ({', '.join(given)}) => ({', '.join(f'{kind}[] {name}' for name in outputs)}) {{\n"
+    )
+
+
+def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
+    """By name: numbers in the layer's dtype, axes and shapes."""
+    D, attention = layer["d_model"], layer["attention"]
+    H, filled = attention["num_heads"], attention["masked_score"]
+    least = max(float(ml_dtypes.finfo(dtype).min), float(np.finfo(np.float32).min))
+    rates = np.exp(-math.log(10000) / D * np.arange(0, D, 2))
+    numbers = {
+        "root": math.sqrt(D if attention["scale"] == "d_model" else D // H),
+        "filled": least if filled == "minus_infinity" else max(filled, least),
+        # To be added, where a number near the lowest would reach minus infinity, and ONNX Runtime's Attention takes the
+        # lowest for it.
+        "filled_added": max(-1e30 if filled == "minus_infinity" else filled, least / 2),
+        "infinite": -math.inf,
+        "undefined": math.nan,
+        "epsilon": layer["norm"]["epsilon"],
+        "nought": 0,
+        "half": 0.5,
+        "one": 1,
+        "root_two": math.sqrt(2),
+        "cubic": 0.044715,
+        "root_two_by_pi": math.sqrt(2 / math.pi),
+        "rates": rates,
+    }
+    shapes = {
+        "last_axis": [-1],
+        "inner_axes": [1, 2, 3],
+        "second_axis": [1],
+        "split": [0, 0, H, D // H],
+        "merged": [0, 0, D],
+        "pairs": [0, -1],
+        "column_shape": [-1, 1],
+        "nothing": [0],
+        "width": [D],
+    }
+    scalars = {"first": 0, "next": 1}
+    return {
+        **{name: np.array(value, dtype) for name, value in numbers.items()},
+        **{name: np.array(value, np.int64) for name, value in {**shapes, **scalars}.items()},
+    }
+
+
+def masks(form: Form) -> Lines:
+    """has_key [B, H, S, 1], true for a query that has a key to attend to; needed [B, S, 1], false at padding that
+    nothing is to be computed with: a weight of 0 keeps out neither what overflows nor NaN. Uniform weights over every
+    key are no 0: an item with a query that has no key keeps its padding."""
+    lines = [
+        "mask_number = Cast <to = 1> (mask)",
+        reduced(form, "key_number", "ReduceMax", "mask_number", last=True),
+        "has_key = Cast <to = 9> (key_number)",
+    ]
+    kept = "valid"
+    if form.attention["fully_masked_row"] == "uniform":
+        lines += [
+            reduced(form, "item_number", "ReduceMin", "key_number", last=False),
+            "item_has_keys = Cast <to = 9> (item_number)",
+            "item_has_none = Not(item_has_keys)",
+            "item_keeps = Reshape(item_has_none, column_shape)",
+            "kept = Or(valid, item_keeps)",
+        ]
+        kept = "kept"
+    return [*lines, f"needed = Unsqueeze({kept}, last_axis)"]
+
+
+def embedding(layer: Mapping[str, Any]) -> Lines:
+    if layer["embedding"]["positions"] == "none":
+        return ["embedded = Gather <axis = 0> (embedding.weight, x)"]
+    return [
+        "tokens = Gather <axis = 0> (embedding.weight, x)",
+        "sequence_size = Shape <start = 1, end = 2> (x)",
+        "sequence_length = Squeeze(sequence_size)",
+        "positions = Range(first, sequence_length, next)",
+        "place = CastLike(positions, nought)",
+        "column = Unsqueeze(place, last_axis)",
+        "angles = Mul(column, rates)",  # [S, D / 2, rounded up]
+        "sine = Sin(angles)",
+        "cosine = Cos(angles)",
+        "sine_last = Unsqueeze(sine, last_axis)",
+        "cosine_last = Unsqueeze(cosine, last_axis)",
+        "waves = Concat <axis = -1> (sine_last, cosine_last)",
+        "features = Reshape(waves, pairs)",
+        "added_positions = Slice(features, nothing, width, second_axis)",
+        "embedded = Add(tokens, added_positions)",
+    ]
+
+
+def layer_lines(form: Form, x: str) -> Lines:
+    """From x to the last residual sum, or to the norm of it."""
+    begun = [f"data = Where(needed, {x}, nought)"]
+    if form.layer["norm"]["placement"] == "pre":
+        return [
+            *begun,
+            *form.norm(form, "data", "norm1", "norm1"),
+            *attention(form, "norm1"),
+            "residual1 = Add(data, attention_output)",
+            *form.norm(form, "residual1", "norm2", "norm2"),
+            *feed_forward(form, "norm2"),
+            "residual2 = Add(residual1, ffn_output)",
+        ]
+    return [
+        *begun,
+        *attention(form, "data"),
+        "residual1 = Add(data, attention_output)",
+        *form.norm(form, "residual1", "norm1", "norm1"),
+        *feed_forward(form, "norm1"),
+        "residual2 = Add(norm1, ffn_output)",
+        *form.norm(form, "residual2", "norm2", "norm2"),
+    ]
+
+
+def attention(form: Form, x: str) -> Lines:
+    return [
+        *heads(form, x),
+        *form.attend(form),
+        "context_split = Transpose <perm = [0, 2, 1, 3]> (context)",
+        "context_merged = Reshape(context_split, merged)",
+        *linear("context_merged", "attention.output", "attention_output", form.attention["output_bias"]),
+    ]
+
+
+def heads(form: Form, x: str) -> Lines:
+    """Query, key and value of x, [B, S, D], and their heads [B, H, S, d]."""
+    biased, shared = form.attention["qkv_bias"], form.attention["projections"] == "shared_by_heads"
+    lines = [f"input_split = Reshape({x}, split)"] if shared else []
+    for name in ("query", "key", "value"):
+        if shared:
+            lines += linear("input_split", f"attention.{name}", f"{name}_split", biased)
+            lines.append(f"{name} = Reshape({name}_split, merged)")
+        else:
+            lines += linear(x, f"attention.{name}", name, biased)
+            lines.append(f"{name}_split = Reshape({name}, split)")
+        lines.append(f"{name}_heads = Transpose <perm = [0, 2, 1, 3]> ({name}_split)")
+    return lines
+
+
+def linear(x: str, name: str, y: str, biased: bool) -> Lines:
+    if not biased:
+        return [f"{y} = MatMul({x}, {name}.weight)"]
+    return [f"{y}_product = MatMul({x}, {name}.weight)", f"{y} = Add({y}_product, {name}.bias)"]
+
+
+def feed_forward(form: Form, x: str) -> Lines:
+    biased = form.layer["feed_forward"]["bias"]
+    return [
+        *linear(x, "feed_forward.hidden", "ffn_hidden", biased),
+        *activation(form),
+        *linear("ffn_activation", "feed_forward.output", "ffn_output", biased),
+    ]
+
+
+def activation(form: Form) -> Lines:
+    """Of ffn_hidden."""
+    name = form.layer["feed_forward"]["activation"]
+    if name == "relu":
+        return ["ffn_activation = Relu(ffn_hidden)"]
+    if name == "silu":
+        return ["sigmoid = Sigmoid(ffn_hidden)", "ffn_activation = Mul(ffn_hidden, sigmoid)"]
+    if form.has_gelu:
+        kind = "tanh" if name == "gelu_tanh" else "none"
+        return [f'ffn_activation = Gelu <approximate = "{kind}"> (ffn_hidden)']
+    if name == "gelu":
+        inside = ["scaled = Div(ffn_hidden, root_two)", "bent = Erf(scaled)"]
+    else:
+        inside = [
+            "square = Mul(ffn_hidden, ffn_hidden)",
+            "cube = Mul(square, ffn_hidden)",
+            "cubic_term = Mul(cube, cubic)",
+            "polynomial = Add(ffn_hidden, cubic_term)",
+            "scaled = Mul(polynomial, root_two_by_pi)",
+            "bent = Tanh(scaled)",
+        ]
+    return [
+        *inside,
+        "gate = Add(bent, one)",
+        "gated = Mul(ffn_hidden, gate)",
+        "ffn_activation = Mul(gated, half)",
+    ]
+
+
+def reduced(form: Form, y: str, operator: str, x: str, *, last: bool) -> str:
+    """Along the last axis, which stays with size 1, or along all but the first. In opset 17 axes are an attribute."""
+    keep, axes, listed = (1, "last_axis", [-1]) if last else (0, "inner_axes", [1, 2, 3])
+    if form.opset >= 18:
+        return f"{y} = {operator} <keepdims = {keep}> ({x}, {axes})"
+    return f"{y} = {operator} <keepdims = {keep}, axes = {listed}> ({x})"
+
+
+def check(layer: Mapping[str, Any]) -> None:
+    D, H, activation = layer["d_model"], layer["attention"]["num_heads"], layer["feed_forward"]["activation"]
+    if D % H:
+        raise ValueError(f"d_model = {D} is not divisible by num_heads = {H}")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")

@@ -1,0 +1,1 @@
+"""The JAX encoder, exported to ONNX by jax2onnx."""

@@ -1,0 +1,26 @@
+"""Exports the JAX encoder by jax2onnx."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from harness.adapter import Tensors, serve
+from impls.onnx_model.adapter import OnnxAdapter
+
+
+class OnnxJax(OnnxAdapter):
+    road = "onnx_jax"
+    exporters = ("jax", "jax2onnx")
+    sources = ("impls.onnx_jax", "impls.jax_pure")
+
+    def export(
+        self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
+    ) -> onnx.ModelProto:
+        from impls.onnx_jax.encoder import export
+
+        return export(layer, parameters, dtype, opset, biased=biased)
+
+
+if __name__ == "__main__":
+    serve(OnnxJax())

@@ -1,0 +1,135 @@
+"""The adapter of every road: exported once for a layer, dtype and opset, and run by the runtime that was chosen."""
+
+import tempfile
+from abc import abstractmethod
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+
+from harness.adapter import Adapter, Environment, Masks, Tensors
+from harness.adapter.base import Array
+from impls.onnx_model import runtimes
+from impls.onnx_model.binding import Binding
+from impls.onnx_model.contract import finish, metadata
+from impls.onnx_model.cut import deployed, padded
+from impls.onnx_model.inputs import check_symbols, whole
+from impls.onnx_model.store import digest_of, essence, stored
+from impls.onnx_model.timing import Timing
+
+RUNNING = ("runtime", "level")
+"""The choices that an export does not depend on."""
+
+
+class OnnxAdapter(Adapter):
+    """A road says how it exports, with which packages, and from which sources. All else is the same for all."""
+
+    road: str
+    """The name of its folder."""
+    exporters: tuple[str, ...]
+    """The distributions that make the export, whose versions it depends on."""
+    sources: tuple[str, ...]
+    """The Python packages of this repository that make it, beside `impls.onnx_model`."""
+
+    @abstractmethod
+    def export(
+        self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
+    ) -> onnx.ModelProto:
+        """A model whose inputs and outputs are named as `contract.py` says, and which holds these `parameters`, which
+        are random. Raises ValueError for a layer that cannot be.
+
+        Import the exporter's framework here and not before: a run that finds its exports on disk does without.
+        """
+
+    def start(self, device: str, threads: int) -> Environment:
+        if device != "cpu":
+            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
+        self.threads, self.opset = threads, int(self.choices["opset"])
+        self.runtime, self.level = self.choices["runtime"], self.choices["level"]
+        self.built: tuple[object, str] | None = None
+        exporters = {name: version(name) for name in (*self.exporters, "onnx", "numpy")}
+        sources = digest_of("impls.onnx_model.binding", "impls.onnx_model.contract", *self.sources)
+        told = {name: value for name, value in self.choices.items() if name not in RUNNING}
+        self.made_by = {"road": self.road, "choices": told, "versions": exporters, "sources": sources}
+        running = runtimes.PACKAGES[self.runtime]
+        settings: dict[str, str | int | bool] = {"threads": threads, **self.choices}
+        if self.runtime == "onnxruntime":
+            settings |= {"disabled": runtimes.DISABLED, "provider": runtimes.PROVIDER}
+        return Environment({**exporters, running: version(running)}, settings)
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        if self.built != (essence(layer), dtype):
+            self.models: dict[bool, onnx.ModelProto] = {}
+        self.built = essence(layer), dtype
+        self.layer, self.dtype, self.parameters = layer, dtype, parameters
+        self.sessions: dict[tuple[str, bool], runtimes.Session] = {}
+        model = self.model(biased=False)
+        return Binding.from_json(metadata(model)["parameters"]).read(model)
+
+    def model(self, *, biased: bool) -> onnx.ModelProto:
+        """The staged model, with this build's parameters."""
+        if biased not in self.models:
+            key = {"layer": essence(self.layer), "dtype": self.dtype, "biased": biased, **self.made_by}
+            self.models[biased] = stored(key, lambda: self.exported(biased=biased))
+        model = self.models[biased]
+        Binding.from_json(metadata(model)["parameters"]).put(model, self.parameters)
+        return model
+
+    def write(self, layer: dict[str, Any], parameters: Tensors, dtype: str, mask: str) -> bytes:
+        self.build(layer, parameters, dtype)
+        model = deployed(self.model(biased=False))
+        return (padded(model) if mask == "padding" else model).SerializeToString()
+
+    def exported(self, *, biased: bool) -> onnx.ModelProto:
+        random = np.random.default_rng(0)
+        drawn = {
+            name: random.standard_normal(value.shape).astype(value.dtype) for name, value in self.parameters.items()
+        }
+        model = self.export(self.layer, drawn, self.dtype, self.opset, biased=biased)
+        versions = self.made_by["versions"]
+        return finish(model, self.layer, drawn, road=self.road, opset=self.opset, versions=versions)
+
+    def output(self, x: Array, masks: Masks) -> Array:
+        return self.as_given(self.ask("deployed", self.batch_first(x), masks)["output"])
+
+    def stages(self, x: Array, masks: Masks) -> Tensors:
+        return self.ask("staged", x, masks)
+
+    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+        """Of the model that shows every stage, which ONNX Runtime can fuse less of than of the one that is deployed."""
+        if self.runtime != "onnxruntime":
+            raise NotImplementedError(f"{self.runtime} does not say how long a node takes")
+        with tempfile.TemporaryDirectory() as folder:
+            timing = Timing(Path(folder), runtimes.options(self.level, self.threads))
+            given = self.given(x, masks)
+            session = runtimes.session(self.model(biased="bias" in given).SerializeToString(), timing.options)
+            for _ in range(repeats + 1):
+                session.run(None, given)
+            return timing.by_stage(session.end_profiling(), repeats)
+
+    def ask(self, kind: str, x: Array, masks: Masks) -> Tensors:
+        """`kind` is staged, or deployed: with the output alone."""
+        given = self.given(x, masks)
+        biased = "bias" in given
+        if (kind, biased) not in self.sessions:
+            model = self.model(biased=biased)
+            written = (model if kind == "staged" else deployed(model)).SerializeToString()
+            self.sessions[kind, biased] = runtimes.open(written, self.runtime, self.level, self.threads)
+        session = self.sessions[kind, biased]
+        check_symbols(self.symbols(biased=biased), given)
+        return session.run(given)
+
+    def symbols(self, *, biased: bool) -> dict[str, tuple[int | str | None, ...]]:
+        return {given.name: runtimes.shape_of(given) for given in self.models[biased].graph.input}
+
+    def given(self, x: Array, masks: Masks) -> Tensors:
+        return whole(x, masks, self.layer["attention"]["num_heads"], self.dtype)
+
+    def refusal(self, operation: str, error: Exception) -> str | None:
+        if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes
+            return "dtype" if "input data type" in str(error) else "shape"
+        return super().refusal(operation, error)

@@ -1,0 +1,32 @@
+"""Exports the PyTorch encoder by torch.onnx.export(dynamo=False), which traces it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from harness.adapter import Tensors, serve
+from impls.onnx_model.adapter import OnnxAdapter
+
+
+class OnnxPyTorchLegacy(OnnxAdapter):
+    road = "onnx_pytorch_legacy"
+    exporters = ("torch",)
+    sources = ("impls.onnx_pytorch_legacy", "impls.onnx_pytorch", "impls.pytorch")
+
+    def export(
+        self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
+    ) -> onnx.ModelProto:
+        from impls.onnx_pytorch_legacy.encoder import export
+
+        return export(layer, parameters, dtype, opset, biased=biased)
+
+    def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
+        from impls.pytorch.checkpoint import read
+
+        return read(path, layer, like)
+
+
+if __name__ == "__main__":
+    serve(OnnxPyTorchLegacy())

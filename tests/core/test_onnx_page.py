@@ -1,0 +1,25 @@
+"""docs/onnx.md is what the kept rows say, and the rows speak of roads, opsets, runtimes and levels that there are."""
+
+from harness.impl.manifest import find_implementation
+from impls.onnx_model.table.page import PAGE, page
+from impls.onnx_model.table.rows import kept
+
+ROWS = list(kept().values())
+
+
+def test_the_page_is_what_the_kept_rows_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(ROWS)
+
+
+def test_every_row_is_a_variant_that_can_be_asked_for() -> None:
+    assert ROWS
+    for row in ROWS:
+        _, implementation = find_implementation(row.variant)
+        assert implementation.chosen == row.choices
+
+
+def test_what_a_row_does_not_pass_has_a_reason_and_a_link() -> None:
+    for row in ROWS:
+        assert row.passed == row.applicable, f"{row.variant} fails {row.failed}"
+        assert all(reason.link for reason in row.unsupported), row.variant
+        assert row.rms is None or row.rms <= 2

@@ -1,0 +1,65 @@
+"""Each road through the cases that tell roads apart, and one export of each in every runtime."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROADS = ("onnx_pytorch_legacy", "onnx_direct", "onnx_attention", "onnx_jax", "onnx_keras")
+CASES = (
+    "post-relu/no-mask",  # B and S are not those of the export
+    "post-relu/length-100",
+    "post-relu/single-position",
+    "post-relu/mask-per-item-and-head",
+    "pre-gelu/full-and-padded-item",
+    "pre-gelu/alibi-padding",  # a bias: another export
+    "pre-gelu/refuse-*",
+    "post-rms-gelu-tanh/padding-right",
+    "pre-rms-silu/causal-padding-left",
+    "post-relu-zero-rows/blind-queries",
+    "post-relu-zero-rows/padding-nan",
+    "pre-gelu-uniform-rows/blind-queries",
+    "post-gelu-nan-rows/blind-queries-forward",
+    "stack-pre-gelu/padding-right",
+    "encoder-pre-gelu/tokens-padding",
+)
+VARIANTS = (
+    "onnx_direct:runtime=reference",
+    "onnx_direct:runtime=openvino",
+    "onnx_direct:level=disable",
+    "onnx_direct:opset=17",
+    "onnx_attention:opset=24",
+)
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_road_conforms_where_it_says_that_it_does(conform: Callable, road: str) -> None:
+    cases = (word for case in CASES for word in ("--case", case))
+    ended = conform("run", "--impl", road, "--dtype", "float32", *cases)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    judged = [record for record in ended.report["records"] if record["outcome"] == "pass"]
+    assert {record["case"].partition("/")[0] for record in judged} >= {"post-relu", "pre-gelu", "stack-pre-gelu"}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_are_rows_of_their_own(conform: Callable, variant: str) -> None:
+    ended = conform("run", "--impl", variant, "--case", "post-relu/padding-right", "--case", "post-relu/refuse-*")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert {record["implementation"] for record in ended.report["records"]} == {variant}
+
+
+def test_a_second_run_finds_the_exports_of_the_first(
+    conform: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And they are the same: what is kept has no parameters, and takes the next run's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    seen = []
+    for _ in range(2):
+        ended = conform("run", "--impl", "onnx_direct", "--case", "post-relu/padding-right", "--dtype", "float32")
+        assert ended.status == 0, ended.stdout + ended.stderr
+        seen.append([(record["check"], record["outcome"], record["rms"]) for record in ended.report["records"]])
+        files = {file: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.onnx")}
+        assert files
+        seen.append(files)
+    assert seen[0] == seen[2]
+    assert seen[1] == seen[3]
