@@ -49,7 +49,7 @@ def answers(stages: Mapping[Stage, Sequence[Case]], rows: Sequence[Row], descrip
             yield _finding(stage, told, where, description.stages.get(first or ""))
         if echoing:
             said = f"{len(echoing)} of {len(cases)} situations are out of line as no-mask is: see numbers"
-            yield Finding(stage=stage, severity="note", message=said)
+            yield Finding(stage=stage, severity="warning", message=said)
 
 
 def _worst(row: Row, case: Case) -> Record | None:
