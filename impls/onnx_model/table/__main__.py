@@ -1,4 +1,4 @@
-"""Judges the rows that nothing is kept of, and those that failed once more, keeps each as it comes, and writes the page.
+"""Judges the rows that nothing is kept of, or that failed, keeps each as it comes, and writes the page.
 
     python -m impls.onnx_model.table                        # begins where it was ended
     python -m impls.onnx_model.table --anew onnx_keras      # forgets the rows of a road first
