@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from harness.impl.manifest import read_manifest
 from harness.oracle.steps import WAYS
+from harness.paths import IMPLS
 
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
@@ -193,6 +195,11 @@ def busiest_thread(conform: Callable[..., Ended], fake: Callable[..., Path]) -> 
     def share(name: str, adapter: str, threads: int) -> float:
         script = _WATCHED.format(name=name, adapter=adapter)
         folder = fake(f"watched_{threads}", script=script, checks="[output]")
+        told = [choice.model_dump(mode="json") for choice in read_manifest(IMPLS / name).choices]
+        manifest = (folder / "impl.yaml").read_text()
+        (folder / "impl.yaml").write_text(
+            manifest.replace("capabilities:", f"choices: {json.dumps(told)}\ncapabilities:")
+        )
         case = ("--case", "post-relu-512/no-mask", "--dtype", "float32")
         ended = conform("run", "--impl", folder, *case, "--threads", str(threads))
         assert ended.status == 0, ended.stdout + ended.stderr

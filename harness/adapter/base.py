@@ -75,10 +75,11 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} initialises nothing")
 
-    def read_checkpoint(self, layer: dict[str, Any], dtype: str, path: Path) -> Tensors:
-        """The parameters of `layer` in a file of the implementation's own, under the specification's names.
+    def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
+        """The parameters of `layer` in a file of the implementation's own, under the specification's names, in the
+        shapes of `like`.
 
-        Optional. Raises ValueError for a file that does not hold this layer's.
+        Optional. Raises ValueError, KeyError or the framework's own for a file that does not hold this layer's.
         """
         raise NotImplementedError(f"{type(self).__name__} reads no checkpoints")
 

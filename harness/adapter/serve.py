@@ -53,7 +53,8 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             fresh = adapter.initialise(message["seed"])
             return {"ok": True, "trainable": list(fresh.trainable)}, fresh.parameters
         case "read_checkpoint":
-            return {"ok": True}, adapter.read_checkpoint(message["layer"], message["dtype"], Path(message["path"]))
+            path = Path(message["path"])
+            return {"ok": True}, adapter.read_checkpoint(message["layer"], tensors, message["dtype"], path)
         case "export":
             written = adapter.write(message["layer"], tensors, message["dtype"], message["mask"])
             return {"ok": True}, {"file": np.frombuffer(written, dtype=np.uint8)}

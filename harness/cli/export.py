@@ -15,6 +15,7 @@ from harness.impl.manifest import find_implementation, judged_unasked
 from harness.look.subject import find_layer
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
+from harness.spec.parameters import unlike
 from harness.wire.frames import Tensors
 from harness.wire.messages import Export, ReadCheckpoint
 from harness.worker.session import Failure, Session
@@ -107,11 +108,16 @@ def _ready(road: str, pythons: dict[str, str]) -> Ready:
 
 
 def _parameters(session: Session, layer: Layer, named: str, checkpoint: Path | None, dtype: DtypeName) -> Tensors:
+    held = _in_dtype(layer_parameters_of(layer, named), dtype)
     if checkpoint is None:
-        held = layer_parameters_of(layer, named)
-    else:
-        read = session.deploy(ReadCheckpoint(layer=layer, dtype=dtype, path=str(checkpoint.absolute())), None)
-        if isinstance(read, Failure):
-            raise InputError(f"does not hold {layer.layer}: {read.message}", where=f"--checkpoint {checkpoint}")
-        held = read
-    return {name: np.ascontiguousarray(value.astype(FORMATS[dtype].numpy)) for name, value in held.items()}
+        return held
+    read = session.deploy(ReadCheckpoint(layer=layer, dtype=dtype, path=str(checkpoint.absolute())), held)
+    if isinstance(read, Failure):
+        raise InputError(f"does not hold {layer.layer}: {read.message}", where=f"--checkpoint {checkpoint}")
+    if problem := unlike(layer, {name: value.shape for name, value in read.items()}):
+        raise InputError(f"does not hold {layer.layer}: {problem}", where=f"--checkpoint {checkpoint}")
+    return _in_dtype(read, dtype)
+
+
+def _in_dtype(parameters: Tensors, dtype: DtypeName) -> Tensors:
+    return {name: np.ascontiguousarray(value.astype(FORMATS[dtype].numpy)) for name, value in parameters.items()}

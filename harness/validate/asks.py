@@ -1,10 +1,11 @@
 """What a file is asked: which case speaks for which stage of validation."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from harness.spec.case import Case
+from harness.spec.case import Case, Held
+from harness.spec.dtypes import DtypeName
 from harness.spec.layer import Layer
 from harness.spec.load import load
 from harness.spec.situation import Situation
@@ -38,8 +39,8 @@ class Takes:
     by_head: bool
 
 
-def asked(layer: Layer, takes: Takes) -> dict[Stage, list[Case]]:
-    """The cases of each stage, at sizes that the file takes. Their parameters are still drawn ones."""
+def asked(layer: Layer, takes: Takes, dtype: DtypeName, held: Held) -> dict[Stage, list[Case]]:
+    """The cases of each stage, with the file's own parameters, in its dtype and at sizes that it takes."""
     known = load().situations
     masks = (
         *(PADDING if takes.padding else ()),
@@ -53,14 +54,14 @@ def asked(layer: Layer, takes: Takes) -> dict[Stage, list[Case]]:
         "numbers": [known[name] for name in NUMBERS],
         "properties": [] if takes.batch or takes.sequence else [known[name] for name in properties],
     }
-    return {stage: list(_cases(layer, takes, found)) for stage, found in situations.items()}
+    return {stage: list(_cases(layer, takes, dtype, held, found)) for stage, found in situations.items()}
 
 
-def _cases(layer: Layer, takes: Takes, situations: list[Situation]) -> Iterator[Case]:
+def _cases(layer: Layer, takes: Takes, dtype: DtypeName, held: Held, situations: list[Situation]) -> Iterator[Case]:
     for situation in situations:
         fixed = _fixed(situation, takes)
         if fixed is not None:
-            yield Case(layer, fixed)
+            yield Case(layer, fixed.model_copy(update={"dtypes": (dtype,)}), held=held)
 
 
 def _fits(takes: Takes, batch: int, sequence: int) -> bool:
@@ -91,8 +92,3 @@ def _fixed(situation: Situation, takes: Takes) -> Situation | None:
         holes = tuple(tuple(s for s in range(S) if not row[s]) for row in rows)
         changed["mask"] = {**situation.mask.model_dump(), "padding": {"kind": "holes", "positions": holes}}
     return Situation.model_validate(changed)
-
-
-def of_file(cases: list[Case], held: Any) -> list[Case]:
-    """The same cases with the file's own parameters."""
-    return [replace(case, held=held) for case in cases]

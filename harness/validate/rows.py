@@ -71,7 +71,7 @@ def rows_of(model: Path, pythons: Mapping[str, str], only: Sequence[str], folder
     for runtime, level in ROWS:
         if only and runtime not in only:
             continue
-        chosen = {"model": str(model), "runtime": runtime, **({"level": level} if level else {})}
+        chosen = {"model": str(model.absolute()), "runtime": runtime, **({"level": level} if level else {})}
         implementation = read_implementation(folder, chosen, str(model))
         rows.append(Row(runtime, level, resolve(implementation, folder, dict(pythons))))
     return rows

@@ -54,7 +54,7 @@ def _worst(found: list[Finding]) -> tuple[str, str]:
 
 def _reached(validation: Validation) -> set[Stage]:
     """The stages that the file went through: all of them, or those up to the last that anything is said of."""
-    if validation.rows:
+    if validation.judged:
         return {stage for stage in STAGES if stage not in ("reduction", "levels") or stage in validation.summaries}
     last = max((STAGES.index(finding.stage) for finding in validation.findings), default=0)
     return {*STAGES[: last + 1]}

@@ -24,7 +24,7 @@ from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
 from harness.spec.parameters import unlike
-from harness.validate.asks import Takes, asked, of_file
+from harness.validate.asks import Takes, asked
 from harness.validate.findings import Description, Finding, Roles, Stage
 from harness.validate.judged import answers, levels, loading
 from harness.validate.layers import compared_parameters, told_apart
@@ -150,10 +150,7 @@ def _judged(
     dtype = _dtype(description.dtype_of(description.roles.output))
     quantised = not _QUANTISED.isdisjoint(description.operators)
     rounded_as = None if quantised else narrower(held, dtype)
-    own = Held.of(held)
-    stages = {
-        stage: of_file(cases, own) for stage, cases in asked(layer, takes(description, description.roles)).items()
-    }
+    stages = asked(layer, takes(description, description.roles), dtype, Held.of(held))
     cases = list({case.id: case for of_stage in stages.values() for case in of_stage}.values())
     expected = _expected(cases, jobs, progress)
     progress.begin("asking", len(cases) * len([row for row in rows if isinstance(row.found, Ready)]))
@@ -208,7 +205,7 @@ def narrower(held: Mapping[str, Array], dtype: DtypeName) -> DtypeName | None:
 
 def takes(description: Description, roles: Roles) -> Takes:
     batch, sequence = description.sizes()
-    axes = {mask.axes for mask in roles.masks}
+    axes = {mask.axes for mask in roles.masks if mask.meaning}  # what hides nothing cannot be asked to hide
     attention = any(name.endswith("SS") for name in axes)
     return Takes(batch, sequence, bool(axes), attention, any("H" in name for name in axes))
 

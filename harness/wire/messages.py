@@ -68,7 +68,8 @@ class AsGiven(_Message):
 class ReadCheckpoint(_Message):
     """Read the parameters of this layer out of a file of the implementation's own, a PyTorch state dict for instance.
 
-    Optional: `conform export --checkpoint` alone asks it. The answer has them in the frame, under the spec's names.
+    Optional: `conform export --checkpoint` alone asks it. The request's frame has other parameters of the layer, for
+    their names and shapes; the answer's those of the file.
     """
 
     op: Literal["read_checkpoint"] = "read_checkpoint"

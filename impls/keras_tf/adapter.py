@@ -69,14 +69,17 @@ class KerasTensorFlow(Adapter):
         self.make()
         for name, value in PARAMETERS.to_own(parameters, layer).items():
             self.held[name].assign(value)
+        return self.parameters()
+
+    def parameters(self) -> Tensors:
+        """Those that the live layer holds, in the specification's names."""
         return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
 
     def initialise(self, seed: int) -> Fresh:
         keras.utils.set_random_seed(seed)
         self.make()
-        found = {name: weight.numpy() for name, weight in self.held.items()}
         trained = [name for name, weight in self.held.items() if weight.trainable]
-        return Fresh(PARAMETERS.to_spec(found), PARAMETERS.spec_names(trained))
+        return Fresh(self.parameters(), PARAMETERS.spec_names(trained))
 
     def make(self) -> None:
         layer, dtype, stacked, chosen = self.layer, self.dtype, stack_of(self.layer), choices(self.layer)

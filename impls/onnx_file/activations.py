@@ -5,6 +5,7 @@ import numpy as np
 from harness.oracle import special
 from impls.onnx_file.values import Array, NotUnderstood
 
+EXACT = 2e-5
 NEAR = 0.2
 """What is this close to an activation, and no closer, is taken for it done wrong, and said to be."""
 
@@ -25,11 +26,17 @@ ACTIVATIONS = {
 }
 
 
-def activation_of(seen: Array, given: Array, name: str) -> tuple[str, float]:
-    """The name, and by how much it is not that at most, 0 where it is."""
+def activation_of(seen: Array, given: Array, name: str) -> tuple[str, float, float]:
+    """The name; a factor, where the function is that many times the activation (an optimiser moves a half past a
+    product); and by how much it is not that at most, 0 where it is."""
     with np.errstate(all="ignore"):
-        off = {function: float(np.abs(seen - f(given)).max()) for function, f in ACTIVATIONS.items()}
+        due = {function: f(given) for function, f in ACTIVATIONS.items()}
+        off = {function: float(np.abs(seen - values).max()) for function, values in due.items()}
+        for function, values in due.items():
+            factor = float(np.vdot(seen, values) / np.vdot(values, values))
+            if np.abs(seen - factor * values).max() <= EXACT * max(1.0, abs(factor)):
+                return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
     function = min(off, key=lambda f: off[f] if np.isfinite(off[f]) else np.inf)
     if not off[function] <= NEAR:
         raise NotUnderstood(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
-    return function, off[function] if off[function] > 2e-5 else 0.0
+    return function, 1.0, off[function]

@@ -19,9 +19,9 @@ from impls.onnx_file.inspection import Inspection, inspect
 from impls.onnx_file.masks import fed
 from impls.onnx_file.parameters import held_in, written
 from impls.onnx_file.roles import Roles, numpy_dtype
-from impls.onnx_file.session import PACKAGES, Session, open
 from impls.onnx_file.stages import letters, sizes_at
 from impls.onnx_file.values import Array
+from impls.onnx_model.runtimes import PACKAGES, Session, open
 
 
 class OnnxFile(Adapter):
@@ -58,10 +58,10 @@ class OnnxFile(Adapter):
         self.layer = asked(layer, parameters, dtype, self.inferred, self.roles)
         held = self.inferred.parameters
         if all(np.array_equal(parameters[name], place.value) for name, place in held.items()):
-            self.model, self.whole = self.graph.model, seen.model
+            self.model, self.whole = self.graph.stated, seen.model
         else:
             self.model = onnx.ModelProto()
-            self.model.CopyFrom(self.graph.model)
+            self.model.CopyFrom(self.graph.stated)
             written(self.model, self.graph, held, parameters)
         return held_in(self.model, self.graph, held)
 
@@ -101,7 +101,8 @@ class OnnxFile(Adapter):
                     dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(anchor.dtype))
                     rank = [None] * len(anchor.layout.axes)
                     model.graph.output.append(onnx.helper.make_tensor_value_info(name, dtype, rank))
-            self.sessions[kind] = open(model.SerializeToString(), self.runtime, self.level, self.threads)
+            # With every optimiser, as whoever deploys the file runs it.
+            self.sessions[kind] = open(model.SerializeToString(), self.runtime, self.level, self.threads, without=())
         return self.sessions[kind]
 
     def refusal(self, operation: str, error: Exception) -> str | None:

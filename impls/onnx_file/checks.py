@@ -35,7 +35,11 @@ def check(model: onnx.ModelProto, findings: Findings) -> None:
         return
     except Exception as error:
         say = findings.warning if custom else findings.error
-        say("checker", f"strict shape inference: {said(error)}", "what the graph says of shapes contradicts its operators")
+        say(
+            "checker",
+            f"strict shape inference: {said(error)}",
+            "what the graph says of shapes contradicts its operators",
+        )
         return
     _check_stale(light, findings)
 
@@ -57,7 +61,9 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
                 if max(0, prod(tensor.dims)) <= SMALL:
                     light.graph.initializer.append(tensor)
                 elif tensor.name not in given:
-                    light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+                    light.graph.input.append(
+                        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+                    )
         elif field.is_repeated:
             getattr(light.graph, field.name).extend(value)
         else:

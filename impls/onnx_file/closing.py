@@ -28,13 +28,13 @@ from impls.onnx_file.values import (
 )
 
 if TYPE_CHECKING:
-    from impls.onnx_file.flow import Flow
+    from impls.onnx_file.known import Known
 
 CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""
 
 
-def close(flow: "Flow", name: str, local: Local) -> View:
+def close(known: "Known", name: str, local: Local) -> View:
     """The value as a view of something named; raises NotUnderstood."""
     if local.reduced:
         raise NotUnderstood(f"{name!r} is one number for each row of {local.root.name!r}")
@@ -46,7 +46,7 @@ def close(flow: "Flow", name: str, local: Local) -> View:
         return values.reshape(-1)[local.index]
 
     def of(values: Array, constants: Mapping[str, Array] = {}) -> Array:
-        return evaluate(flow, name, root, values, constants)
+        return evaluate(known, name, root, values, constants)
 
     if isinstance(root, Scores) and local.rowwise:
         weights = softmax_of(of, root.shape, local)
@@ -56,7 +56,7 @@ def close(flow: "Flow", name: str, local: Local) -> View:
         if local.axis == -2:
             Q, K = root.shape[-2:]
             index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
-        return View(flow.intern(key, made), index)
+        return View(known.intern(key, made), index)
     if not local.rowwise:
         values = probe(root.shape)
         seen = of(values)
@@ -66,14 +66,15 @@ def close(flow: "Flow", name: str, local: Local) -> View:
         if isinstance(root, Scores | Weights):
             what = "scores" if isinstance(root, Scores) else "weights"
             raise NotUnderstood(f"attention's {what} go through something that is no scale and no mask")
-        function, off = activation_of(seen, at(values), name)
-        return View(flow.intern((id(root), function), Activation(root.shape, name, whole, function, off)), local.index)
+        function, factor, off = activation_of(seen, at(values), name)
+        made = known.intern((id(root), function), Activation(root.shape, name, whole, function, off))
+        return View(made, local.index, factor)
     if isinstance(root, Weights):
         raise NotUnderstood("attention's weights are normalised once more")
-    norm = norm_of(of, at, root.shape, constants_within(flow, name, root))
+    norm = norm_of(of, at, root.shape, constants_within(known, name, root))
     key = id(root), norm.kind, norm.epsilon, *(source.key() if source else b"" for source in (norm.gain, norm.shift))
     made = Norm(root.shape, name, whole, norm.kind, norm.epsilon, norm.gain, norm.shift, norm.evidence, norm.off)
-    return View(flow.intern(key, made), local.index)
+    return View(known.intern(key, made), local.index)
 
 
 def scale_of(seen: Array, due: Array) -> float | None:
@@ -86,15 +87,15 @@ def scale_of(seen: Array, due: Array) -> float | None:
     return 1.0 if abs(factor - 1) < CLOSE else factor
 
 
-def evaluate(flow: "Flow", name: str, root: Root, values: Array, constants: Mapping[str, Array]) -> Array:
+def evaluate(known: "Known", name: str, root: Root, values: Array, constants: Mapping[str, Array]) -> Array:
     """The value of `name` where the root has these values, in float64 as far as the file lets it. `constants` are put
     in the place of the file's own."""
-    known: dict[str, Array] = dict(constants)
+    found: dict[str, Array] = dict(constants)
 
     def number(name: str) -> Array:
-        if name in known:
-            return known[name]
-        value = flow.value(name)
+        if name in found:
+            return found[name]
+        value = known.value(name)
         if isinstance(value, Unknown):
             raise NotUnderstood(value.reason)
         if isinstance(value, View) and value.root is root:
@@ -104,48 +105,48 @@ def evaluate(flow: "Flow", name: str, root: Root, values: Array, constants: Mapp
             if result.dtype in (np.float32, np.float16):
                 result = result.astype(np.float64)
         else:
-            node = flow.graph.makers[name]
+            node = known.graph.makers[name]
             if node.op_type in ("Cast", "Dropout", "CastLike") and name == node.output[0]:
                 result = number(node.input[0])
                 if node.op_type == "Cast":
-                    result = cast(flow, node, result)
+                    result = cast(known, node, result)
             else:
                 given = [number(given) if given else None for given in node.input]
-                result = flow.nodes.run(node, given)[list(node.output).index(name)]
-        known[name] = result
+                result = known.nodes.run(node, given)[list(node.output).index(name)]
+        found[name] = result
         return result
 
     return number(name)
 
 
-def cast(flow: "Flow", node, value: Array) -> Array:
+def cast(known: "Known", node, value: Array) -> Array:
     """A cast between floating-point formats stays in float64."""
     if attributes(node)["to"] in FLOATS and value.dtype.kind == "f":
         return value
     if attributes(node)["to"] in FLOATS:
         return value.astype(np.float64)
-    return flow.nodes.run(node, [value])[0]
+    return known.nodes.run(node, [value])[0]
 
 
-def constants_within(flow: "Flow", name: str, root: Root) -> list[Constant]:
+def constants_within(known: "Known", name: str, root: Root) -> list[Constant]:
     """What a function takes beside its root: every floating-point constant, and each node's own epsilon."""
     found: dict[tuple[str, str], Constant] = {}
     waiting, seen = [name], set()
     while waiting:
         current = waiting.pop()
-        value = flow.value(current)
+        value = known.value(current)
         if current in seen or (isinstance(value, View) and value.root is root):
             continue
         seen.add(current)
-        node = flow.graph.makers[current]
+        node = known.graph.makers[current]
         if "Normalization" in node.op_type:
             epsilon = np.array(attributes(node).get("epsilon", 1e-5))
             found["", current] = Constant("", Source(epsilon, None), f"{named(node)}, attribute epsilon")
         for given in node.input:
-            if given in flow.values:
+            if given in known.values:
                 waiting.append(given)
-            elif given and flow.number(given).dtype.kind == "f":
-                held = flow.source(given)
+            elif given and known.number(given).dtype.kind == "f":
+                held = known.source(given)
                 flat = Source(held.value.reshape(-1), None if held.elements is None else held.elements.reshape(-1))
                 found[given, current] = Constant(given, flat, f"constant {given!r} at {named(node)}", held.value.shape)
     return list(found.values())

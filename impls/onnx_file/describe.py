@@ -20,7 +20,9 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
     chosen: list[dict[str, Any]] = []
     several = len(encoder.layers) > 1
     for number, layer in enumerate(encoder.layers):
-        choices = _choices(layer, SCALE_CLOSE.get(roles.x.dtype, 1e-4), f"layer {number}: " if several else "", findings)
+        choices = _choices(
+            layer, SCALE_CLOSE.get(roles.x.dtype, 1e-4), f"layer {number}: " if several else "", findings
+        )
         chosen.append({key: value for key, (value, _) in choices.items()})
         if number == 0:
             facts += [{"key": key, "value": value, "evidence": said} for key, (value, said) in choices.items()]
@@ -28,7 +30,7 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
             if chosen[-1][key] != value:
                 findings.error(
                     "layer",
-                    f"the layers of the stack differ: {key} is {value} in layer 0 and {chosen[-1][key]} in layer {number}",
+                    f"the layers of the stack differ: {key} is {value} in layer 0, {chosen[-1][key]} in layer {number}",
                     "the specification's stack is of layers that are equal in their choices (E-14)",
                 )
     one = chosen[0]
@@ -44,7 +46,8 @@ def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[s
     if final is not None and (final.kind, final.epsilon) != (one["norm.kind"], one["norm.epsilon"]):
         findings.error(
             "layer",
-            f"the final norm is {final.kind} with epsilon {final.epsilon:g}, the layers' {one['norm.kind']} with {one['norm.epsilon']:g}",
+            f"the final norm is {final.kind} with epsilon {final.epsilon:g}, "
+            f"the layers' {one['norm.kind']} with {one['norm.epsilon']:g}",
             "in the specification they are equal (E-14)",
         )
     layer = {
@@ -104,20 +107,23 @@ def _choices(layer: OneLayer, close: float, where: str, findings: Findings) -> d
     biases = {"attention.qkv_bias": any(linear.bias for linear in qkv)}
     biases["feed_forward.bias"] = layer.hidden.bias is not None or layer.ffn_output.bias is not None
     scale, shown = _scale(layer, (H, D, d), close, where, findings)
+    sizes = f"scores {list(scores.shape)} at batch {scores.shape[0]}, sequence {scores.shape[2]}"
+    query, output = f"linear map {layer.query.linear.name!r}", f"linear map {layer.attention_output.name!r}"
+    ffn = f"linear maps {layer.hidden.name!r}, {layer.ffn_output.name!r}"
     made = layer.scores.attention.get("node") or f"product {scores.name!r}"
     return {
         "norm.placement": (layer.placement, f"norm {layer.norm1.name!r} of {layer.norm1.of.root.name!r}, which is "
                            + ("x or a layer's output" if layer.placement == "pre" else "the first residual sum")),
         "norm.kind": (norm.kind, f"norm {norm.name!r}, by its values on probes"),
         "norm.epsilon": (norm.epsilon, norm.evidence),
-        "attention.num_heads": (H, f"{made}: scores {list(scores.shape)} at batch {scores.shape[0]}, sequence {scores.shape[2]}"),
-        "attention.projections": ("shared_by_heads" if all(shared) else "full", f"linear map {layer.query.linear.name!r}"),
-        "attention.qkv_bias": (biases["attention.qkv_bias"], f"linear map {layer.query.linear.name!r}"),
-        "attention.output_bias": (layer.attention_output.bias is not None, f"linear map {layer.attention_output.name!r}"),
+        "attention.num_heads": (H, f"{made}: {sizes}"),
+        "attention.projections": ("shared_by_heads" if all(shared) else "full", query),
+        "attention.qkv_bias": (biases["attention.qkv_bias"], query),
+        "attention.output_bias": (layer.attention_output.bias is not None, output),
         "attention.scale": (scale, shown),
         "feed_forward.d_ff": (layer.hidden.shape[-1], f"linear map {layer.hidden.name!r}"),
         "feed_forward.activation": (layer.activation.function, f"{layer.activation.name!r}, by its values on probes"),
-        "feed_forward.bias": (biases["feed_forward.bias"], f"linear maps {layer.hidden.name!r}, {layer.ffn_output.name!r}"),
+        "feed_forward.bias": (biases["feed_forward.bias"], ffn),
     }  # fmt: skip
 
 

@@ -12,14 +12,15 @@ import onnx
 
 from impls.onnx_file import closing
 from impls.onnx_file.attention import context_product, score_product
-from impls.onnx_file.graph import Graph
-from impls.onnx_file.products import FLOATS, PRODUCTS, Product, attributes, linear_map, named, product_of
-from impls.onnx_file.running import Failed, Nodes
+from impls.onnx_file.known import Known, data_of
+from impls.onnx_file.operators import ELEMENTWISE, IDENTITIES, MOVES, PRODUCTS, REDUCTIONS, ROWWISE
+from impls.onnx_file.products import FLOATS, Product, attributes, linear_map, named, product_of
+from impls.onnx_file.rows import axes_of, row_axis
+from impls.onnx_file.running import said
 from impls.onnx_file.values import (
     Array,
     Context,
     Fixed,
-    Given,
     Linear,
     Local,
     NotUnderstood,
@@ -34,40 +35,9 @@ from impls.onnx_file.values import (
     rows_of,
 )
 
-MOVES = frozenset(
-    "Transpose Reshape Squeeze Unsqueeze Flatten Expand Tile Slice Split Gather GatherElements GatherND Concat".split()
-)
-IDENTITIES = frozenset("Identity Dropout Cast CastLike".split())
-ELEMENTWISE = frozenset(
-    "Add Sub Mul Div Pow Sum Mean Max Min Where Neg Abs Sqrt Reciprocal Exp Log Erf Tanh Sigmoid Relu LeakyRelu PRelu Elu "
-    "Celu Selu Gelu Swish Mish HardSwish HardSigmoid Softplus Softsign ThresholdedRelu Clip IsNaN IsInf Not Sign Greater "
-    "GreaterOrEqual Less LessOrEqual Equal And Or Floor Ceil Round Mod".split()
-)
-REDUCTIONS = frozenset(
-    "ReduceMean ReduceSum ReduceMax ReduceMin ReduceSumSquare ReduceL2 ReduceL1 ReduceLogSumExp ReduceProd ReduceLogSum "
-    "GlobalAveragePool GlobalMaxPool".split()
-)
-ROWWISE = frozenset(
-    "Softmax LogSoftmax LayerNormalization RMSNormalization SimplifiedLayerNormalization LpNormalization "
-    "MeanVarianceNormalization".split()
-)
 
-
-class Flow:
-    """`trace` holds the value of everything that does not depend on x, at batch B and sequence S, with the masks
-    hiding nothing; `values` gets what each value that depends on it is."""
-
-    def __init__(self, graph: Graph, trace: Mapping[str, Array], x: str, index: Array, B: int, S: int) -> None:
-        """`index` is how x holds [B, S, d_model]."""
-        self.graph, self.trace, self.B, self.S = graph, trace, B, S
-        self.nodes = Nodes(graph.opsets)
-        self.moving = graph.depending_on(x)
-        self.roots: list[Root] = []
-        self.kept: dict[tuple[object, ...], Root] = {}
-        given = self.add(Given((B * S, index.size // (B * S)), x))
-        self.values: dict[str, Value] = {x: View(given, index)}
-        self.dropping: list[str] = []
-        """Dropout nodes that are at work: the file was exported in training mode."""
+class Flow(Known):
+    """`values` gets what each value that depends on x is, node by node."""
 
     def follow(self) -> None:
         for node in self.graph.nodes:
@@ -87,8 +57,8 @@ class Flow:
                 self.values[name] = value
         except NotUnderstood as reason:
             self.values.update(dict.fromkeys(outputs, Unknown(str(reason), named(node))))
-        except Failed as reason:
-            self.values.update(dict.fromkeys(outputs, Unknown(f"cannot be followed: {reason}", named(node))))
+        except Exception as reason:  # what a stranger's node makes of what it is given is anybody's guess
+            self.values.update(dict.fromkeys(outputs, Unknown(f"cannot be followed: {said(reason)}", named(node))))
         for name in outputs:
             self.values.setdefault(name, Unknown("is no output that an encoder layer needs", named(node)))
 
@@ -107,70 +77,6 @@ class Flow:
         if op == "Attention" and node.domain in ("", "ai.onnx"):
             return self._attention(node)
         raise NotUnderstood(f"{op} has no place in an encoder layer as the specification knows it")
-
-    # What a value is
-
-    def value(self, name: str) -> Value:
-        if name in self.values:
-            return self.values[name]
-        return Fixed(self.number(name))
-
-    def number(self, name: str) -> Array:
-        """Of a value that does not depend on x."""
-        if name in self.graph.constants:
-            return self.graph.constants[name]
-        if name not in self.trace:
-            raise NotUnderstood(f"{name!r} was not computed")
-        return self.trace[name]
-
-    def source(self, name: str) -> Source:
-        """A value that does not depend on x, with the initializers' elements that it is made of."""
-        return Source(self.number(name), self._elements(name))
-
-    def _elements(self, name: str) -> Array | None:
-        constants = self.graph.constants
-        if name in constants:
-            return np.arange(constants[name].size).reshape(constants[name].shape) + self.graph.offsets[name]
-        node = self.graph.makers.get(name)
-        if node is None or node.op_type not in MOVES | IDENTITIES:
-            return None
-        inner = [self._elements(given) for given in data_of(node)]
-        if any(elements is None for elements in inner):
-            return None
-        if node.op_type in IDENTITIES:
-            return inner[0] if self.number(node.input[0]).dtype == self.number(name).dtype else None
-        others = [self.number(given) if given else None for given in node.input[len(inner) :]]
-        return self.nodes.run(node, [*inner, *others])[list(node.output).index(name)]
-
-    def closed(self, name: str) -> View:
-        """The value as a view of something named; raises NotUnderstood."""
-        value = self.value(name)
-        if isinstance(value, Local):
-            value = self.values[name] = closing.close(self, name, value)
-        if isinstance(value, Unknown):
-            raise NotUnderstood(f"{value.reason} ({value.node})")
-        if not isinstance(value, View):
-            raise NotUnderstood(f"{name!r} does not depend on x")
-        return value
-
-    def tried(self, name: str) -> Value:
-        """The value, named if it can be."""
-        try:
-            return self.closed(name)
-        except NotUnderstood:
-            return self.value(name)
-
-    def add(self, root: Root) -> Root:
-        self.roots.append(root)
-        return root
-
-    def intern(self, key: tuple[object, ...], made: Root) -> Root:
-        """The root of this key, so that one thing that two values show is one root."""
-        if key not in self.kept:
-            self.kept[key] = self.add(made)
-        return self.kept[key]
-
-    # What a node does
 
     def _moved(self, node: onnx.NodeProto) -> list[Value]:
         data = data_of(node)
@@ -213,15 +119,14 @@ class Flow:
         )
         if isinstance(view.root, Scores | Weights):
             raise NotUnderstood("scores or weights of attention times a constant matrix")
-        if view.factor != 1:
-            raise NotUnderstood(f"features multiplied by {view.factor:.6g} before a linear map")
-        said = attributes(node)
-        if said.get("alpha", 1.0) != 1.0:
-            raise NotUnderstood(f"{node.op_type} with alpha = {said['alpha']}")
+        factor = view.factor * float(attributes(node).get("alpha", 1.0))  # type: ignore[arg-type]
+        if abs(factor - 1) > closing.CLOSE:
+            raise NotUnderstood(f"features multiplied by {factor:.6g} in a linear map")
         out, weight, heads, width = linear_map(product, index, source, view.root.shape[-1])
         root = self.add(Linear((view.root.shape[0], width), node.output[0], view, weight, None, heads))
         result = View(root, out)
         if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
+            said = attributes(node)
             if said.get("beta", 1.0) != 1.0:
                 raise NotUnderstood(f"Gemm with beta = {said['beta']}")
             return self._biased(node, result, self.source(node.input[2]))
@@ -395,7 +300,7 @@ class Flow:
         assert isinstance(value, View | Local)
         if isinstance(value, Local) and value.reduced:
             raise NotUnderstood(f"{node.op_type} of what is one number a row already")
-        axes = self._axes(node, value.index.ndim)
+        axes = axes_of(node, value.index.ndim, self.graph.opsets.get("", 1), self.number)
         axis, rows = row_axis(value.root, value.index, axes)
         if isinstance(value, Local) and value.rowwise and value.axis != axis:
             raise NotUnderstood("rows in two directions")
@@ -404,25 +309,6 @@ class Flow:
         if not attributes(node).get("keepdims", 1):
             rows = rows.squeeze(axes)
         return Local(value.root, rows, True, True, axis)
-
-    def _axes(self, node: onnx.NodeProto, rank: int) -> tuple[int, ...]:
-        """The axes that rows run along."""
-        said = attributes(node)
-        opset = self.graph.opsets.get("", 1)
-        if node.op_type.startswith("Global"):
-            return tuple(range(2, rank))
-        if node.op_type in REDUCTIONS:
-            axes = said.get("axes")
-            if len(node.input) > 1 and node.input[1]:
-                axes = self.number(node.input[1]).reshape(-1).tolist()
-            return tuple(sorted(int(a) % rank for a in axes)) if axes else tuple(range(rank))  # type: ignore[attr-defined]
-        if node.op_type == "MeanVarianceNormalization":
-            return tuple(sorted(int(a) % rank for a in said.get("axes", (0, 2, 3))))  # type: ignore[attr-defined]
-        old_softmax = node.op_type in ("Softmax", "LogSoftmax") and opset < 13
-        axis = int(said.get("axis", 1 if old_softmax else -1)) % rank  # type: ignore[call-overload]
-        if old_softmax or (node.op_type.endswith("Normalization") and node.op_type != "LpNormalization"):
-            return tuple(range(axis, rank))
-        return (axis,)
 
 
 def drops(node: onnx.NodeProto, number: Callable[[str], Array]) -> bool:
@@ -435,11 +321,6 @@ def _unbiased(root: Root) -> bool:
     return isinstance(root, Linear) and root.bias is None
 
 
-def data_of(node: onnx.NodeProto) -> list[str]:
-    """The inputs of a node that rearranges whose elements it rearranges; the others say how."""
-    return list(node.input) if node.op_type == "Concat" else [node.input[0]]
-
-
 def by_heads(index: Array, num_heads: object) -> Array:
     """[B, S, H · d] as [B, H, S, d]; what has four axes as it is."""
     if index.ndim == 4:
@@ -447,18 +328,3 @@ def by_heads(index: Array, num_heads: object) -> Array:
     if not isinstance(num_heads, int) or index.shape[-1] % num_heads:
         raise NotUnderstood("Attention of three axes that does not say into how many heads they go")
     return index.reshape(*index.shape[:2], num_heads, -1).transpose(0, 2, 1, 3)
-
-
-def row_axis(root: Root, index: Array, axes: tuple[int, ...]) -> tuple[int, Array]:
-    """Along which axis of the root a group of elements is a row, and each group's row, the axes kept as 1."""
-    last = np.moveaxis(index, axes, range(index.ndim - len(axes), index.ndim))
-    grouped = last.reshape(-1, prod(index.shape[a] for a in axes))
-    for axis in (-1, -2) if len(root.shape) == 4 else (-1,):
-        rows = rows_of(root, grouped, axis)
-        inside = grouped % root.shape[-1] if axis == -1 else grouped // root.shape[-1] % root.shape[-2]
-        complete = np.array_equal(np.sort(inside, axis=1), np.broadcast_to(np.arange(root.shape[axis]), inside.shape))
-        if complete and (rows == rows[:, :1]).all():
-            kept = tuple(1 if a in axes else size for a, size in enumerate(index.shape))
-            return axis, rows[:, 0].reshape(kept)
-    what = "scores" if len(root.shape) == 4 else "features"
-    raise NotUnderstood(f"a reduction or norm over something else than the {what} of one row")

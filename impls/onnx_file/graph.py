@@ -8,9 +8,12 @@ import onnx
 import onnx.inliner
 from onnx import numpy_helper
 
+from impls.onnx_file.rewriting import MICROSOFT, rewrite, rounds
+
 
 class Graph:
-    """`model` is a copy of the stranger's, prepared; every value that it computes keeps its name."""
+    """`model` is a copy of the stranger's, prepared; every value that it computes keeps its name. `rounds`: the file
+    computes with integers, and `model` with the numbers that they stand for."""
 
     def __init__(self, stranger: onnx.ModelProto) -> None:
         model = onnx.ModelProto()
@@ -18,6 +21,13 @@ class Graph:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         constants_to_initializers(model.graph)
+        self.stated = model
+        """The same with the nodes that the file has, where `model` is written in ONNX's own operators."""
+        self.rounds = rounds(model.graph)
+        if self.rounds or any(node.domain == MICROSOFT for node in model.graph.node):
+            self.stated = onnx.ModelProto()
+            self.stated.CopyFrom(model)
+            rewrite(model.graph)
         self.model = model
         self.opsets = {entry.domain: entry.version for entry in model.opset_import}
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -27,6 +37,11 @@ class Graph:
     @property
     def nodes(self) -> Iterator[onnx.NodeProto]:
         return iter(self.model.graph.node)
+
+    @cached_property
+    def stated_initializers(self) -> set[str]:
+        """Names of those that the file itself has."""
+        return {tensor.name for tensor in self.stated.graph.initializer}
 
     @cached_property
     def constants(self) -> dict[str, np.ndarray]:

@@ -66,11 +66,14 @@ def infer(graph: Graph, roles: Roles, findings: Findings, *, refer: bool, proved
     described, facts = describe(encoder, roles, findings)
     parameters = parameters_of(encoder, graph, x.dtype)
     _note_forms(parameters, findings)
+    if graph.rounds:
+        findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
     sizes = sizes_at(
         roles.B, roles.S, roles.d_model, described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
     )
     masked = set().union(*(graph.depending_on(mask.name) for mask in roles.masks)) if roles.masks else set()
-    stages = anchors(flow, encoder, masked, sizes)
+    real = {output for node in graph.stated.graph.node for output in node.output}
+    stages = {name: anchor for name, anchor in anchors(flow, encoder, masked, sizes).items() if anchor.tensor in real}
     try:
         layer = Layer.model_validate_json(json.dumps(described))
     except ValidationError as problem:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from impls.onnx_file.checks import check, every_node
 from harness.adapter import Masks
+from impls.onnx_file.checks import check, every_node
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer
@@ -145,7 +145,8 @@ def _check_run(roles: Roles, of: Interface, runner: Runner, findings: Findings) 
             said = ", ".join(f"{what} {got[what]}" for what in free)
             findings.error(
                 "dimensions",
-                f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free, and the file runs at {said} alone",
+                f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free, "
+                f"and the file runs at {said} alone",
                 "a Reshape in it holds the sizes of the example: export with sizes taken from x, or with dynamo=True",
             )
     if roles.across_batch:

@@ -99,9 +99,10 @@ def _chosen(floats: list[Port], results: list[Port], findings: Findings) -> Port
 
     ranked = sorted(floats, key=rank)
     if len(ranked) > 1 and rank(ranked[0])[:3] == rank(ranked[1])[:3]:
+        alike = " or ".join(p.said() for p in ranked if rank(p)[:3] == rank(ranked[0])[:3])
         findings.warning(
             "interface",
-            f"x may be {' or '.join(p.said() for p in ranked if rank(p)[:3] == rank(ranked[0])[:3])}; {ranked[0].name!r} is taken",
+            f"x may be {alike}; {ranked[0].name!r} is taken",
             "name it x",
         )
     return ranked[0]

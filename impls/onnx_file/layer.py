@@ -155,7 +155,8 @@ def _feed_forward(total: Sum) -> tuple[Root, Linear, Activation, Linear]:
                 )
             return skip, branch, activation, hidden
     raise NotUnderstood(
-        f"a feed-forward network was looked for in the sum {total.name!r}, and it adds {said(total.one.root)} and {said(total.other.root)}"
+        f"a feed-forward network was looked for in the sum {total.name!r}, "
+        f"and it adds {said(total.one.root)} and {said(total.other.root)}"
     )
 
 
@@ -166,7 +167,8 @@ def _attention_of(total: Sum) -> tuple[Root, Linear, Context]:
         if isinstance(branch, Context):
             raise NotUnderstood("attention has no output projection")
     raise NotUnderstood(
-        f"attention was looked for in the sum {total.name!r}, and it adds {said(total.one.root)} and {said(total.other.root)}"
+        f"attention was looked for in the sum {total.name!r}, "
+        f"and it adds {said(total.one.root)} and {said(total.other.root)}"
     )
 
 

@@ -59,7 +59,9 @@ def _open(role: MaskRole, full: tuple[int, ...], letters: tuple[str, ...] | None
     if letters is None:
         B, _, S, _ = full
         known = {"B": B, "S": S, "1": 1}
-        return role.filled(0, tuple(known.get(letter, size) for letter, size in zip(role.axes, role.shape, strict=True)))
+        return role.filled(
+            0, tuple(known.get(letter, size) for letter, size in zip(role.axes, role.shape, strict=True))
+        )
     assert role.meaning is not None
     return _placed(np.ones(full, np.bool_), role, letters)
 
@@ -90,7 +92,7 @@ def _arranged(values: Array, role: MaskRole, letters: tuple[str, ...]) -> Array:
             if not _even(values, axis):
                 raise Unsupported(f"the mask differs from one {what} to the next, and the file's {role.name!r} cannot")
             values = values[(slice(None),) * axis + (slice(0, 1),)]
-    order = [letter for letter in held] + [letter for letter in "BHQK" if letter not in held]
+    order = [*held, *(letter for letter in "BHQK" if letter not in held)]
     values = values.transpose(["BHQK".index(letter) for letter in order])
     sizes = dict(zip(order, values.shape, strict=True))
     return values.reshape([int(np.prod([sizes[letter] for letter in axis])) for axis in letters])

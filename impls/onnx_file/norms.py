@@ -25,7 +25,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Constant:
-    """What the function takes beside x: `source` flat, in the file of this `shape`; `name` "" where it is an attribute."""
+    """What the function takes beside x: `source` flat, of this `shape` in the file; `name` "" for an attribute."""
 
     name: str
     source: Source

@@ -16,7 +16,8 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Held:
-    """`elements` numbers the parameter's own among those of all initializers. `form` is as_is, transposed, reshaped, slice, rearranged, joined (of several), computed or absent."""
+    """`elements` numbers the parameter's own among those of all initializers. `form` is as_is, transposed, reshaped,
+    slice, rearranged, joined (of several), computed or absent."""
 
     value: Array
     elements: Array | None
@@ -95,6 +96,8 @@ def _held(source: Source | None, otherwise: Array | None, graph: Graph) -> Held:
     if source.elements is None:
         return Held(value, None, (), "computed")
     names = initializers_of(source.elements, graph)
+    if not set(names) <= graph.stated_initializers:
+        return Held(value, None, (), "computed")
     form = "joined"
     if len(names) == 1:
         form = _form(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)

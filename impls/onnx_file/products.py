@@ -10,8 +10,6 @@ from onnx import helper
 
 from impls.onnx_file.values import Array, NotUnderstood, Source
 
-PRODUCTS = ("MatMul", "Gemm", "Einsum", "FusedMatMul")
-
 
 @dataclass(frozen=True)
 class Product:

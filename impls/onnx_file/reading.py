@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor
+from onnx.external_data_helper import load_external_data_for_tensor
 
 from impls.onnx_file.findings import Findings
 
@@ -120,13 +120,13 @@ def external_problem(tensor: onnx.TensorProto, folder: Path) -> str:
     if not file.is_file():
         return f"{of} {name!r} is missing: {location!r}"
     try:
-        info = ExternalDataInfo(tensor)
-        offset, length = int(info.offset or 0), info.length
-        length = _size(tensor) if length is None else int(length)
-    except (ValueError, TypeError) as error:
-        return f"{of} {name!r} has an offset or length that is no number: {error}"
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", _size(tensor)))
+    except ValueError:
+        return f"{of} {name!r} has an offset or length that is no number: {entries}"
     size = file.stat().st_size
-    if offset < 0 or length < 0 or offset + length > size:
+    if offset < 0 or length < 0:
+        return f"{of} {name!r} begins at byte {offset} of {location!r}, and is {length} long"
+    if offset + length > size:
         return f"{of} {name!r} ends at byte {offset + length} of {location!r}, which has {size}"
     return ""
 

@@ -1,4 +1,4 @@
-"""What each mask means and how x lies, told from what the file does: whose change reaches whom, and what cuts it off."""
+"""What each mask means and how x lies, told from what the file does: whose change reaches whom, what cuts it off."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -153,7 +153,9 @@ def _first_that_runs(trials: Iterator["Trial"], tries: int) -> tuple["Trial | No
     problems = []
     for trial in islice(trials, tries):
         try:
-            output = trial.output({p.name: np.zeros(trial.shapes[p.name], numpy_dtype(p.dtype)) for p in trial.of.masks})
+            output = trial.output(
+                {p.name: np.zeros(trial.shapes[p.name], numpy_dtype(p.dtype)) for p in trial.of.masks}
+            )
         except Failed as error:
             problems.append(str(error))
             continue
@@ -189,7 +191,9 @@ def _sizes(declared: list[int | None], graph: Graph, least: int) -> Iterator[tup
             if least <= n <= LONGEST_TRIED
         }
     )
-    yield from product(*([d] if d else sorted({*usual, *baked}, key=lambda n: n if n > 1 else LONGEST_TRIED) for d in declared))
+    yield from product(
+        *([d] if d else sorted({*usual, *baked}, key=lambda n: n if n > 1 else LONGEST_TRIED) for d in declared)
+    )
 
 
 def _width(graph: Graph) -> int:
@@ -286,8 +290,10 @@ def _role(
     reached = _others(reach)
     hidden = [int(place) for place in np.argsort(-reached.max(1)) if reached[place].any()]
     for key_axis in reversed(range(len(shape))):
-        if shape[key_axis] == found.S and hidden and all(
-            _cut(trial, axis, reached, mask, meaning, open_, key_axis, place) for place in hidden
+        if (
+            shape[key_axis] == found.S
+            and hidden
+            and all(_cut(trial, axis, reached, mask, meaning, open_, key_axis, place) for place in hidden)
         ):
             return MaskRole(mask.name, mask.dtype, shape, letters, meaning, key_axis - len(shape))
     return MaskRole(mask.name, mask.dtype, shape, letters, None)

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from harness.spec.stages import SHAPES, kind_of
-from impls.onnx_file.flow import Flow
+from impls.onnx_file.known import Known
 from impls.onnx_file.layer import Encoder, OneLayer, Projection
 from impls.onnx_file.layout import Layout, Sizes, layout_of
 from impls.onnx_file.products import named
@@ -52,7 +52,7 @@ def sizes_at(B: int, S: int, d_model: int, num_heads: int, d_ff: int) -> Sizes:
     return {"B": B, "S": S, "Q": S, "K": S, "D": d_model, "H": num_heads, "d": d_model // num_heads, "F": d_ff}
 
 
-def anchors(flow: Flow, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, Anchor]:
+def anchors(flow: Known, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, Anchor]:
     """Stage → the value that is it, of those that a value is. `masked` are the values that depend on a mask."""
     found: dict[str, Anchor] = {}
     for stage, sought in _sought(encoder, sizes):
@@ -108,7 +108,7 @@ def _columns(projection: Projection, positions: int) -> Array:
     return (np.arange(positions)[:, None] * width + projection.columns).reshape(-1)
 
 
-def _anchor(flow: Flow, sought: Sought, letters: str, sizes: Sizes, barred: set[str]) -> Anchor | None:
+def _anchor(flow: Known, sought: Sought, letters: str, sizes: Sizes, barred: set[str]) -> Anchor | None:
     """The first value that is the stage exactly, else the first that holds it; the last of them where that is meant."""
     place = np.full(prod(sought.root.shape), -1)
     place[sought.elements] = np.arange(sought.elements.size)

@@ -1,6 +1,7 @@
 """Exports the Keras encoder by `model.export(format="onnx")`, or by tf2onnx itself."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -20,6 +21,17 @@ class OnnxKeras(OnnxAdapter):
         from impls.onnx_keras.encoder import export
 
         return export(layer, parameters, dtype, opset, biased=biased, by=self.choices["by"])
+
+    def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
+        """Of the encoder's weights as keras.saving.save_weights writes them."""
+        import keras
+
+        from impls.keras_tf.adapter import KerasTensorFlow
+
+        live = KerasTensorFlow()
+        live.build(layer, like, dtype)
+        keras.saving.load_weights(live.encoder, path)
+        return live.parameters()
 
 
 if __name__ == "__main__":

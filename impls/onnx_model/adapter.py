@@ -16,7 +16,7 @@ from harness.adapter.base import Array
 from impls.onnx_model import runtimes
 from impls.onnx_model.binding import Binding
 from impls.onnx_model.contract import finish, metadata
-from impls.onnx_model.cut import deployed
+from impls.onnx_model.cut import deployed, padded
 from impls.onnx_model.inputs import check_symbols, whole
 from impls.onnx_model.store import digest_of, essence, stored
 from impls.onnx_model.timing import Timing
@@ -78,6 +78,11 @@ class OnnxAdapter(Adapter):
         model = self.models[biased]
         Binding.from_json(metadata(model)["parameters"]).put(model, self.parameters)
         return model
+
+    def write(self, layer: dict[str, Any], parameters: Tensors, dtype: str, mask: str) -> bytes:
+        self.build(layer, parameters, dtype)
+        model = deployed(self.model(biased=False))
+        return (padded(model) if mask == "padding" else model).SerializeToString()
 
     def exported(self, *, biased: bool) -> onnx.ModelProto:
         random = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 """What runs an ONNX model on the CPU: ONNX Runtime at each optimisation level, ONNX's own reference, OpenVINO."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,14 +33,21 @@ class Session(Protocol):
         TypeError for a dtype where it would make them fit."""
 
 
-def open(model: bytes | Path, runtime: str = "onnxruntime", level: str = "all", threads: int = 1) -> Session:
-    """Load a model, by its bytes or its path; `level` is ONNX Runtime's, and nothing to the others."""
-    return RUNTIMES[runtime](model, level, threads)
+def open(
+    model: bytes | Path,
+    runtime: str = "onnxruntime",
+    level: str = "all",
+    threads: int = 1,
+    without: Sequence[str] = (DISABLED,),
+) -> Session:
+    """Load a model, by its bytes or its path; `level` and the optimisers that it is to go `without` are ONNX Runtime's,
+    and nothing to the others."""
+    return RUNTIMES[runtime](model, level, threads, without)
 
 
 class OnnxRuntime:
-    def __init__(self, model: bytes | Path, level: str, threads: int) -> None:
-        self.session = session(model, options(level, threads))
+    def __init__(self, model: bytes | Path, level: str, threads: int, without: Sequence[str]) -> None:
+        self.session = session(model, options(level, threads), without)
         self.inputs = {given.name: tuple(given.shape) for given in self.session.get_inputs()}
         self.outputs = [output.name for output in self.session.get_outputs()]
 
@@ -51,7 +58,7 @@ class OnnxRuntime:
 class Reference:
     """In Python, operator by operator, single-threaded, whatever `threads` says."""
 
-    def __init__(self, model: bytes | Path, level: str, threads: int) -> None:
+    def __init__(self, model: bytes | Path, level: str, threads: int, without: Sequence[str]) -> None:
         whole = loaded(model)
         self.evaluator = reference.ReferenceEvaluator(whole)
         self.inputs, self.dtypes, self.outputs = stated(whole)
@@ -65,7 +72,7 @@ class Reference:
 class OpenVino:
     """Told to compute in float32: its own choice on a processor that has it is bfloat16, 2e-2 away."""
 
-    def __init__(self, model: bytes | Path, level: str, threads: int) -> None:
+    def __init__(self, model: bytes | Path, level: str, threads: int, without: Sequence[str]) -> None:
         import openvino  # the others do without it
 
         core = openvino.Core()
@@ -79,7 +86,7 @@ class OpenVino:
         return {name: np.array(found[number]) for number, name in enumerate(self.outputs)}
 
 
-RUNTIMES: dict[str, Callable[[bytes | Path, str, int], Session]] = {
+RUNTIMES: dict[str, Callable[[bytes | Path, str, int, Sequence[str]], Session]] = {
     "onnxruntime": OnnxRuntime,
     "reference": Reference,
     "openvino": OpenVino,
@@ -95,9 +102,11 @@ def options(level: str, threads: int) -> ort.SessionOptions:
     return chosen
 
 
-def session(model: bytes | Path, chosen: ort.SessionOptions) -> ort.InferenceSession:
+def session(
+    model: bytes | Path, chosen: ort.SessionOptions, without: Sequence[str] = (DISABLED,)
+) -> ort.InferenceSession:
     given = model if isinstance(model, bytes) else str(model)
-    return ort.InferenceSession(given, chosen, [PROVIDER], disabled_optimizers=[DISABLED])
+    return ort.InferenceSession(given, chosen, [PROVIDER], disabled_optimizers=list(without))
 
 
 def loaded(model: bytes | Path, *, external: bool = True) -> onnx.ModelProto:

@@ -1,6 +1,7 @@
 """Exports the PyTorch encoder by torch.onnx.export, as it is by default: by way of torch.export and onnxscript."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -20,6 +21,11 @@ class OnnxPyTorch(OnnxAdapter):
         from impls.onnx_pytorch.encoder import export
 
         return export(layer, parameters, dtype, opset, biased=biased)
+
+    def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
+        from impls.pytorch.checkpoint import read
+
+        return read(path, layer, like)
 
 
 if __name__ == "__main__":

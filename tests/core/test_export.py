@@ -19,7 +19,7 @@ ROAD = """
         said = {"layer": layer["layer"], "dtype": dtype, "mask": mask, "level": self.choices.get("level", "")}
         return save(parameters, {"said": json.dumps(said)})
 
-    def read_checkpoint(self, layer, dtype, path):
+    def read_checkpoint(self, layer, like, dtype, path):
         from safetensors.numpy import load_file
         held = {name.removeprefix("own."): value for name, value in load_file(path).items()}
         if "norm1.gain" not in held:

@@ -216,6 +216,17 @@ def test_a_file_without_masks_is_asked_for_none(validated: Callable) -> None:
     assert found.status == 0
 
 
+def test_a_file_of_float16_is_asked_in_it(validated: Callable) -> None:
+    shape = ["batch", "sequence", LAYER.d_model]
+    says = {
+        key: [{"name": name, "dtype": "float16", "shape": shape}] for key, name in (("inputs", "x"), ("outputs", "y"))
+    }
+    found = validated(says=says, held_in="float16")
+    assert (found.dtype, found.rounded_as) == ("float16", None)
+    assert {record.dtype for record in found.rows[0].records} == {"float16"}
+    assert errors(found) == {}
+
+
 def test_float16_weights_are_judged_by_their_own_roundoff(validated: Callable) -> None:
     rounded = "y += (np.random.default_rng(0).random(y.shape) - 0.5) * 2**-11 * 4"
     assert validated(lie=rounded).status == 1

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from harness.adapter import Masks
+from harness.impl.manifest import read_implementation
+from harness.paths import IMPLS
 from harness.spec.case import layer_parameters
 from harness.spec.load import load
 
@@ -17,6 +19,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from impls.onnx_pytorch.adapter import OnnxPyTorch
 
     adapter = OnnxPyTorch()
+    adapter.choices = read_implementation(IMPLS / "onnx_pytorch").chosen
     adapter.start("cpu", 1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
@@ -87,3 +90,46 @@ def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
     times = started.profile(np.ones((2, 3, layer.d_model), np.float32), Masks(None, None), 4)
     assert all(seconds.shape == (4,) for seconds in times.values())
     assert all(times[name].sum() > 0 for name in ("norm1", "ffn_hidden", "attention_weights"))
+
+
+def test_a_state_dict_becomes_a_file_with_its_numbers(conform: Callable, tmp_path: Path) -> None:
+    import onnx
+    import torch
+    from onnx import numpy_helper
+
+    from impls.pytorch.adapter import choices
+    from impls.pytorch.encoder import EncoderLayer
+
+    torch.manual_seed(0)
+    encoder = EncoderLayer(**choices(load().layers["post-relu"].model_dump(mode="json")))
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter)
+    saved, target = tmp_path / "trained.pt", tmp_path / "model.onnx"
+    torch.save(encoder.state_dict(), saved)
+    ended = conform("export", "onnx_pytorch", "--layer", "post-relu", "--checkpoint", saved, "--to", target)
+    assert ended.status == 0, ended.stderr
+    model = onnx.load(target)
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    assert np.array_equal(held["attention.query.weight"], encoder.attention.W_q.weight.detach().numpy().T)
+    assert np.array_equal(held["norm2.gain"], encoder.norm2.weight.detach().numpy())
+    assert [given.name for given in model.graph.input] == ["x", "mask"]
+    assert [given.name for given in model.graph.output] == ["output"]
+    judged = conform("validate", target, "--layer", "post-relu", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    assert judged.status == 0, judged.stdout
+
+
+def test_what_is_no_state_dict_of_the_layer_is_refused(conform: Callable, tmp_path: Path) -> None:
+    import torch
+
+    arguments = "export", "onnx_pytorch", "--layer", "post-relu", "--checkpoint", "other.pt", "--to", "model.onnx"
+    for saved, said in (
+        (torch.ones(3), "it is no state dict"),
+        ({"norm1.weight": torch.ones(20)}, "attention.W_k.bias"),
+        ({"norm1.weight": torch.ones(3)}, "norm1.weight is [3], and the layer's is [20]"),
+    ):
+        torch.save(saved, tmp_path / "other.pt")
+        ended = conform(*arguments)
+        assert ended.status == 2
+        assert "--checkpoint other.pt: does not hold post-relu" in ended.stderr
+        assert said in ended.stderr, ended.stderr
+        assert not (tmp_path / "model.onnx").exists()

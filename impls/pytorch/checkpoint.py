@@ -1,0 +1,24 @@
+"""Reading the encoder's parameters out of a state dict that was saved."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.adapter import Tensors
+from impls.pytorch.adapter import PARAMETERS, to_numpy
+
+
+def read(path: Path, layer: dict[str, Any], like: Tensors) -> Tensors:
+    """Under the specification's names. Nothing but tensors is unpickled.
+
+    Raises KeyError for names that are not the encoder's, ValueError for what is no state dict, or of other sizes.
+    """
+    own = PARAMETERS.to_own(like, layer)
+    held = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(held, dict) or not all(isinstance(value, torch.Tensor) for value in held.values()):
+        raise ValueError("it is no state dict: torch.save(encoder.state_dict(), path) writes one")
+    for name in set(own) & set(held):
+        if own[name].shape != tuple(held[name].shape):
+            raise ValueError(f"{name} is {list(held[name].shape)}, and the layer's is {list(own[name].shape)}")
+    return PARAMETERS.to_spec({name: to_numpy(value) for name, value in held.items()})

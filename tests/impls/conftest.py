@@ -1,0 +1,18 @@
+"""What the tests of several files share."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def strangers() -> ModuleType:
+    """`strangers.py`, which needs ONNX: imported by the tests that ask for it, and by no other."""
+    spec = importlib.util.spec_from_file_location("strangers", Path(__file__).with_name("strangers.py"))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
