@@ -1,8 +1,10 @@
-"""Judges the rows that nothing is kept of, keeps each as it comes, and writes the page.
+"""Judges the rows that nothing is kept of, or that failed, keeps each as it comes, and writes the page.
 
-python -m impls.onnx_model.table                        # begins where it was ended
-python -m impls.onnx_model.table --anew onnx_keras      # forgets the rows of a road first
-python -m impls.onnx_model.table --page                 # the page alone, of what is kept
+    python -m impls.onnx_model.table                        # begins where it was ended
+    python -m impls.onnx_model.table --anew onnx_keras      # forgets the rows of a road first
+    python -m impls.onnx_model.table --page                 # the page alone, of what is kept
+
+What a road says that it cannot do belongs to its rows: judge them anew when its impl.yaml changes.
 """
 
 import argparse
@@ -22,7 +24,7 @@ def main() -> None:
     told = asked.parse_args()
     rows = {name: row for name, row in kept().items() if row.road not in told.anew}
     if not told.page:
-        waiting = [variant for variant in variants() if variant not in rows]
+        waiting = [variant for variant in variants() if variant not in rows or rows[variant].failed]
         pool = ThreadPoolExecutor(told.jobs)
         try:
             for number, row in enumerate(pool.map(judged, waiting), 1):

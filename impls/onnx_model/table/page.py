@@ -19,7 +19,8 @@ def page(rows: list[Row]) -> str:
     failing = sum(bool(row.failed) for row in rows)
     whole = sum(not row.failed and bool(row.applicable) for row in rows)
     none = sum(not row.applicable for row in rows)
-    said = _PAGE.format(rows=len(rows), whole=whole, none=none, failing=failing, roads="\n".join(parts))
+    known = markdown(("what", "here", "link"), _KNOWN)
+    said = _PAGE.format(rows=len(rows), whole=whole, none=none, failing=failing, roads="\n".join(parts), known=known)
     return said.rstrip() + "\n"
 
 
@@ -79,7 +80,60 @@ every required case in float32: output, stages, attention weights, refusals and 
 export for all of them. Below the table of a road stand, by number, the reasons why checks are not asked in a row, with
 how many: what a manifest declares, with its link. A check that failed has the first words of what was seen.
 
+The roads write attention and GELU out where an exporter's own form of them says something else; what these do is held
+by tests/impls/test_onnx_known.py, below.
+
 {rows} rows: {whole} pass all that they are asked, {none} cannot be had at all, {failing} fail a check.
 
 {roads}
+## What is known to go wrong, and where it shows
+
+{known}
 """
+_KNOWN = (
+    (
+        "PyTorch's fused attention at opset 18 and 20 gives a query with no key the mean of the values, where PyTorch "
+        "gives it nothing",
+        "reproduced by tests/impls/test_onnx_known.py; onnx_pytorch writes attention out",
+        "https://github.com/microsoft/onnxscript/pull/2479",
+    ),
+    (
+        "PyTorch's fused attention at opset 23 and 24 is an Attention that ONNX Runtime refuses with a mask of one "
+        "query",
+        "reproduced there; given a mask for every query it is right. onnx_attention gives it so",
+        "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/llm/attention_helper.h",
+    ),
+    (
+        "jax2onnx makes jax.nn.dot_product_attention an Attention, which gives a query with no key nothing, where JAX "
+        "gives it the mean",
+        "reproduced there; onnx_jax writes attention out",
+        "https://github.com/onnx/onnx/pull/8068",
+    ),
+    (
+        "Keras' exact GELU becomes Erfc, an operator that ONNX does not have, without an error",
+        "reproduced there; onnx_keras computes it by erf",
+        "https://github.com/onnx/tensorflow-onnx/issues/2463",
+    ),
+    (
+        "tf2onnx writes a choice between a score and minus infinity as a product, and every output is NaN",
+        "mended in tf2onnx 1.17.0 where the other value is a constant infinity: onnx_keras passes post-gelu-nan-rows. "
+        "A choice between x and 0 is a product still: NaN in the padding goes through (onnx_keras)",
+        "https://github.com/onnx/tensorflow-onnx/issues/1988",
+    ),
+    (
+        "torch.onnx.export asked for opset 17 leaves the file at 18",
+        "reproduced by the rows of onnx_pytorch at opset 17, which cannot be had",
+        "https://github.com/pytorch/pytorch/pull/161056",
+    ),
+    (
+        "The tracing exporter bakes shapes in",
+        "not where sizes are taken from tensors: onnx_pytorch_legacy passes at every batch and sequence; but an empty "
+        "batch it cannot",
+        "https://github.com/pytorch/pytorch/issues/122321",
+    ),
+    (
+        "ONNX Runtime's optimisation levels change numbers",
+        "by less than the noise of float32: every road passes at all four",
+        "https://github.com/microsoft/onnxruntime/issues/17689",
+    ),
+)
