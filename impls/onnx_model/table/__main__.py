@@ -33,7 +33,7 @@ def main() -> None:
                 print(f"{number} of {len(waiting)}: {row.variant}: {row.passed} of {row.applicable}", flush=True)
         finally:
             pool.shutdown(cancel_futures=True)  # ended early: what waits is left for the next time
-    PAGE.write_text(page(list(rows.values())), encoding="utf-8")
+    PAGE.write_text(page(list(rows.values()), set(variants()) - set(rows)), encoding="utf-8")
     print(PAGE)
 
 

@@ -1,6 +1,6 @@
 """docs/onnx.md, of the rows that are kept."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from harness.deviations.tables import markdown
 from harness.paths import ROOT
@@ -11,7 +11,8 @@ COLUMNS = ("opset", "runtime", "level", "passed", "largest rms σ", "not asked, 
 OTHER = ("runtime", "level")
 
 
-def page(rows: list[Row]) -> str:
+def page(rows: list[Row], waiting: Collection[str]) -> str:
+    """`waiting` are the variants that there are and of which no row is kept."""
     roads: dict[str, list[Row]] = {}
     for row in rows:
         roads.setdefault(row.road, []).append(row)
@@ -20,8 +21,17 @@ def page(rows: list[Row]) -> str:
     whole = sum(not row.failed and bool(row.applicable) for row in rows)
     none = sum(not row.applicable for row in rows)
     known = markdown(("what", "here", "link"), _KNOWN)
-    said = _PAGE.format(rows=len(rows), whole=whole, none=none, failing=failing, roads="\n".join(parts), known=known)
+    counts = {"rows": len(rows), "whole": whole, "none": none, "failing": failing, "waiting": unjudged(waiting)}
+    said = _PAGE.format(**counts, roads="\n".join(parts), known=known)
     return said.rstrip() + "\n"
+
+
+def unjudged(waiting: Collection[str]) -> str:
+    """What is said of the variants that were not judged yet; "" where there are none."""
+    if not waiting:
+        return ""
+    roads = ", ".join(sorted({variant.partition(":")[0] for variant in waiting}))
+    return f" {len(waiting)} more wait to be judged, of {roads}: nothing below speaks of them."
 
 
 def road_of(road: str, rows: list[Row]) -> str:
@@ -83,7 +93,7 @@ how many: what a manifest declares, with its link. A check that failed has the f
 The roads write attention and GELU out where an exporter's own form of them says something else; what these do is held
 by tests/impls/test_onnx_known.py, below.
 
-{rows} rows: {whole} pass all that they are asked, {none} cannot be had at all, {failing} fail a check.
+{rows} rows: {whole} pass all that they are asked, {none} cannot be had at all, {failing} fail a check.{waiting}
 
 {roads}
 ## What is known to go wrong, and where it shows
@@ -127,13 +137,12 @@ _KNOWN = (
     ),
     (
         "The tracing exporter bakes shapes in",
-        "not where sizes are taken from tensors: onnx_pytorch_legacy passes at every batch and sequence; but an empty "
-        "batch it cannot",
+        "not where sizes are taken from tensors, as onnx_pytorch_legacy has them; but an empty batch it cannot",
         "https://github.com/pytorch/pytorch/issues/122321",
     ),
     (
         "ONNX Runtime's optimisation levels change numbers",
-        "by less than the noise of float32: every road passes at all four",
+        "by less than the noise of float32, in every row above",
         "https://github.com/microsoft/onnxruntime/issues/17689",
     ),
 )
