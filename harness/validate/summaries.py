@@ -57,7 +57,8 @@ def size(description: Description) -> str:
     held = f"{facts.bytes / 2**20:.2f} MiB" if facts.bytes >= 2**17 else f"{facts.bytes / 2**10:.1f} KiB"
     if not facts.external:
         return held
-    return f"{held}, and its data beside it in {', '.join(facts.external)}"
+    where = facts.external[0] if len(facts.external) == 1 else f"{len(facts.external)} files"
+    return f"{held}, and its data beside it in {where}"
 
 
 def _range(values: Sequence[float]) -> str:
