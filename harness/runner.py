@@ -13,14 +13,14 @@ from pathlib import Path
 
 from harness.deviations.declared import declared, judge_declared
 from harness.deviations.diagnose import diagnose
-from harness.deviations.sighting import Seen, Sighting
+from harness.deviations.sighting import Sighting
 from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
-from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.invariants.declared import put
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.judge.verdict import Verdict, judge
+from harness.lines import Line, Share, most_urgent
 from harness.plan import Task
 from harness.refusals import refused
 from harness.report.model import Diagnosis, Record
@@ -32,14 +32,6 @@ from harness.training.initialisation import judge_initialisation
 from harness.worker.session import Failure, Observation, Session
 
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
-
-
-@dataclass(frozen=True)
-class Share:
-    """One implementation and what it is asked."""
-
-    ready: Ready
-    tasks: list[Task]
 
 
 class Run:
@@ -56,29 +48,32 @@ class Run:
         logs: Path,
         threads: int | None = None,
     ) -> None:
-        """`threads` is what each worker's framework is given; by default the workers share the processors."""
+        """At most `jobs` workers side by side, of different implementations first, and then more of one.
+
+        `threads` is what each worker's framework is given; by default the workers share the processors.
+        """
         self._expected, self._constants = expected, constants
-        self.jobs = max(1, min(jobs, len(shares)))
+        self.jobs = max(1, min(jobs, sum(share.workers for share in shares)))
         self.threads = threads or max(1, (os.cpu_count() or 1) // self.jobs)
         logs.mkdir(parents=True, exist_ok=True)
-        self.sessions: dict[str, Session] = {}
-        self._tasks: dict[str, list[Task]] = {}
-        for share in shares:
-            name = share.ready.implementation.name
-            log = logs / f"{_NOT_IN_FILE_NAMES.sub('-', name)}.log"
+
+        def session(share: Share, number: int) -> Session:
+            name = _NOT_IN_FILE_NAMES.sub("-", share.ready.implementation.name)
+            log = logs / f"{name}{'' if number == 1 else f'-{number}'}.log"
             log.unlink(missing_ok=True)
-            self.sessions[name] = Session(share.ready, device, self.threads, log)
-            self._tasks[name] = share.tasks
-        self._seen = {name: Seen() for name in self.sessions}
+            return Session(share.ready, device, self.threads, log)
+
+        self._lines = {share.ready.implementation.name: Line(share, partial(session, share)) for share in shares}
         self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
         self._aborted = threading.Event()
+        self._taking = threading.Lock()
 
     def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            for name in sorted(self.sessions, key=self._allowed, reverse=True):
-                pool.submit(self._take_through, name)
-            unfinished = len(self.sessions)
+            for _ in range(self.jobs):
+                pool.submit(self._work)
+            unfinished = self.jobs
             try:
                 while unfinished:
                     match self._records.get():
@@ -92,16 +87,20 @@ class Run:
                 if unfinished:
                     self.abort()
 
+    def session(self, name: str) -> Session:
+        """An implementation's first, which says what it is."""
+        return self._lines[name].sessions[0]
+
     def sightings(self, dtype: str) -> list[Sighting]:
         """What every implementation was seen to give in a dtype."""
-        return [sighting for seen in self._seen.values() for sighting in seen.by_dtype().get(dtype, [])]
+        return [sighting for line in self._lines.values() for sighting in line.seen.by_dtype().get(dtype, [])]
 
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """What explains the failures of each implementation and dtype that has any."""
         return tuple(
             diagnose(name, dtype, sightings)
-            for name, seen in self._seen.items()
-            for dtype, sightings in seen.by_dtype().items()
+            for name, line in self._lines.items()
+            for dtype, sightings in line.seen.by_dtype().items()
             if any(sighting.failed for sighting in sightings)
         )
 
@@ -112,32 +111,43 @@ class Run:
                 yield item
 
     def abort(self) -> None:
-        self._aborted.set()
-        for session in self.sessions.values():
+        with self._taking:  # no session is begun after this
+            self._aborted.set()
+            sessions = [session for line in self._lines.values() for session in line.sessions]
+        for session in sessions:
             session.abort()
 
-    def _allowed(self, name: str) -> float:
-        """What its manifest allows a build and an answer: one that takes long, begun last, would end alone."""
-        timeouts = self.sessions[name].ready.implementation.timeouts
-        return timeouts.build + timeouts.run
-
-    def _take_through(self, name: str) -> None:
-        session = self.sessions[name]
+    def _work(self) -> None:
+        """One worker after the other, until nothing is left that another would be worth."""
         try:
-            for task in self._tasks[name]:
+            while joined := self._join():
+                self._take_through(*joined)
+        except BaseException as error:  # a fault of the harness: the whole run ends, and says so
+            self._records.put(error)
+        finally:
+            self._records.put(None)
+
+    def _join(self) -> tuple[Line, Session] | None:
+        with self._taking:
+            line = None if self._aborted.is_set() else most_urgent(self._lines.values())
+            return None if line is None else (line, line.join())
+
+    def _take_through(self, line: Line, session: Session) -> None:
+        while tasks := self._next_layer(line):
+            for task in tasks:
                 if self._aborted.is_set():
                     return
                 expected = in_format(task.case, self._expected(task.case), task.format)
                 asked = ask(session, task, expected, self._constants)
                 if asked.observation is not None:
-                    self._seen[name].see(task, expected, asked.record, asked.observation)
+                    line.seen.see(task, expected, asked.record, asked.observation)
                 if not self._aborted.is_set():  # an abort is the end of the run, not this worker's crash
                     self._records.put(asked.record)
-            session.close()
-        except BaseException as error:  # a fault of the harness: the whole run ends, and says so
-            self._records.put(error)
-        finally:
-            self._records.put(None)
+        session.close()
+
+    def _next_layer(self, line: Line) -> list[Task]:
+        with self._taking:
+            return line.waiting.popleft() if line.waiting else []
 
 
 @dataclass(frozen=True)

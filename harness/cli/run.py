@@ -17,11 +17,12 @@ from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import Device, find_implementation, judged_unasked
 from harness.judge.outcome import EXPECTED, Outcome
+from harness.lines import Share
 from harness.plan import LEVELS, plan, select
 from harness.report.ledger import Ledger, environment
 from harness.report.model import Report
 from harness.report.terminal import console, show_report
-from harness.runner import Run, Share
+from harness.runner import Run
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS, DtypeName

@@ -16,9 +16,10 @@ from harness.deviations.tolerances import SIGMA, TOLERANCES, Seen, false_alarms,
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import judged_unasked
+from harness.lines import Share
 from harness.paths import ROOT
 from harness.plan import plan
-from harness.runner import Run, Share
+from harness.runner import Run
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load

@@ -70,7 +70,7 @@ class Seen:
     def by_dtype(self) -> dict[str, list[Sighting]]:
         """One sighting a case: its stages, unless there are none, or they pass where the output fails."""
         chosen: dict[str, list[Sighting]] = {}
-        for (dtype, _), checks in self._found.items():
+        for (dtype, _), checks in sorted(self._found.items()):  # whichever of two workers saw it first
             output, stages_seen = checks.get("output"), checks.get("stages")
             fused_alone = output and stages_seen and output.failed and not stages_seen.failed
             best = output if fused_alone or stages_seen is None else stages_seen

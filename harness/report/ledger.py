@@ -14,8 +14,9 @@ from harness.errors import InputError
 from harness.files import replace_file
 from harness.impl.interpreter import Missing
 from harness.judge.outcome import Outcome
+from harness.lines import Share
 from harness.report.model import Absent, Diagnosis, Environment, Judged, Record, Report
-from harness.runner import Run, Share, not_run
+from harness.runner import Run, not_run
 
 _SECONDS_BETWEEN_WRITES = 2.0
 
@@ -48,7 +49,7 @@ class Ledger:
         return self._write(complete=all(r.outcome != Outcome.NOT_RUN for r in self._records.values()))
 
     def _write(self, *, complete: bool) -> Report:
-        sessions = self._run.sessions
+        session = self._run.session
         report = Report(
             complete=complete,
             started=self._started,
@@ -61,9 +62,9 @@ class Ledger:
                     title=share.ready.implementation.title,
                     framework=share.ready.implementation.framework,
                     command=share.ready.command,
-                    versions=sessions[share.ready.implementation.name].versions,
-                    settings=sessions[share.ready.implementation.name].settings,
-                    log=str(sessions[share.ready.implementation.name].log),
+                    versions=session(share.ready.implementation.name).versions,
+                    settings=session(share.ready.implementation.name).settings,
+                    log=str(session(share.ready.implementation.name).log),
                 )
                 for share in self._shares
             ),

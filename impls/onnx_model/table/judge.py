@@ -14,9 +14,10 @@ from harness.impl.interpreter import Missing, resolve
 from harness.impl.manifest import Implementation, find_implementation, known_folders
 from harness.impl.manifest import read_manifest as read_implementations
 from harness.judge.outcome import EXPECTED, Outcome
+from harness.lines import Share
 from harness.plan import Task, plan, select
 from harness.report.model import Record
-from harness.runner import Run, Share
+from harness.runner import Run
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load
@@ -62,7 +63,7 @@ def judged(variant: str) -> Row:
         told = {"jobs": 1, "threads": 1, "device": "cpu", "logs": Path(logs)}
         run = Run([share], lambda case: goldens[case.id], constants(), **told)
         records = list(run)
-        [session] = run.sessions.values()
+        session = run.session(implementation.name)
         versions = session.versions
     judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
     passed = [record for record in judged if record.outcome in EXPECTED]
