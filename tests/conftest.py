@@ -3,6 +3,7 @@
 import importlib
 import json
 import runpy
+import signal
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,12 @@ HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--impl", metavar="NAME|FOLDER", help="the implementation that tests/suite judges")
+
+
+def pytest_configure() -> None:
+    """What a shell runs in the background ignores Ctrl-C, and so would every command that a test interrupts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

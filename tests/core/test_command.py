@@ -1,5 +1,6 @@
 """The command itself: what it prints, what it refuses and how it says so, and its exit status."""
 
+import contextlib
 import json
 import os
 import signal
@@ -223,12 +224,16 @@ def test_ctrl_c_while_goldens_are_computed_leaves_no_report(honest: Path, tmp_pa
         text=True,
         start_new_session=True,
     )
-    started = time.monotonic()
-    while not out.exists() and time.monotonic() < started + 60:  # the last thing before they are computed
-        time.sleep(0.05)
-    time.sleep(2)
-    os.killpg(run.pid, signal.SIGINT)
-    stdout, stderr = run.communicate(timeout=60)
+    try:
+        started = time.monotonic()
+        while not out.exists() and time.monotonic() < started + 60:  # the last thing before they are computed
+            time.sleep(0.05)
+        time.sleep(2)
+        os.killpg(run.pid, signal.SIGINT)
+        stdout, stderr = run.communicate(timeout=60)
+    finally:  # a run that does not end would go on beside every other test
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
     assert run.returncode == 3, stdout + stderr
     assert "conform: interrupted; nothing was judged, and no report is written: " in stderr
     assert "goldens were computed" in stderr
