@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from harness.files import replace_file
 from harness.paths import ROOT
@@ -35,11 +36,11 @@ class Row:
     versions: dict[str, str]
 
 
-def kept() -> dict[str, Row]:
+def kept(path: Path = KEPT) -> dict[str, Row]:
     """By variant."""
-    if not KEPT.is_file():
+    if not path.is_file():
         return {}
-    rows = json.loads(KEPT.read_text(encoding="utf-8"))
+    rows = json.loads(path.read_text(encoding="utf-8"))
     return {row["variant"]: _row(row) for row in rows}
 
 
