@@ -1,16 +1,19 @@
-"""The statistics by which training is judged: each fails one conforming layer in a million (rule Q-3)."""
+"""The statistics by which training is judged: each fails one conforming layer in a million (rule Q-3).
+
+scipy.stats is imported where it is needed: it takes longer than the rest of the command's start.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, sqrt
+from statistics import NormalDist
 
 import numpy as np
-from scipy import stats
 
 from harness.portable import Floats
 
 FALSE_ALARM = 1e-6
-Z_LIMIT = float(stats.norm.isf(FALSE_ALARM / 2))
+Z_LIMIT = NormalDist().inv_cdf(1 - FALSE_ALARM / 2)
 _FEWEST = 200
 
 
@@ -30,13 +33,15 @@ class Rate:
 
 def rate(masks: Iterable[Floats], due: float) -> Rate:
     """Whether elements (0: dropped, NaN: not seen) are dropped at the rate that is due: an exact binomial test."""
+    from scipy.stats import binomtest
+
     seen = np.concatenate([mask[~np.isnan(mask)] for mask in masks])
     count, dropped = seen.size, int((seen == 0).sum())
     if not count:
         return Rate(0, float("nan"), inf, 0.0)
     spread = sqrt(count * due * (1 - due))
     z = (dropped - count * due) / spread if spread else (inf if dropped else 0.0)
-    return Rate(count, dropped / count, z, float(stats.binomtest(dropped, count, due).pvalue))
+    return Rate(count, dropped / count, z, float(binomtest(dropped, count, due).pvalue))
 
 
 def dependence(pairs: Iterable[tuple[Floats, Floats]]) -> float:
@@ -54,6 +59,8 @@ def dependence(pairs: Iterable[tuple[Floats, Floats]]) -> float:
 
 def uniform(values: Floats, bound: float) -> float:
     """The chance of values like these, or less like a uniform draw in −bound … bound (Kolmogorov and Smirnov)."""
+    from scipy import stats
+
     return float(stats.kstest(values.reshape(-1), stats.uniform(-bound, 2 * bound).cdf).pvalue)
 
 
