@@ -12,6 +12,8 @@ from harness.worker.session import Session
 
 LAYERS_WORTH_A_WORKER = 4
 """A worker imports its framework first, which takes as long as a few layers do."""
+ACTIVATIONS = 2e5
+"""Features of x, times layers, that take as long as all that a small check takes beside them."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,21 @@ class Share:
     tasks: list[Task]
 
     def by_layer(self) -> list[list[Task]]:
-        """The tasks, in order, of each layer that is built: one worker takes them all."""
-        return [list(group) for _, group in groupby(self.tasks, key=lambda task: task.build_key)]
+        """The tasks, in order, of each layer that is built: one worker takes them all. The most work comes first, so
+        that no worker is left with it at the end."""
+        layers = [list(group) for _, group in groupby(self.tasks, key=lambda task: task.build_key)]
+        return sorted(layers, key=lambda tasks: -sum(map(work_of, tasks)))
 
     @property
     def workers(self) -> int:
         """How many workers it is worth: a layer is built, compiled or exported by one of them alone."""
         return max(1, len(self.by_layer()) // LAYERS_WORTH_A_WORKER)
+
+
+def work_of(task: Task) -> float:
+    """About how much work a check is: the same for each small one, and then as much as it has activations."""
+    batch, sequence, d_model = task.case.x_shape
+    return 0.0 if task.opt_out else 1 + batch * sequence * d_model * task.case.layer.stack.layers / ACTIVATIONS
 
 
 class Line:
