@@ -61,7 +61,8 @@ def uniform(values: Floats, bound: float) -> float:
     """The chance of values like these, or less like a uniform draw in −bound … bound (Kolmogorov and Smirnov)."""
     from scipy import stats
 
-    return float(stats.kstest(values.reshape(-1), stats.uniform(-bound, 2 * bound).cdf).pvalue)
+    # Written out, for scipy's own takes four times as long over millions of values.
+    return float(stats.kstest(values.reshape(-1), lambda value: np.clip(value / (2 * bound) + 0.5, 0, 1)).pvalue)
 
 
 def variance(values: Floats, bound: float) -> float:

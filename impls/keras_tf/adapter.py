@@ -55,6 +55,9 @@ PARAMETERS = ParameterMap(
 
 
 class KerasTensorFlow(Adapter):
+    made: tuple[dict[str, Any], str] | None = None
+    """What `encoder` was made for. Other parameters are put into it, for Keras takes 60 ms to make one."""
+
     def start(self, device: str, threads: int) -> Environment:
         if device != "cpu":
             raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
@@ -66,7 +69,8 @@ class KerasTensorFlow(Adapter):
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.layer, self.dtype, self.heads = layer, dtype, layer["attention"]["num_heads"]
-        self.make()
+        if self.made != (layer, dtype):
+            self.make()
         for name, value in PARAMETERS.to_own(parameters, layer).items():
             self.held[name].assign(value)
         return self.parameters()
@@ -83,6 +87,7 @@ class KerasTensorFlow(Adapter):
 
     def make(self) -> None:
         layer, dtype, stacked, chosen = self.layer, self.dtype, stack_of(self.layer), choices(self.layer)
+        self.made = None
         self.encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
         x = np.zeros((1, 1), np.int64) if layer["embedding"] else np.zeros((1, 1, layer["d_model"]), dtype)
         self.encoder(x)  # Keras makes the weights at the first call
@@ -90,6 +95,7 @@ class KerasTensorFlow(Adapter):
         # its gain scale where LayerNormalization calls it gamma.
         paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
         self.held = dict(zip(paths, self.encoder.weights, strict=True))
+        self.made = layer, dtype
 
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(self.forward(self.batch_first(x), masks).numpy())
