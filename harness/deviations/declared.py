@@ -23,9 +23,9 @@ Array = npt.NDArray[Any]
 
 
 def declared(task: Task) -> tuple[Deviation, ...]:
-    """The deviations that the task's implementation declares and that change its case."""
-    ids = [entry.deviation for entry in task.implementation.deviations]
-    return tuple(catalogue()[name] for name in ids if changes(task.case, catalogue()[name]))
+    """The deviations that the task's implementation declares of its case and that change it."""
+    entries = [e for e in task.implementation.deviations if e.is_of(task.case, task.dtype, task.check)]
+    return tuple(catalogue()[e.deviation] for e in entries if changes(task.case, catalogue()[e.deviation]))
 
 
 def check_declared(ids: Sequence[str], where: str) -> None:
@@ -83,7 +83,9 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
         at = tensor.positions
         moved = value.reshape(-1)[at]
         scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff if noisy else 0.0
-        spread = np.sqrt(condition[name].reshape(-1)[at] ** 2 + tensor.condition**2 * noisy + scatter**2)
+        spread = condition[name].reshape(-1)[at]
+        if noisy:  # and only then: the plain condition is NaN where the plain golden is
+            spread = np.sqrt(spread**2 + tensor.condition**2 + scatter**2)
         kept[name] = ExpectedTensor(tensor.shape, at, tensor.golden if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
 
