@@ -52,7 +52,7 @@ def changes(case: Case, deviation: Deviation) -> bool:
     right = right_ways(case.layer)
     if "attention_bias" in patch.steps and case.situation.mask.bias is None:
         return False
-    if not patch.layer and not patch.parameters and not patch.mask and _says_only_of_empty_rows(case, patch):
+    if (row := _row_it_gives(patch)) and (not has_empty_row(case) or row == case.layer.attention.fully_masked_row):
         return False
     if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
         return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
@@ -64,14 +64,21 @@ def changes(case: Case, deviation: Deviation) -> bool:
     return layer_changes or steps_change or parameters_change or mask_changes
 
 
-def _says_only_of_empty_rows(case: Case, patch: Patch) -> bool:
-    """Whether it says what a query with no key is given, and the case has none, or none that is compared otherwise."""
-    row = EMPTY_ROW.get(patch.steps.get("masked_softmax", ""))
-    if row is None or set(patch.steps) != {"masked_softmax"}:
-        return False
+def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
+    """Whether it says only what a query with no key is given, where nobody specifies that (M-4)."""
+    return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"
+
+
+def has_empty_row(case: Case) -> bool:
+    """Whether a query has no key to attend to, in any head, padded queries too."""
     mask = case.mask()
-    has_none = mask is None or bool(np.all(np.any(mask, axis=-1)))
-    return has_none or case.layer.attention.fully_masked_row in ("unspecified", row)
+    return mask is not None and not bool(np.all(np.any(mask, axis=-1)))
+
+
+def _row_it_gives(patch: Patch) -> str | None:
+    """What a patch gives a query with no key, where it says nothing else."""
+    alone = set(patch.steps) == {"masked_softmax"} and not (patch.layer or patch.parameters or patch.mask)
+    return EMPTY_ROW.get(patch.steps["masked_softmax"]) if alone else None
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
