@@ -84,9 +84,9 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
             continue
         at = tensor.positions
         moved = value.reshape(-1)[at]
-        scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff if noisy else 0.0
         spread = condition[name].reshape(-1)[at]
-        if noisy:  # and only then: the plain condition is NaN where the plain golden is
+        if noisy and at.size:  # and only then: the plain condition is NaN where the plain golden is
+            scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff
             spread = np.sqrt(spread**2 + tensor.condition**2 + scatter**2)
         kept[name] = ExpectedTensor(tensor.shape, at, tensor.golden if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)

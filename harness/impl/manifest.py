@@ -11,6 +11,7 @@ from harness.paths import IMPLS, shown
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
 from harness.spec.layer import FeedForward
+from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.situation import Check, Encoding, Layout, Mode
 from harness.spec.stages import SHAPES
 from harness.spec.strict import Identifier, Link, Sentence, Strict
@@ -30,6 +31,9 @@ class Capabilities(Strict):
     checkpoint: bool = Field(description="whether it computes gradients without keeping activations (B-3)")
     checks: tuple[Check, ...] = Field(min_length=1)
     stages: Literal["all"] | tuple[str, ...] = Field(description="the stages that it can show")
+    lacks: tuple[str, ...] = Field(
+        default=(), description="parameters that its layer has no place for, though the specification gives it them"
+    )
     export: bool = Field(default=False, description="whether it can write a layer as a file to deploy")
 
     @model_validator(mode="after")
@@ -37,6 +41,9 @@ class Capabilities(Strict):
         unknown = [] if self.stages == "all" else sorted(set(self.stages) - set(SHAPES))
         if unknown:
             raise ValueError(f"stages has {', '.join(unknown)}, which the specification does not know")
+        unknown = sorted(set(self.lacks) - set(PARAMETER_NAMES))
+        if unknown:
+            raise ValueError(f"lacks names {', '.join(unknown)}, which the specification does not know")
         return self
 
 
@@ -53,6 +60,7 @@ class When(Strict):
     num_heads: Literal["odd", "even"] | None = None
     qkv_bias: bool | None = None
     fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] | None = None
+    attention_dropout: bool | None = None
     padding_content: Literal["finite", "any"] | None = None
     situation: Identifier | None = None
     choices: dict[ChoiceName, Value] | None = None
@@ -78,6 +86,7 @@ class When(Strict):
             "num_heads": "odd" if case.layer.attention.num_heads % 2 else "even",
             "qkv_bias": case.layer.attention.qkv_bias,
             "fully_masked_row": case.layer.attention.fully_masked_row,
+            "attention_dropout": case.layer.dropout.attention_weights > 0,
             "padding_content": case.layer.padding_content,
             "situation": case.situation.situation,
         }

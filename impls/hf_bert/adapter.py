@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.adapter import Environment, Masks, ParameterMap, Take, Tensors, serve
+from harness.adapter import Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 from impls.pytorch.adapter import to_numpy
 from impls.torch_module.adapter import TorchModule, tensor
@@ -50,9 +50,6 @@ class HuggingFaceBert(TorchModule):
     }
     entered = {"residual1": "attention.output.LayerNorm", "residual2": "output.LayerNorm"}
 
-    def start(self, device: str, threads: int) -> Environment:
-        return super().start(device, threads)
-
     def made(self, layer: dict[str, Any]) -> nn.Module:
         activation = layer["feed_forward"]["activation"]
         own = self.choices["defaults"] == "own"
@@ -78,17 +75,18 @@ class HuggingFaceBert(TorchModule):
         return {"attention_weights": to_numpy(weights), "output": output}
 
     def mask(self, x: Tensor, masks: Masks) -> Tensor | None:
-        """As BertModel makes it of a mask of padding [B, S]; of any other, what BertModel hands on as it is."""
-        if masks.attention is None and not masks.causal and masks.bias is None and masks.encoding != "additive":
+        """As BertModel makes it of a mask of padding [B, S]; of any other, what BertModel hands on as it is: numbers
+        to be added as they are given, and booleans as sdpa takes them or, for eager attention, as transformers writes
+        them in numbers."""
+        additive = masks.encoding == "additive"
+        if masks.attention is None and masks.bias is None and not (masks.causal or additive):
             valid = masks.valid()
             return create_bidirectional_mask(self.config, x, None if valid is None else tensor(valid))
-        if masks.encoding == "additive":
-            return sum(tensor(mask) for mask in (masks.padding, masks.attention) if mask is not None)
         allowed, bias = masks.joined(self.heads), masks.added(self.heads)
-        lowest = torch.finfo(self.dtype).min  # what transformers itself adds
-        added = np.where(True if allowed is None else allowed, 0.0 if bias is None else bias, lowest)
-        if bias is None and self.config._attn_implementation == "sdpa":
+        if bias is None and not additive and self.choices["attention"] == "sdpa":
             return tensor(allowed)
+        barred = -np.inf if additive else torch.finfo(self.dtype).min
+        added = np.where(True if allowed is None else allowed, 0.0 if bias is None else bias, barred)
         return tensor(added).to(self.dtype)
 
     def refusal(self, operation: str, error: Exception) -> str | None:
