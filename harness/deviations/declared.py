@@ -12,7 +12,7 @@ from harness.errors import InputError, nearest
 from harness.golden.expected import Expected, ExpectedTensor
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict, judge
-from harness.oracle.deviant import changes
+from harness.oracle.deviant import changes, changes_unspecified_rows_alone
 from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import Constants
@@ -23,9 +23,11 @@ Array = npt.NDArray[Any]
 
 
 def declared(task: Task) -> tuple[Deviation, ...]:
-    """The deviations that the task's implementation declares and that change its case."""
-    ids = [entry.deviation for entry in task.implementation.deviations]
-    return tuple(catalogue()[name] for name in ids if changes(task.case, catalogue()[name]))
+    """The deviations that the task's implementation declares of its case and that change it."""
+    entries = [e for e in task.implementation.deviations if e.is_of(task.case, task.dtype, task.check)]
+    acting = [catalogue()[e.deviation] for e in entries if changes(task.case, catalogue()[e.deviation])]
+    compared = any(not changes_unspecified_rows_alone(task.case, deviation) for deviation in acting)
+    return tuple(acting) if compared else ()  # rows that are compared nowhere take no gradient out of judgement
 
 
 def check_declared(ids: Sequence[str], where: str) -> None:
@@ -82,8 +84,10 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
             continue
         at = tensor.positions
         moved = value.reshape(-1)[at]
-        scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff if noisy else 0.0
-        spread = np.sqrt(condition[name].reshape(-1)[at] ** 2 + tensor.condition**2 * noisy + scatter**2)
+        spread = condition[name].reshape(-1)[at]
+        if noisy and at.size:  # and only then: the plain condition is NaN where the plain golden is
+            scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff
+            spread = np.sqrt(spread**2 + tensor.condition**2 + scatter**2)
         kept[name] = ExpectedTensor(tensor.shape, at, tensor.golden if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
 

@@ -10,7 +10,7 @@ from harness.deviations.catalogue import catalogue
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
 from harness.deviations.sighting import SMALL, Sighting
-from harness.oracle.deviant import changes
+from harness.oracle.deviant import changes, has_empty_row
 from harness.report.model import Diagnosis
 from harness.spec.constants import constants
 from harness.spec.deviation import Deviation
@@ -54,11 +54,14 @@ def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> 
 def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
     """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
 
-    Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding has
-    unspecified rows, which a deviation that mixes items carries into others: what it gives there cannot be foretold.
-    And where NaN is right, no number says how wrong another one is.
+    Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
+    a query with no key, have unspecified rows, which a deviation that mixes items or positions carries into others:
+    what it gives there cannot be foretold; nor what it makes of padding that is not as drawn. And where NaN is right,
+    no number says how wrong another one is; nor does it of an answer in another dtype.
     """
-    foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)] or list(sightings)
+    foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)]
+    if not any(sighting.failed for sighting in foretold):
+        foretold = list(sightings)
     small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL]
     by_layer: dict[str, list[Sighting]] = {}
     for sighting in sorted(small or foretold, key=_telling):
@@ -77,8 +80,11 @@ def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
 
 
 def _can_be_foretold(sighting: Sighting) -> bool:
-    says_nan = sighting.case.layer.attention.fully_masked_row == "nan"
-    return not says_nan and bool(sighting.case.valid().any(axis=1).all())
+    case = sighting.case
+    row = case.layer.attention.fully_masked_row
+    if not sighting.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
+        return False
+    return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
 
 
 def _telling(sighting: Sighting) -> tuple[bool, bool, int, str]:

@@ -26,7 +26,7 @@ SMALL = 64
 class Sighting:
     """`values` by stage, in the order of computation, at the positions that the golden keeps; None where shape or
     dtype left nothing to compare. `whole` has the stages of a small layer, padding and all, float64, each in the shape
-    that it was given in: what later steps were computed from.
+    that it was given in: what later steps were computed from. `in_format`: every answer came in the dtype asked for.
     """
 
     case: Case
@@ -35,6 +35,7 @@ class Sighting:
     values: dict[str, Array | None]
     whole: dict[str, Array]
     failed: bool
+    in_format: bool
 
 
 def sighting(case: Case, expected: Expected, dtype: Format, answers: Mapping[str, Array], *, failed: bool) -> Sighting:
@@ -49,7 +50,8 @@ def sighting(case: Case, expected: Expected, dtype: Format, answers: Mapping[str
                 whole[name] = answer.astype(np.float64)
             comparable = fits and answer.shape == tensor.shape
             values[name] = answer.reshape(-1)[tensor.positions].astype(np.float64) if comparable else None
-    return Sighting(case, expected, dtype, values, whole, failed)
+    in_format = all(answer.dtype == dtype.numpy for answer in answers.values())
+    return Sighting(case, expected, dtype, values, whole, failed, in_format)
 
 
 class Seen:

@@ -11,6 +11,7 @@ from harness.paths import IMPLS, shown
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
 from harness.spec.layer import FeedForward
+from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.situation import Check, Encoding, Layout, Mode
 from harness.spec.stages import SHAPES
 from harness.spec.strict import Identifier, Link, Sentence, Strict
@@ -30,6 +31,9 @@ class Capabilities(Strict):
     checkpoint: bool = Field(description="whether it computes gradients without keeping activations (B-3)")
     checks: tuple[Check, ...] = Field(min_length=1)
     stages: Literal["all"] | tuple[str, ...] = Field(description="the stages that it can show")
+    lacks: tuple[str, ...] = Field(
+        default=(), description="parameters that its layer has no place for, though the specification gives it them"
+    )
     export: bool = Field(default=False, description="whether it can write a layer as a file to deploy")
 
     @model_validator(mode="after")
@@ -37,11 +41,14 @@ class Capabilities(Strict):
         unknown = [] if self.stages == "all" else sorted(set(self.stages) - set(SHAPES))
         if unknown:
             raise ValueError(f"stages has {', '.join(unknown)}, which the specification does not know")
+        unknown = sorted(set(self.lacks) - set(PARAMETER_NAMES))
+        if unknown:
+            raise ValueError(f"lacks names {', '.join(unknown)}, which the specification does not know")
         return self
 
 
 class When(Strict):
-    """The checks that an `unsupported` entry speaks of: those that agree with every key that is given."""
+    """The checks that an entry of `unsupported` or `deviations` speaks of: those that agree with every key given."""
 
     check: Check | None = None
     dtype: DtypeName | None = None
@@ -50,7 +57,11 @@ class When(Strict):
     norm: Literal["layer_norm", "rms_norm"] | None = None
     stack: bool | None = None
     projections: Literal["full", "shared_by_heads"] | None = None
+    num_heads: Literal["odd", "even"] | None = None
+    qkv_bias: bool | None = None
     fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] | None = None
+    attention_dropout: bool | None = None
+    padding_content: Literal["finite", "any"] | None = None
     situation: Identifier | None = None
     choices: dict[ChoiceName, Value] | None = None
 
@@ -72,10 +83,21 @@ class When(Strict):
             "norm": case.layer.norm.kind,
             "stack": case.layer.is_stack,
             "projections": case.layer.attention.projections,
+            "num_heads": "odd" if case.layer.attention.num_heads % 2 else "even",
+            "qkv_bias": case.layer.attention.qkv_bias,
             "fully_masked_row": case.layer.attention.fully_masked_row,
+            "attention_dropout": case.layer.dropout.attention_weights > 0,
+            "padding_content": case.layer.padding_content,
             "situation": case.situation.situation,
         }
         return all(facts[key] == getattr(self, key) for key in self.model_fields_set)
+
+    def of_variant(self, chosen: Chosen) -> "When | None":
+        """What it says of one variant, where its choices are no longer in question; None if it speaks of others."""
+        if not (self.choices or {}).items() <= chosen.items():
+            return None
+        left = self.model_fields_set - {"choices"}
+        return When.model_construct(left, **{key: getattr(self, key) for key in left})
 
 
 class Unsupported(Strict):
@@ -84,29 +106,26 @@ class Unsupported(Strict):
     link: Link
 
     def of_variant(self, chosen: Chosen) -> "Unsupported | None":
-        """What it says of one variant, where its choices are no longer in question; None if it speaks of others."""
-        asked = self.when.choices or {}
-        if not asked.items() <= chosen.items():
-            return None
-        left = self.when.model_fields_set - {"choices"}
-        when = When.model_construct(left, **{key: getattr(self.when, key) for key in left})
-        return self.model_copy(update={"when": when})
-
-
-class WhenChosen(Strict):
-    choices: dict[ChoiceName, Value] = Field(min_length=1)
+        when = self.when.of_variant(chosen)
+        return None if when is None else self.model_copy(update={"when": when})
 
 
 class Declared(Strict):
     """A deviation that this implementation has: it is judged against the specification patched by it."""
 
     deviation: Identifier
-    when: WhenChosen | None = Field(default=None, description="the variants that have it; without it, all")
+    when: When | None = Field(default=None, description="the variants and cases that have it; without it, all")
     reason: Sentence
     link: Link
 
-    def is_of(self, chosen: Chosen) -> bool:
-        return self.when is None or self.when.choices.items() <= chosen.items()
+    def of_variant(self, chosen: Chosen) -> "Declared | None":
+        if self.when is None:
+            return self
+        when = self.when.of_variant(chosen)
+        return None if when is None else self.model_copy(update={"when": when})
+
+    def is_of(self, case: Case, dtype: str, check: Check) -> bool:
+        return self.when is None or self.when.matches(case, dtype, check)
 
 
 class Timeouts(Strict):
@@ -167,7 +186,7 @@ class Implementation(Strict):
                 "name": self.name + told_apart(self.choices, chosen),
                 "requires": (*self.requires, *more),
                 "unsupported": tuple(e for entry in self.unsupported if (e := entry.of_variant(chosen))),
-                "deviations": tuple(entry for entry in self.deviations if entry.is_of(chosen)),
+                "deviations": tuple(e for entry in self.deviations if (e := entry.of_variant(chosen))),
             }
         )
         told._chosen = chosen

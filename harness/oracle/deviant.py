@@ -10,6 +10,7 @@ from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
 from harness.oracle.steps import WAYS, takes_step
+from harness.oracle.steps.softmax import EMPTY_ROW
 from harness.spec.case import Bools, Case, causal_mask
 from harness.spec.deviation import Deviation, Patch
 from harness.spec.layer import Layer
@@ -51,6 +52,8 @@ def changes(case: Case, deviation: Deviation) -> bool:
     right = right_ways(case.layer)
     if "attention_bias" in patch.steps and case.situation.mask.bias is None:
         return False
+    if (row := _row_it_gives(patch)) and (not has_empty_row(case) or row == case.layer.attention.fully_masked_row):
+        return False
     if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
         return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
     taken = {step: form for step, form in patch.steps.items() if takes_step(case.layer, step)}
@@ -59,6 +62,23 @@ def changes(case: Case, deviation: Deviation) -> bool:
     edits = {name: edit for name in shapes if (edit := _edit_of(name, patch))}
     parameters_change = any(_applies(name, edit, shapes) for name, edit in edits.items())
     return layer_changes or steps_change or parameters_change or mask_changes
+
+
+def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
+    """Whether it says only what a query with no key is given, where nobody specifies that (M-4)."""
+    return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"
+
+
+def has_empty_row(case: Case) -> bool:
+    """Whether a query has no key to attend to, in any head, padded queries too."""
+    mask = case.mask()
+    return mask is not None and not bool(np.all(np.any(mask, axis=-1)))
+
+
+def _row_it_gives(patch: Patch) -> str | None:
+    """What a patch gives a query with no key, where it says nothing else."""
+    alone = set(patch.steps) == {"masked_softmax"} and not (patch.layer or patch.parameters or patch.mask)
+    return EMPTY_ROW.get(patch.steps["masked_softmax"]) if alone else None
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:

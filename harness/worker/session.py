@@ -1,7 +1,7 @@
 """Takes one implementation through its tasks: starts, builds and restarts its worker as needed."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.case import Case
+from harness.spec.parameters import without_prefix
 from harness.wire.frames import PROTOCOL, Tensors
 from harness.wire.messages import (
     AsGiven,
@@ -213,7 +214,7 @@ class Session:
         self._built = None
         try:
             held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
-            if wrong := _not_held(sent, held):
+            if wrong := _not_held(sent, held, self.ready.implementation.capabilities.lacks):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
             self._unbuildable[key] = Failure(failure.outcome, failure.message)
@@ -249,8 +250,12 @@ def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failur
     return Failure(outcome, f"could not be started: {why} (see {log.name})")
 
 
-def _not_held(sent: Tensors, held: Tensors) -> str:
-    """What is wrong with the parameters that the layer says it holds; "" when they came back bit for bit."""
+def _not_held(sent: Tensors, held: Tensors, lacks: Collection[str]) -> str:
+    """What is wrong with the parameters that the layer says it holds; "" when they came back bit for bit.
+
+    `lacks` are those that it has no place for: they may be missing, and what comes of that is seen in what it gives.
+    """
+    sent = {name: value for name, value in sent.items() if name in held or without_prefix(name)[1] not in lacks}
     if missing := sorted(set(sent) - set(held)):
         return f"parameters missing from the built layer: {', '.join(missing)}"
     if extra := sorted(set(held) - set(sent)):

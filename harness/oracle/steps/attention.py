@@ -125,12 +125,18 @@ def _bias_of_head_0(a: Arithmetic, scores: Array, *, bias: Array) -> Array:
     return a.add(scores, a.exact(bias[:, :1]))
 
 
+def _bias_as_mask(a: Arithmetic, scores: Array, *, bias: Array) -> Array:
+    """Taken for a mask, true where it is not 0: there the score becomes minus infinity."""
+    return np.where(bias == 0.0, scores, -np.inf)
+
+
 BIAS: dict[str, Step] = {
     "standard": attention_bias,
     "missing": _biased(lambda bias: 0.0),
     "subtracted": _biased(lambda bias: -1.0),
     "added-twice": _biased(lambda bias: 2.0),
     "of-head-0": forward_only(_bias_of_head_0),
+    "as-mask": forward_only(_bias_as_mask),
 }
 
 

@@ -176,9 +176,12 @@ def _empty_row(gives: str) -> Callable[..., Softmax]:
     return softmax
 
 
+EMPTY_ROW = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
+"""Form → what it gives a query with no key; every other query it gives what is right."""
+
 SOFTMAX: dict[str, Callable[..., Softmax]] = {
     "standard": masked_softmax,
-    **{f"empty-row-{row}": _empty_row(row) for row in ("zero", "uniform", "nan")},
+    **{form: _empty_row(row) for form, row in EMPTY_ROW.items()},
     "filled-minus-10": _filled(-10.0),
     "filled-minus-1e4": _filled(-1e4),
     "filled-minus-1e9": _filled(-1e9),

@@ -1,0 +1,108 @@
+"""Drives a layer that is somebody's own torch.nn.Module: parameters in and out, outputs, hooks, gradients, refusals.
+
+What is left to say of one such layer: how it is made, what its parameters are called, how it is called, and where its
+stages are seen.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from harness.adapter import Adapter, Environment, Masks, ParameterMap, Tensors
+from harness.adapter.base import Array
+from impls.pytorch.adapter import to_numpy
+
+NARROW = ("dtype", "scalar type", "data type")
+"""What an error says that PyTorch raises of tensors whose number formats do not agree."""
+
+
+class TorchModule(Adapter):
+    parameters: ClassVar[ParameterMap]
+    packages: ClassVar[tuple[str, ...]] = ("torch", "numpy")
+    shown: ClassVar[Mapping[str, str]] = {}
+    """Stage → the submodule whose output it is; a tuple's first is meant."""
+    entered: ClassVar[Mapping[str, str]] = {}
+    """Stage → the submodule whose input it is."""
+
+    @abstractmethod
+    def made(self, layer: dict[str, Any]) -> nn.Module:
+        """The layer as its documentation has it, in the default dtype, with parameters of its own."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+        """The output of `self.module`, x and output in this run's layout."""
+
+    def start(self, device: str, threads: int) -> Environment:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision("highest")
+        return Environment({name: version(name) for name in self.packages}, {"threads": torch.get_num_threads()})
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        self.layer, self.heads, self.dtype = layer, layer["attention"]["num_heads"], getattr(torch, dtype)
+        self.module = self.made(layer).to(self.dtype)
+        own = self.parameters.to_own(parameters, layer)
+        self.module.load_state_dict({name: tensor(value) for name, value in own.items()}, strict=True)
+        return self.parameters.to_spec({name: to_numpy(value) for name, value in self.module.state_dict().items()})
+
+    @torch.no_grad()
+    def output(self, x: Array, masks: Masks) -> Array:
+        return to_numpy(self.called(tensor(x), masks))
+
+    @torch.no_grad()
+    def stages(self, x: Array, masks: Masks) -> Tensors:
+        seen: Tensors = {}
+
+        def keep(stage: str, value: Any) -> None:
+            seen[stage] = to_numpy(value[0] if isinstance(value, tuple) else value)
+
+        hooks = [
+            *(
+                self.module.get_submodule(name).register_forward_hook(lambda _, __, given, to=stage: keep(to, given))
+                for stage, name in self.shown.items()
+            ),
+            *(
+                self.module.get_submodule(name).register_forward_pre_hook(lambda _, taken, to=stage: keep(to, taken))
+                for stage, name in self.entered.items()
+            ),
+        ]
+        try:
+            keep("output", self.called(tensor(x), masks))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen
+
+    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
+        given, wanted = tensor(x).requires_grad_(), dict(self.module.named_parameters())
+        if self.checkpoint:
+            output = checkpoint(self.called, given, masks, use_reentrant=False)
+        else:
+            output = self.called(given, masks)
+        found = torch.autograd.grad(output, [given, *wanted.values()], grad_outputs=tensor(cotangent))
+        by_x, *by = map(to_numpy, found)
+        return {"x": by_x, **self.parameters.to_spec(dict(zip(wanted, by, strict=True)))}
+
+    def called(self, x: Tensor, masks: Masks) -> Tensor:
+        self.module.train(self.mode == "train")
+        torch.manual_seed(self.seed)  # what dropout draws from
+        return self.forward(x, masks)
+
+    def refusal(self, operation: str, error: Exception) -> str | None:
+        """PyTorch's modules raise RuntimeError or AssertionError, and say in words what does not fit."""
+        if not isinstance(error, (RuntimeError, AssertionError)) or isinstance(error, NotImplementedError):
+            return super().refusal(operation, error)
+        if operation == "build":
+            return "configuration"
+        return "dtype" if any(word in str(error).lower() for word in NARROW) else "shape"
+
+
+def tensor(array: Array) -> Tensor:
+    if array.dtype.name == "bfloat16":  # which NumPy has from elsewhere, and PyTorch does not read
+        return torch.tensor(array.view(np.int16)).view(torch.bfloat16)
+    return torch.tensor(array)
