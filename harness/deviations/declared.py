@@ -23,8 +23,8 @@ Array = npt.NDArray[Any]
 
 
 def declared(task: Task) -> tuple[Deviation, ...]:
-    """The deviations that the task's implementation declares and that change its case."""
-    ids = [entry.deviation for entry in task.implementation.deviations]
+    """The deviations that the task's implementation declares and that change its case, in its dtype."""
+    ids = [entry.deviation for entry in task.implementation.deviations if entry.is_in(task.dtype)]
     return tuple(catalogue()[name] for name in ids if changes(task.case, catalogue()[name]))
 
 
@@ -66,10 +66,12 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
     """What the patched specification expects of the stages, at the positions that the golden keeps.
 
     Of a deviation whose values cannot be foretold (rounding to a narrow format) the size of its scatter is: the golden
-    stays, and σ grows to that size.
+    stays what the other deviations make of it, and σ grows to that size.
     """
     noisy = any(map(is_noisy, deviations))
     golden, condition = played_with_noise(case, deviations)
+    foretold = tuple(deviation for deviation in deviations if not is_noisy(deviation))
+    centre = played_with_noise(case, foretold)[0] if noisy and foretold else None
     kept = {}
     for name, tensor in expected.tensors.items():
         if name not in golden:  # a gradient
@@ -82,9 +84,10 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
             continue
         at = tensor.positions
         moved = value.reshape(-1)[at]
-        scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff if noisy else 0.0
+        around = tensor.golden if centre is None else centre[name].reshape(-1)[at]
+        scatter = float(np.sqrt(np.mean((moved - around) ** 2))) / dtype.roundoff if noisy else 0.0
         spread = np.sqrt(condition[name].reshape(-1)[at] ** 2 + tensor.condition**2 * noisy + scatter**2)
-        kept[name] = ExpectedTensor(tensor.shape, at, tensor.golden if noisy else moved, spread)
+        kept[name] = ExpectedTensor(tensor.shape, at, around if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
 
 

@@ -50,6 +50,8 @@ class When(Strict):
     norm: Literal["layer_norm", "rms_norm"] | None = None
     stack: bool | None = None
     projections: Literal["full", "shared_by_heads"] | None = None
+    qkv_bias: bool | None = None
+    output_bias: bool | None = None
     fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] | None = None
     situation: Identifier | None = None
     choices: dict[ChoiceName, Value] | None = None
@@ -72,6 +74,8 @@ class When(Strict):
             "norm": case.layer.norm.kind,
             "stack": case.layer.is_stack,
             "projections": case.layer.attention.projections,
+            "qkv_bias": case.layer.attention.qkv_bias,
+            "output_bias": case.layer.attention.output_bias,
             "fully_masked_row": case.layer.attention.fully_masked_row,
             "situation": case.situation.situation,
         }
@@ -93,20 +97,30 @@ class Unsupported(Strict):
         return self.model_copy(update={"when": when})
 
 
-class WhenChosen(Strict):
-    choices: dict[ChoiceName, Value] = Field(min_length=1)
+class WhenDeviates(Strict):
+    choices: dict[ChoiceName, Value] = Field(default_factory=dict)
+    dtype: DtypeName | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "WhenDeviates":
+        if not self.choices and self.dtype is None:
+            raise ValueError("names neither choices nor a dtype; what always deviates has no `when`")
+        return self
 
 
 class Declared(Strict):
     """A deviation that this implementation has: it is judged against the specification patched by it."""
 
     deviation: Identifier
-    when: WhenChosen | None = Field(default=None, description="the variants that have it; without it, all")
+    when: WhenDeviates | None = Field(default=None, description="the variants and the dtype that have it; else all")
     reason: Sentence
     link: Link
 
     def is_of(self, chosen: Chosen) -> bool:
         return self.when is None or self.when.choices.items() <= chosen.items()
+
+    def is_in(self, dtype: str) -> bool:
+        return self.when is None or self.when.dtype in (None, dtype)
 
 
 class Timeouts(Strict):

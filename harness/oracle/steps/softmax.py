@@ -13,6 +13,9 @@ from harness import portable
 from harness.oracle.arithmetic import Arithmetic, Array, Float32
 from harness.oracle.steps.forward_only import narrowed
 
+EMPTY_ROW = "empty-row-"
+"""What the names of those forms begin with that differ in queries with no key alone."""
+
 
 @dataclass(frozen=True)
 class Softmax:
@@ -178,7 +181,7 @@ def _empty_row(gives: str) -> Callable[..., Softmax]:
 
 SOFTMAX: dict[str, Callable[..., Softmax]] = {
     "standard": masked_softmax,
-    **{f"empty-row-{row}": _empty_row(row) for row in ("zero", "uniform", "nan")},
+    **{f"{EMPTY_ROW}{row}": _empty_row(row) for row in ("zero", "uniform", "nan")},
     "filled-minus-10": _filled(-10.0),
     "filled-minus-1e4": _filled(-1e4),
     "filled-minus-1e9": _filled(-1e9),
