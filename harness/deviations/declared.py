@@ -68,10 +68,12 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
     """What the patched specification expects of the stages, at the positions that the golden keeps.
 
     Of a deviation whose values cannot be foretold (rounding to a narrow format) the size of its scatter is: the golden
-    stays, and σ grows to that size.
+    stays what the other deviations make of it, and σ grows to that size.
     """
     noisy = any(map(is_noisy, deviations))
     golden, condition = played_with_noise(case, deviations)
+    foretold = tuple(deviation for deviation in deviations if not is_noisy(deviation))
+    centre = played_with_noise(case, foretold)[0] if noisy and foretold else None
     kept = {}
     for name, tensor in expected.tensors.items():
         if name not in golden:  # a gradient
@@ -84,11 +86,12 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
             continue
         at = tensor.positions
         moved = value.reshape(-1)[at]
+        around = tensor.golden if centre is None else centre[name].reshape(-1)[at]
         spread = condition[name].reshape(-1)[at]
         if noisy and at.size:  # and only then: the plain condition is NaN where the plain golden is
-            scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff
+            scatter = float(np.sqrt(np.mean((moved - around) ** 2))) / dtype.roundoff
             spread = np.sqrt(spread**2 + tensor.condition**2 + scatter**2)
-        kept[name] = ExpectedTensor(tensor.shape, at, tensor.golden if noisy else moved, spread)
+        kept[name] = ExpectedTensor(tensor.shape, at, around if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
 
 

@@ -59,6 +59,7 @@ class When(Strict):
     projections: Literal["full", "shared_by_heads"] | None = None
     num_heads: Literal["odd", "even"] | None = None
     qkv_bias: bool | None = None
+    output_bias: bool | None = None
     fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] | None = None
     attention_dropout: bool | None = None
     padding_content: Literal["finite", "any"] | None = None
@@ -85,6 +86,7 @@ class When(Strict):
             "projections": case.layer.attention.projections,
             "num_heads": "odd" if case.layer.attention.num_heads % 2 else "even",
             "qkv_bias": case.layer.attention.qkv_bias,
+            "output_bias": case.layer.attention.output_bias,
             "fully_masked_row": case.layer.attention.fully_masked_row,
             "attention_dropout": case.layer.dropout.attention_weights > 0,
             "padding_content": case.layer.padding_content,
@@ -186,7 +188,7 @@ class Implementation(Strict):
                 "name": self.name + told_apart(self.choices, chosen),
                 "requires": (*self.requires, *more),
                 "unsupported": tuple(e for entry in self.unsupported if (e := entry.of_variant(chosen))),
-                "deviations": tuple(e for entry in self.deviations if (e := entry.of_variant(chosen))),
+                "deviations": tuple(d for entry in self.deviations if (d := entry.of_variant(chosen))),
             }
         )
         told._chosen = chosen

@@ -1,0 +1,1 @@
+"""A layer of a library on JAX as an implementation: what every adapter of one keeps to (`adapter.py`)."""

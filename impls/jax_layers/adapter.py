@@ -1,0 +1,135 @@
+"""The adapter of a library's layer on JAX: its parameters are a tree, and its call a function, compiled for each shape.
+
+A library says how its block is made and called (`made`), and under which names it holds its parameters.
+"""
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
+
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Tensors, cache_folder
+from harness.adapter.base import Array
+
+Tree = Any
+Key = jax.Array | None
+"""What dropout is drawn from: None outside of training."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """`fresh` gives the parameters as the library initialises them; `apply` calls the block with x [B, S, D] and a
+    mask, [B or 1, H or 1, S or 1, S] and true where a query may attend to a key."""
+
+    fresh: Callable[[jax.Array], Tree]
+    apply: Callable[[Tree, jax.Array, jax.Array | None, Key], Any]
+
+
+class JaxLayers(Adapter):
+    packages: tuple[str, ...]
+    """The distributions whose versions the report has, beside JAX's and NumPy's."""
+    parameters: ParameterMap
+    """Of the paths in the tree of parameters, joined by dots."""
+    built: tuple[dict[str, Any], str] | None = None
+
+    @abstractmethod
+    def made(self, layer: Mapping[str, Any], dtype: str) -> Block:
+        """The block of this layer. Raises what the library does for one that cannot be."""
+
+    def start(self, device: str, threads: int) -> Environment:
+        if device != "cpu":
+            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
+        os.environ["PJRT_NPROC"] = str(threads)  # the size of XLA's pool, read when the first array is made
+        jax.config.update("jax_platforms", device)
+        jax.config.update("jax_enable_x64", True)
+        folder = cache_folder("jax")
+        if folder is not None and not jax.config.jax_compilation_cache_dir:
+            jax.config.update("jax_compilation_cache_dir", str(folder))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
+        versions = {name: version(name) for name in (*self.packages, "jax", "numpy")}
+        return Environment(versions, {"threads": threads, "jax_enable_x64": True, **self.choices})
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        if self.built != (layer, dtype):
+            self.built = None
+            jax.clear_caches()  # hundreds of programs are more than LLVM finds memory sections for
+            self.block = self.made(layer, dtype)
+            self.forward = jax.jit(self.block.apply)
+            self.backward = jax.jit(partial(backward, self.block.apply), static_argnums=0)
+            self.shapes = jax.eval_shape(self.block.fresh, jax.random.key(0))
+        own = self.parameters.to_own(parameters, layer)
+        self.params = tree_map_with_path(lambda path, leaf: placed(name_of(path), leaf, own), self.shapes)
+        self.built = layer, dtype
+        return self.held(self.params)
+
+    def held(self, tree: Tree) -> Tensors:
+        return self.parameters.to_spec(flat(tree))
+
+    def initialise(self, seed: int) -> Fresh:
+        self.params = self.block.fresh(jax.random.key(seed))
+        return Fresh(self.held(self.params), self.parameters.spec_names(flat(self.params)))
+
+    def output(self, x: Array, masks: Masks) -> Array:
+        x = self.batch_first(x)
+        return self.as_given(np.asarray(self.forward(self.params, x, self.mask(masks), self.key())))
+
+    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
+        x, cotangent = self.batch_first(x), self.batch_first(cotangent)
+        by_params, by_x = self.backward(self.checkpoint, self.params, x, self.mask(masks), self.key(), cotangent)
+        return {"x": self.as_given(np.asarray(by_x)), **self.held(by_params)}
+
+    def mask(self, masks: Masks) -> Array | None:
+        return masks.joined(self.built[0]["attention"]["num_heads"]) if self.built else None
+
+    def key(self) -> Key:
+        return jax.random.key(self.seed) if self.mode == "train" else None
+
+    def refusal(self, operation: str, error: Exception) -> str | None:
+        if operation == "build" and isinstance(error, AttributeError):  # jax.nn has no activation of that name
+            return "configuration"
+        if operation == "run" and isinstance(error, TypeError) and "shape" in str(error):  # as JAX has it
+            return "shape"
+        return super().refusal(operation, error)
+
+
+def activation(name: str, *, exact: bool = True) -> Callable[[jax.Array], jax.Array]:
+    """jax.nn's by its name, as a user writes it; its `gelu` is the one by tanh unless it is told to be exact."""
+    if name == "gelu" and exact:
+        return exact_gelu
+    return jax.nn.gelu if name == "gelu_tanh" else getattr(jax.nn, name)
+
+
+def exact_gelu(x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x, approximate=False)
+
+
+def backward(
+    apply: Callable[..., Any], again: bool, params: Tree, x: jax.Array, mask: Any, key: Key, cotangent: jax.Array
+) -> Any:
+    """The gradients by the parameters and by x. `again`: activations are computed again, and not kept."""
+    taken = jax.checkpoint(apply) if again else apply
+    return jax.vjp(lambda params, x: taken(params, x, mask, key), params, x)[1](cotangent)
+
+
+def placed(name: str, leaf: Any, own: Tensors) -> jax.Array:
+    value = own[name]
+    if value.shape != leaf.shape or value.dtype != leaf.dtype:  # a map that is wrong; no layer refuses anything here
+        raise RuntimeError(
+            f"{name} is {leaf.dtype} {leaf.shape} in the library, and given as {value.dtype} {value.shape}"
+        )
+    return jax.device_put(value)
+
+
+def name_of(path: Any) -> str:
+    return keystr(path, simple=True, separator=".")
+
+
+def flat(tree: Tree) -> Tensors:
+    return {name_of(path): np.asarray(leaf) for path, leaf in tree_flatten_with_path(tree)[0]}
