@@ -51,7 +51,8 @@ def judge_declared(
     plain = judge(task.check, task.tensors, observed, expected, dtype, limits)
     patched = patched_expectation(task.case, deviations, expected, dtype)
     met = judge(task.check, task.tensors, observed, patched, dtype, limits)
-    ids = " and ".join(deviation.deviation for deviation in deviations)
+    shown = tuple(deviation.deviation for deviation in deviations)
+    ids = " and ".join(shown)
     if plain.outcome == Outcome.PASS:
         apart = _apart(patched, expected, task.tensors, dtype)
         if apart <= 2 * limits.max_limit or any(map(is_noisy, deviations)):
@@ -60,7 +61,8 @@ def judge_declared(
         return plain.model_copy(update={"outcome": Outcome.STALE, "message": message})
     if met.outcome == Outcome.PASS:
         message = f"as declared: {ids}; {plain.rms or 0:.3g} σ from the specification without it"
-        return met.model_copy(update={"outcome": Outcome.DEVIATES, "message": message})
+        seen = {"deviations": shown, "distance": plain.rms}
+        return met.model_copy(update={"outcome": Outcome.DEVIATES, "message": message, **seen})
     return plain.model_copy(update={"message": f"{plain.message}; and with {ids}, as declared: {met.message}"})
 
 

@@ -33,11 +33,13 @@ def put(session: Session, task: Task) -> Verdict:
     verdict = judge_invariant(task.case, asked, observed, dtype, constants())
     if verdict.outcome is not Outcome.FAIL or not deviations:
         return verdict
-    ids = " and ".join(deviation.deviation for deviation in deviations)
+    shown = tuple(deviation.deviation for deviation in deviations)
+    ids = " and ".join(shown)
     cases = [base_of(task.case), *(variant.case for variant in asked)]
     with np.errstate(over="ignore", invalid="ignore"):
         foretold = [{"output": played(case, deviations)["output"].astype(dtype.numpy)} for case in cases]
     if judge_invariant(task.case, asked, foretold, dtype, constants()).outcome is Outcome.FAIL:
         message = f"as declared: {ids} breaks it; {verdict.message}"
-        return verdict.model_copy(update={"outcome": Outcome.DEVIATES, "message": message})
+        seen = {"deviations": shown, "distance": verdict.rms}
+        return verdict.model_copy(update={"outcome": Outcome.DEVIATES, "message": message, **seen})
     return verdict.model_copy(update={"message": f"{verdict.message}; {ids}, as declared, does not break it"})

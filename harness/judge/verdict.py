@@ -39,7 +39,11 @@ class TensorVerdict(BaseModel):
 
 
 class Verdict(BaseModel):
-    """One check judged. `stage` is the first tensor out of line, in the order in which they are computed."""
+    """One check judged. `stage` is the first tensor out of line, in the order in which they are computed.
+
+    Where it deviates as declared, `deviations` are those that it shows, and `distance` how far it is, in σ (rms), from
+    the specification without them; None where numbers say nothing of it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,6 +53,8 @@ class Verdict(BaseModel):
     stage: str | None = None
     message: str = ""
     tensors: tuple[TensorVerdict, ...] = ()
+    deviations: tuple[str, ...] = ()
+    distance: float | None = None
 
 
 def judge(

@@ -14,7 +14,11 @@ class _Frozen(BaseModel):
 
 
 class Record(_Frozen):
-    """One check of one case: `rms` and `max` in σ over its tensors, `stage` the first one out of line."""
+    """One check of one case: `rms` and `max` in σ over its tensors, `stage` the first one out of line.
+
+    Where it deviates as declared, `deviations` are those that it shows and `distance` is how far it is from the
+    specification without them, in σ (rms).
+    """
 
     implementation: str
     case: str
@@ -28,6 +32,8 @@ class Record(_Frozen):
     message: str = ""
     seconds: float = 0.0
     tensors: tuple[TensorVerdict, ...] = ()
+    deviations: tuple[str, ...] = ()
+    distance: float | None = None
 
 
 class Judged(_Frozen):

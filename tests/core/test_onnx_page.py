@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from harness.impl.manifest import find_implementation
-from impls.onnx_model.table.judge import variants
+from harness.matrix.rows import kept
 from impls.onnx_model.table.page import page
-from impls.onnx_model.table.rows import kept
+from impls.onnx_model.table.variants import variants
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 """The checkout's: what is tested may be an installed package, which has none."""

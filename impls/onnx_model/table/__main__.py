@@ -9,11 +9,13 @@ What a road says that it cannot do belongs to its rows: judge them anew when its
 
 import argparse
 import os
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from impls.onnx_model.table.judge import judged, variants
-from impls.onnx_model.table.page import PAGE, page
-from impls.onnx_model.table.rows import keep, kept
+from harness.matrix.judge import judged
+from harness.matrix.keeping import judge_waiting
+from harness.matrix.rows import kept
+from impls.onnx_model.table.page import KEPT, PAGE, page
+from impls.onnx_model.table.variants import variants
 
 
 def main() -> None:
@@ -22,17 +24,10 @@ def main() -> None:
     asked.add_argument("--page", action="store_true", help="judge nothing, write the page")
     asked.add_argument("--jobs", type=int, default=os.cpu_count(), help="rows side by side")
     told = asked.parse_args()
-    rows = {name: row for name, row in kept().items() if row.road not in told.anew}
-    if not told.page:
-        waiting = [variant for variant in variants() if variant not in rows or rows[variant].failed]
-        pool = ThreadPoolExecutor(told.jobs)
-        try:
-            for number, row in enumerate(pool.map(judged, waiting), 1):
-                rows[row.variant] = row
-                keep(rows)
-                print(f"{number} of {len(waiting)}: {row.variant}: {row.passed} of {row.applicable}", flush=True)
-        finally:
-            pool.shutdown(cancel_futures=True)  # ended early: what waits is left for the next time
+    if told.page:
+        rows = kept(KEPT)
+    else:
+        rows = judge_waiting(KEPT, variants(), told.anew, partial(judged, dtypes=("float32",)), told.jobs)
     PAGE.write_text(page(list(rows.values()), set(variants()) - set(rows)), encoding="utf-8")
     print(PAGE)
 

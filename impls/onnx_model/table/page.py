@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable
 
 from harness.deviations.tables import markdown
+from harness.matrix.rows import Row
 from harness.paths import ROOT
-from impls.onnx_model.table.rows import Row
 
 PAGE = ROOT / "docs" / "onnx.md"
+KEPT = ROOT / "docs" / "onnx.json"
 COLUMNS = ("opset", "runtime", "level", "passed", "largest rms σ", "not asked, or failed")
 OTHER = ("runtime", "level")
 
@@ -15,7 +16,7 @@ def page(rows: list[Row], waiting: Collection[str]) -> str:
     """`waiting` are the variants that there are and of which no row is kept."""
     roads: dict[str, list[Row]] = {}
     for row in rows:
-        roads.setdefault(row.road, []).append(row)
+        roads.setdefault(row.implementation, []).append(row)
     parts = [road_of(road, held) for road, held in sorted(roads.items())]
     failing = sum(bool(row.failed) for row in rows)
     whole = sum(not row.failed and bool(row.applicable) for row in rows)

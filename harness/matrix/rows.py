@@ -1,13 +1,11 @@
-"""What a row of the table holds, and the file that keeps all of them: docs/onnx.json."""
+"""What a row holds, and the file that keeps all rows of a table."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.files import replace_file
-from harness.paths import ROOT
-
-KEPT = ROOT / "docs" / "onnx.json"
 
 
 @dataclass(frozen=True)
@@ -22,21 +20,36 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """A declared deviation that checks in one dtype showed, by itself or beside others."""
+
+    deviation: str
+    dtype: str
+    checks: int
+    cases: str
+    sigma: float | None
+    """The largest distance from the specification without what is declared, rms; None where no number says it (NaN)."""
+
+
+@dataclass(frozen=True)
 class Row:
     variant: str
     """As `conform run --impl` takes it."""
-    road: str
+    implementation: str
+    """The folder's name."""
     choices: dict[str, str]
     passed: int
+    """Of `applicable`, with those that deviate as declared."""
     applicable: int
     rms: float | None
     """The largest of any tensor of a check that passed, in σ; None where none did."""
     unsupported: list[Reason]
     failed: list[Reason]
+    deviates: list[Seen]
     versions: dict[str, str]
 
 
-def kept(path: Path = KEPT) -> dict[str, Row]:
+def kept(path: Path) -> dict[str, Row]:
     """By variant."""
     if not path.is_file():
         return {}
@@ -44,11 +57,11 @@ def kept(path: Path = KEPT) -> dict[str, Row]:
     return {row["variant"]: _row(row) for row in rows}
 
 
-def keep(rows: dict[str, Row]) -> None:
+def keep(path: Path, rows: dict[str, Row]) -> None:
     written = [asdict(rows[variant]) for variant in sorted(rows)]
-    replace_file(KEPT, (json.dumps(written, indent=1, ensure_ascii=False) + "\n").encode())
+    replace_file(path, (json.dumps(written, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def _row(row: dict) -> Row:  # type: ignore[type-arg]
+def _row(row: dict[str, Any]) -> Row:
     reasons = {key: [Reason(**reason) for reason in row[key]] for key in ("unsupported", "failed")}
-    return Row(**{**row, **reasons})
+    return Row(**{**row, **reasons, "deviates": [Seen(**seen) for seen in row["deviates"]]})

@@ -1,0 +1,146 @@
+"""docs/findings.md, and the table of README.md, of the rows that are kept."""
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.tables import markdown
+from harness.impl.choices import told_apart
+from harness.impl.manifest import Implementation, find_implementation, read_manifest
+from harness.matrix.rows import Row, Seen
+from harness.paths import IMPLS, ROOT
+
+KEPT = ROOT / "docs" / "findings.json"
+PAGE = ROOT / "docs" / "findings.md"
+SCRIPTS = ROOT / "docs" / "findings"
+RULE = "[specs/README.md](../specs/README.md), V-7"
+
+
+def page(rows: Collection[Row], waiting: Collection[str]) -> str:
+    """`waiting` are the variants that there are and of which no row is kept."""
+    held: dict[str, list[Row]] = {}
+    for row in rows:
+        held.setdefault(row.implementation, []).append(row)
+    told = [name for name, own in sorted(held.items()) if any(_says_something(row) for row in own) or scripts_of(name)]
+    return _PAGE.format(
+        matrix=matrix(rows),
+        waiting=f"\n{', '.join(f'`{name}`' for name in sorted(waiting))}: not judged yet.\n" if waiting else "",
+        sections="\n".join(_section(name, sorted(held[name], key=lambda row: row.variant)) for name in told),
+    )
+
+
+def matrix(rows: Collection[Row]) -> str:
+    """A line for each row: what README shows."""
+    lines = []
+    for row in sorted(rows, key=lambda row: row.variant):
+        deviating = ", ".join(sorted({f"`{seen.deviation}`" for seen in row.deviates}))
+        lines.append(
+            (
+                f"`{short(row)}`",
+                _versions(row),
+                f"{row.passed} / {row.applicable}",
+                f"{row.rms:.2f}" if row.rms is not None else "–",
+                deviating or "–",
+                str(sum(reason.checks for reason in row.unsupported) or "–"),
+            )
+        )
+    return markdown(("implementation", "version", "passed", "largest rms σ", "deviates by", "not asked"), lines)
+
+
+def short(row: Row) -> str:
+    """The variant, where it is not the implementation's first."""
+    implementation = read_manifest(IMPLS / row.implementation)
+    return row.implementation + told_apart(implementation.choices, row.choices)
+
+
+def scripts_of(name: str) -> list[Path]:
+    return sorted(SCRIPTS.glob(f"{name}-*.py"))
+
+
+def _says_something(row: Row) -> bool:
+    return bool(row.deviates or row.unsupported or row.failed)
+
+
+def _versions(row: Row) -> str:
+    shown = [f"{name} {version}" for name, version in row.versions.items() if name != "numpy"]
+    return ", ".join(shown)
+
+
+def _section(name: str, rows: list[Row]) -> str:
+    implementation = read_manifest(IMPLS / name)
+    parts = [f"## {implementation.title}\n\n`{name}`, {_versions(rows[0])}. {implementation.homepage}\n"]
+    if deviating := list(_deviating(rows)):
+        parts.append(markdown(("deviation", "where", "seen", "what it is", "link"), deviating) + "\n")
+    if left := list(_not_asked(rows)):
+        parts.append("Not asked, or failed:\n\n" + "\n".join(left) + "\n")
+    if shown := [_script(path) for path in scripts_of(name)]:
+        parts.append("Shown by the framework alone:\n\n" + "\n".join(shown) + "\n")
+    return "\n".join(parts)
+
+
+def _deviating(rows: list[Row]) -> Iterator[tuple[str, ...]]:
+    seen: dict[str, list[tuple[Row, Seen]]] = {}
+    for row in rows:
+        for one in row.deviates:
+            seen.setdefault(one.deviation, []).append((row, one))
+    for deviation, found in sorted(seen.items()):
+        ways = sorted({short(row) for row, _ in found})
+        where = "always" if len(ways) == len(rows) else ", ".join(f"`{way}`" for way in ways)
+        declared = [entry for row, _ in found for entry in _told(row).deviations if entry.deviation == deviation]
+        reason = declared[0].reason if declared else catalogue()[deviation].sentence
+        yield (
+            f"`{deviation}`",
+            where,
+            "; ".join(_distance(dtype, [one for _, one in found if one.dtype == dtype]) for dtype in _dtypes(found)),
+            reason,
+            declared[0].link if declared else "",
+        )
+
+
+def _told(row: Row) -> Implementation:
+    return find_implementation(row.variant)[1]
+
+
+def _dtypes(found: Iterable[tuple[Row, Seen]]) -> list[str]:
+    return sorted({one.dtype for _, one in found}, reverse=True)
+
+
+def _distance(dtype: str, found: list[Seen]) -> str:
+    distances = [one.sigma for one in found if one.sigma is not None]
+    most = max(found, key=lambda one: one.checks)
+    size = f"up to {max(distances):.2g} σ" if distances else "not finite"
+    return f"{dtype}: {size}, {most.checks} checks ({most.cases})"
+
+
+def _not_asked(rows: list[Row]) -> Iterator[str]:
+    ways: dict[tuple[str, str], list[tuple[Row, int, str]]] = {}
+    for row in rows:
+        for reason in (*row.unsupported, *row.failed):
+            link = reason.link or (RULE if "foretold" in reason.text else "")
+            ways.setdefault((reason.text, link), []).append((row, reason.checks, reason.cases))
+    for (text, link), found in ways.items():
+        where = "" if len(found) == len(rows) else f" ({', '.join(f'`{short(row)}`' for row, _, _ in found)})"
+        checks, cases = max(found, key=lambda one: one[1])[1:]
+        yield f"- {text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
+
+
+def _script(path: Path) -> str:
+    said = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())
+    return f"- [{path.name}](findings/{path.name}): {said}"
+
+
+_PAGE = """# Findings: what the layers that people use do
+
+Generated by `python -m harness.matrix` of the rows that it keeps in docs/findings.json; a test checks that the page is
+what they say. A row is one way of running an implementation (`conform run --impl NAME:key=value`), judged on every
+required case in float64 and float32, as far as it has them. A check that *deviates as declared* is not skipped: it
+meets the specification as the deviation changes it, within the noise of the dtype, and its distance in σ is from the
+specification without it. What is not asked has its reason and a link below; what an implementation does not claim
+(training, say) is not counted.
+
+{matrix}
+{waiting}
+A script in docs/findings/ shows its finding with the framework alone, in a few lines.
+
+{sections}"""

@@ -1,0 +1,24 @@
+"""The variants that have a row in docs/onnx.md."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from harness.impl.manifest import known_folders, read_manifest
+
+LEVELS_OF = {"onnxruntime": ("all", "extended", "basic", "disable"), "reference": ("all",), "openvino": ("all",)}
+"""Runtime → the levels that tell it apart: it is ONNX Runtime's to have any."""
+
+
+def variants() -> Iterator[str]:
+    """Every road at every opset, in every runtime and at every level, as `conform run --impl` takes it."""
+    for name, folder in known_folders().items():
+        choices = {choice.name: choice.values for choice in read_manifest(folder).choices}
+        if "opset" not in choices or "level" not in choices:
+            continue
+        running = ("runtime", "level")
+        others = [[(key, value) for value in values] for key, values in choices.items() if key not in running]
+        for opset in product(*others):
+            for runtime, levels in LEVELS_OF.items():
+                for level in levels:
+                    told = [*opset, ("runtime", runtime), ("level", level)]
+                    yield f"{name}:{','.join(f'{key}={value}' for key, value in told)}"

@@ -1,0 +1,62 @@
+"""docs/findings.md and README's matrix are what the kept rows say, and what does not pass has a reason and a link."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InputError
+from harness.impl.manifest import find_implementation
+from harness.matrix.page import matrix, page
+from harness.matrix.readme import with_table
+from harness.matrix.rows import kept
+from harness.matrix.variants import variants
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+"""The checkout: what is tested may be an installed package, which has no pages."""
+DOCS = REPOSITORY / "docs"
+KEPT = kept(DOCS / "findings.json")
+ROWS = [KEPT[variant] for variant in variants() if variant in KEPT]
+SCRIPTS = sorted((DOCS / "findings").glob("*.py"))
+
+
+def test_the_page_is_what_the_kept_rows_say() -> None:
+    assert (DOCS / "findings.md").read_text(encoding="utf-8") == page(ROWS, set(variants()) - set(KEPT))
+
+
+def test_the_readme_has_the_matrix() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert with_table(text, matrix(ROWS)) == text
+
+
+def test_a_readme_without_the_marks_is_refused() -> None:
+    with pytest.raises(InputError, match="mark"):
+        with_table("# A readme\n", "| a |")
+
+
+def test_every_implementation_has_rows() -> None:
+    assert not set(variants()) - set(KEPT)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.variant)
+def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row) -> None:
+    _, implementation = find_implementation(row.variant)
+    assert implementation.chosen == row.choices
+    assert row.passed == row.applicable > 0, row.failed
+    declared = {entry.deviation: entry.link for entry in implementation.deviations}
+    assert all(declared[seen.deviation] for seen in row.deviates)
+    assert all(reason.link or "foretold" in reason.text for reason in row.unsupported)
+    assert row.rms is None or row.rms <= 2
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_says_what_it_shows_and_needs_nothing_of_ours(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    module = ast.parse(text)
+    said = ast.get_docstring(module) or ""
+    assert "Upstream: http" in said or "New: " in said
+    assert len(text.splitlines()) <= 40
+    imported = [alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names]
+    imported += [node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
+    assert not any(name.split(".")[0] in ("harness", "impls") for name in imported)
+    assert (find_implementation(path.name.partition("-")[0])[0] / "impl.yaml").is_file()
