@@ -10,4 +10,5 @@ x = torch.randn(1, 4, 8)
 padding = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])
 mask = create_bidirectional_mask(config, x, padding)
 with torch.no_grad():
-    print("x", tuple(x.shape), "attention_mask", tuple(padding.shape), "output", tuple(BertLayer(config)(x, mask).shape))
+    output = BertLayer(config)(x, mask)
+print("x", tuple(x.shape), "attention_mask", tuple(padding.shape), "output", tuple(output.shape))
