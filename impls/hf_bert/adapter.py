@@ -1,7 +1,7 @@
 """Drives the BertLayer of Hugging Face's transformers, with weights that are given to it: nothing is downloaded."""
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,9 +13,9 @@ from impls.pytorch.adapter import to_numpy
 from impls.torch_module.adapter import TorchModule, tensor
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-from transformers import BertConfig  # noqa: E402
-from transformers.masking_utils import create_bidirectional_mask  # noqa: E402
-from transformers.models.bert.modeling_bert import BertLayer  # noqa: E402
+from transformers import BertConfig
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.models.bert.modeling_bert import BertLayer
 
 LINEAR = {
     "attention.self.query": "attention.query",
@@ -38,7 +38,7 @@ class HuggingFaceBert(TorchModule):
         | {f"{own}.weight": Take(f"{name}.gain") for own, name in NORMS.items()}
         | {f"{own}.bias": Take(f"{name}.shift") for own, name in NORMS.items()}
     )
-    shown = {
+    shown: ClassVar = {
         **{name: f"attention.self.{name}" for name in ("query", "key", "value")},
         "context_merged": "attention.self",
         "attention_output": "attention.output.dense",
@@ -48,7 +48,7 @@ class HuggingFaceBert(TorchModule):
         "ffn_output": "output.dense",
         "norm2": "output.LayerNorm",
     }
-    entered = {"residual1": "attention.output.LayerNorm", "residual2": "output.LayerNorm"}
+    entered: ClassVar = {"residual1": "attention.output.LayerNorm", "residual2": "output.LayerNorm"}
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
         activation = layer["feed_forward"]["activation"]

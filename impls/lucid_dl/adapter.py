@@ -89,7 +89,7 @@ class Lucid(Adapter):
         flagged = masks.causal and valid is None
         attention = Masks(None, masks.attention, None, masks.encoding, masks.causal and not flagged, masks.sequence)
         allowed, bias = attention.joined(self.heads), masks.added(self.heads)
-        if allowed is None and bias is None or flagged and masks.attention is None and bias is None:
+        if allowed is None and bias is None:
             return None, padding
         added = np.where(True if allowed is None else allowed, 0.0 if bias is None else bias, BARRED)
         return lucid.tensor(np.asarray(added, dtype)), padding

@@ -1,7 +1,7 @@
 """Drives torch.nn.TransformerEncoderLayer, on its fast path or off it."""
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,12 +35,12 @@ class TorchEncoderLayer(TorchModule):
             "norm2.bias": Take("norm2.shift"),
         }
     )
-    shown = {name: name for name in ("norm1", "norm2")} | {
+    shown: ClassVar = {name: name for name in ("norm1", "norm2")} | {
         "attention_output": "self_attn",
         "ffn_hidden": "linear1",
         "ffn_output": "linear2",
     }
-    entered = {"ffn_activation": "linear2"}
+    entered: ClassVar = {"ffn_activation": "linear2"}
 
     def start(self, device: str, threads: int) -> Environment:
         torch.backends.mha.set_fastpath_enabled(self.choices["path"] == "fast")

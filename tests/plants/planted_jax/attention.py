@@ -42,6 +42,7 @@ BIAS: dict[str, Form] = {
     "subtracted": lambda scores, bias: scores - bias,
     "added-twice": lambda scores, bias: scores + bias + bias,
     "of-head-0": lambda scores, bias: scores + bias[:, :1],
+    "as-mask": lambda scores, bias: jnp.where(bias == 0, scores, -jnp.inf),
 }
 
 

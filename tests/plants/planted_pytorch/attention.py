@@ -41,6 +41,7 @@ BIAS: dict[str, Form] = {
     "subtracted": lambda scores, bias: scores - bias,
     "added-twice": lambda scores, bias: scores + bias + bias,
     "of-head-0": lambda scores, bias: scores + bias[:, :1],
+    "as-mask": lambda scores, bias: scores.masked_fill(bias != 0, float("-inf")),
 }
 
 

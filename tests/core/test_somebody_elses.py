@@ -1,0 +1,118 @@
+"""What layers that others wrote need of a manifest, and of diagnosis: fakes that are wrong as those are."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.diagnose import diagnose
+from harness.deviations.sighting import Sighting, sighting
+from harness.golden.store import read_golden, read_manifest
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import judge
+from harness.oracle.arithmetic import Arithmetic
+from harness.oracle.deviant import deviant
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+from harness.spec.stages import stages
+
+EPSILON = """
+def build(self, layer, parameters, dtype):
+    held = super().build(layer, parameters, dtype)
+    self.layer = self.layer.model_copy(update={"norm": self.layer.norm.model_copy(update={"epsilon": 1e-3})})
+    return held
+"""
+ZERO_ROWS = """
+def build(self, layer, parameters, dtype):
+    held = super().build(layer, parameters, dtype)
+    attention = self.layer.attention.model_copy(update={"fully_masked_row": "zero"})
+    self.layer = self.layer.model_copy(update={"attention": attention})
+    return held
+"""
+NO_BIASES = """
+def build(self, layer, parameters, dtype):
+    lacking = [name for name in parameters if name.startswith("attention") and name.endswith("bias")]
+    held = {name: value for name, value in parameters.items() if name not in lacking}
+    super().build(layer, parameters | {name: np.zeros_like(parameters[name]) for name in lacking}, dtype)
+    return held
+"""
+LACKS = "[{}]".format(", ".join(f"attention.{name}.bias" for name in ("query", "key", "value", "output")))
+
+
+def declaring(name: str, when: str = "") -> str:
+    said = f"when: {{{when}}}, " if when else ""
+    return f'[{{deviation: {name}, {said}reason: "known and accepted", link: "https://example.org"}}]'
+
+
+def test_a_deviation_may_be_declared_of_some_cases_alone(conform: Callable, fake: Callable) -> None:
+    folder = fake("epsilon", EPSILON, deviations=declaring("norm-eps-1e-3", "placement: pre"))
+    cases = ("--case", "pre-gelu/no-mask", "--case", "post-relu/no-mask", "--dtype", "float32")
+    ended = conform("run", "--impl", folder, *cases)
+    by_case = {record["case"]: record["outcome"] for record in ended.report["records"] if record["check"] == "output"}
+    assert by_case == {"pre-gelu/no-mask": "deviates", "post-relu/no-mask": "fail"}
+
+
+@pytest.mark.parametrize("layer", ["pre-gelu-uniform-rows", "post-gelu-nan-rows"])
+def test_a_row_with_no_key_deviates_as_declared(conform: Callable, fake: Callable, layer: str) -> None:
+    folder = fake("zero_rows", ZERO_ROWS, deviations=declaring("fully-masked-row-zero"))
+    ended = conform("run", "--impl", folder, "--case", f"{layer}/blind-queries*", "--dtype", "float32")
+    assert set(ended.outcomes("output")) == {"deviates"}, ended.messages()
+    assert ended.status == 0
+
+
+def test_rows_that_are_not_there_take_no_gradient_out_of_judgement(conform: Callable, fake: Callable) -> None:
+    """Nor do rows that nobody specifies."""
+    folder = fake("zero_rows", ZERO_ROWS, deviations=declaring("fully-masked-row-zero"))
+    cases = ("pre-gelu-uniform-rows/no-mask", "pre-gelu/blind-queries", "pre-gelu-uniform-rows/blind-queries")
+    asked = [word for case in cases for word in ("--case", case)]
+    ended = conform("run", "--impl", folder, *asked, "--dtype", "float32")
+    found = {record["case"]: record["outcome"] for record in ended.report["records"] if record["check"] == "gradients"}
+    assert found == dict(zip(cases, ("pass", "pass", "unsupported"), strict=True))
+
+
+def test_a_layer_that_lacks_parameters_says_so(conform: Callable, fake: Callable) -> None:
+    cases = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
+    silent = conform("run", "--impl", fake("silent", NO_BIASES), *cases)
+    assert set(silent.outcomes()) == {"error"}
+    assert "parameters missing from the built layer: attention.key.bias" in silent.messages()
+    lacks = f"all\n  lacks: {LACKS}"
+    saying = fake("saying", NO_BIASES, stages=lacks, deviations=declaring("attention-biases-missing"))
+    assert set(conform("run", "--impl", saying, *cases).outcomes("output")) == {"deviates"}
+    hiding = fake("hiding", NO_BIASES, stages=lacks)
+    assert set(conform("run", "--impl", hiding, *cases).outcomes("output")) == {"fail"}
+
+
+def test_what_a_layer_lacks_is_a_parameter(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("odd", stages="all\n  lacks: [norm3.shift]"), "--case", "pre-gelu/no-mask")
+    assert ended.status == 2
+    assert "lacks names norm3.shift, which the specification does not know" in ended.stderr
+
+
+def seen(case_id: str, *ids: str, dtype: str = "float32", shown: float = 1.0) -> Sighting:
+    """A layer with these deviations; `shown` is what its answer is multiplied by."""
+    case = load().cases[case_id]
+    expected = read_golden(case, read_manifest(), constants())
+    wrong = deviant(case, [catalogue()[name] for name in ids]).stages(Arithmetic(np.float32))
+    names = stages(case.layer) if "stages" in case.situation.checks else ("output",)
+    answers = {name: (wrong[name] * shown).astype(dtype) for name in names}
+    check = "stages" if "stages" in case.situation.checks else "output"
+    outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
+    return sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS)
+
+
+def test_a_head_split_is_named_beside_what_nobody_specifies() -> None:
+    """As Lucid 2.9.0 is wrong: it carries uniform rows, where the oracle has zeros, and what stands at padding, into
+    valid positions, and gives float64 where a flag says causal."""
+    sightings = [
+        seen("post-relu/no-mask", "heads-by-reshape"),
+        seen("post-relu/causal", "heads-by-reshape"),
+        seen("post-relu/padding-right", "heads-by-reshape"),
+        seen("post-relu/blind-queries", "heads-by-reshape", "fully-masked-row-uniform"),
+        seen("post-relu/padding-huge", "heads-by-reshape", shown=2.0**100),
+        seen("post-relu/causal-flag", "heads-by-reshape", dtype="float64"),
+    ]
+    assert all(sighting.failed for sighting in sightings)
+    diagnosis = diagnose("lucid", "float32", sightings)
+    assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("heads-by-reshape",))
