@@ -23,8 +23,8 @@ Array = npt.NDArray[Any]
 
 
 def declared(task: Task) -> tuple[Deviation, ...]:
-    """The deviations that the task's implementation declares and that change its case, in its dtype."""
-    ids = [entry.deviation for entry in task.implementation.deviations if entry.is_in(task.dtype)]
+    """The deviations that the task's implementation declares of its case and dtype, and that change it."""
+    ids = [e.deviation for e in task.implementation.deviations if e.speaks_of(task.case, task.dtype)]
     return tuple(catalogue()[name] for name in ids if changes(task.case, catalogue()[name]))
 
 

@@ -98,29 +98,37 @@ class Unsupported(Strict):
 
 
 class WhenDeviates(Strict):
+    """The variants, and the cases, that have a deviation: those that agree with every key that is given."""
+
     choices: dict[ChoiceName, Value] = Field(default_factory=dict)
     dtype: DtypeName | None = None
+    activation: Annotated[str, Field()] | None = None
+    norm: Literal["layer_norm", "rms_norm"] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "WhenDeviates":
-        if not self.choices and self.dtype is None:
-            raise ValueError("names neither choices nor a dtype; what always deviates has no `when`")
+        if not self.model_fields_set:
+            raise ValueError("names no key; what always deviates has no `when`")
         return self
+
+    def matches(self, case: Case, dtype: str) -> bool:
+        facts = {"dtype": dtype, "activation": case.layer.feed_forward.activation, "norm": case.layer.norm.kind}
+        return all(facts[key] == getattr(self, key) for key in self.model_fields_set - {"choices"})
 
 
 class Declared(Strict):
     """A deviation that this implementation has: it is judged against the specification patched by it."""
 
     deviation: Identifier
-    when: WhenDeviates | None = Field(default=None, description="the variants and the dtype that have it; else all")
+    when: WhenDeviates | None = Field(default=None, description="the variants and cases that have it; without it, all")
     reason: Sentence
     link: Link
 
     def is_of(self, chosen: Chosen) -> bool:
         return self.when is None or self.when.choices.items() <= chosen.items()
 
-    def is_in(self, dtype: str) -> bool:
-        return self.when is None or self.when.dtype in (None, dtype)
+    def speaks_of(self, case: Case, dtype: str) -> bool:
+        return self.when is None or self.when.matches(case, dtype)
 
 
 class Timeouts(Strict):
