@@ -86,7 +86,8 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
         moved = value.reshape(-1)[at]
         around = tensor.golden if centre is None else centre[name].reshape(-1)[at]
         scatter = float(np.sqrt(np.mean((moved - around) ** 2))) / dtype.roundoff if noisy else 0.0
-        spread = np.sqrt(condition[name].reshape(-1)[at] ** 2 + tensor.condition**2 * noisy + scatter**2)
+        own = tensor.condition if noisy else 0.0  # of a row of NaN there is none
+        spread = np.sqrt(condition[name].reshape(-1)[at] ** 2 + own**2 + scatter**2)
         kept[name] = ExpectedTensor(tensor.shape, at, around if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
 
