@@ -68,9 +68,9 @@ def gelu_quick(a: Arithmetic, x: Array) -> Array:
 
 
 def gelu_root_in_float32(a: Arithmetic, x: Array) -> Array:
-    """GELU with the root of 2 as float32 holds it."""
-    root = a.exact(float(np.float32(np.sqrt(2.0))))
-    return a.multiply(x, a.exact(0.5) * a.add(a.exact(1.0), a.erf(a.divide(x, root))))
+    """GELU with 1/√2 as float32 holds it."""
+    root = a.exact(float(np.float32(np.sqrt(0.5))))
+    return a.multiply(x, a.exact(0.5) * a.add(a.exact(1.0), a.erf(a.multiply(x, root))))
 
 
 def leaky_relu(a: Arithmetic, x: Array) -> Array:
