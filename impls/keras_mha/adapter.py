@@ -115,6 +115,11 @@ class KerasLayers(Adapter):
         by = map(np.asarray, by)
         return {"x": np.asarray(by_x), **PARAMETERS.to_spec(dict(zip(self.held, by, strict=True)))}
 
+    def refusal(self, operation: str, error: Exception) -> str | None:
+        if operation == "run" and "shape" in str(error):  # TensorFlow's InvalidArgumentError, JAX's TypeError
+            return "shape"
+        return super().refusal(operation, error)
+
 
 if __name__ == "__main__":
     serve(KerasLayers())

@@ -1,7 +1,8 @@
 """What runs an ONNX model on the CPU: ONNX Runtime at each optimisation level, ONNX's own reference, OpenVINO."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,11 +73,13 @@ class Reference:
 class OpenVino:
     """Told to compute in float32: its own choice on a processor that has it is bfloat16, 2e-2 away."""
 
+    told: Mapping[str, str] = MappingProxyType({"INFERENCE_PRECISION_HINT": "f32"})
+
     def __init__(self, model: bytes | Path, level: str, threads: int, without: Sequence[str]) -> None:
         import openvino  # the others do without it
 
         core = openvino.Core()
-        settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+        settings: dict[str, Any] = {**self.told, "INFERENCE_NUM_THREADS": threads}
         self.model = core.compile_model(core.read_model(model), "CPU", settings)
         self.inputs, self.dtypes, self.outputs = stated(loaded(model, external=False))
 
@@ -86,12 +89,19 @@ class OpenVino:
         return {name: np.array(found[number]) for number, name in enumerate(self.outputs)}
 
 
+class OpenVinoItself(OpenVino):
+    """In the precision that it chooses for the processor."""
+
+    told = MappingProxyType({})
+
+
 RUNTIMES: dict[str, Callable[[bytes | Path, str, int, Sequence[str]], Session]] = {
     "onnxruntime": OnnxRuntime,
     "reference": Reference,
     "openvino": OpenVino,
+    "openvino_itself": OpenVinoItself,
 }
-PACKAGES = {"onnxruntime": "onnxruntime", "reference": "onnx", "openvino": "openvino"}
+PACKAGES = {"onnxruntime": "onnxruntime", "reference": "onnx", "openvino": "openvino", "openvino_itself": "openvino"}
 """Runtime → the package whose version is its."""
 
 

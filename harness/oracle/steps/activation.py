@@ -67,6 +67,12 @@ def gelu_quick(a: Arithmetic, x: Array) -> Array:
     return a.multiply(x, _sigmoid(a, 1.702 * x))
 
 
+def gelu_root_in_float32(a: Arithmetic, x: Array) -> Array:
+    """GELU with 1/√2 as float32 holds it."""
+    root = a.exact(float(np.float32(np.sqrt(0.5))))
+    return a.multiply(x, a.exact(0.5) * a.add(a.exact(1.0), a.erf(a.multiply(x, root))))
+
+
 def leaky_relu(a: Arithmetic, x: Array) -> Array:
     """max(x, 0.01 x), as torch's default."""
     return np.where(x > 0, x, 0.01 * x)
@@ -94,6 +100,7 @@ LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "s
 WAYS: dict[str, Step] = {
     **LAYER,
     "gelu-quick": forward_only(gelu_quick),
+    "gelu-root-in-float32": forward_only(gelu_root_in_float32),
     "leaky-relu": forward_only(leaky_relu),
     "none": forward_only(none),
 }

@@ -55,6 +55,12 @@ def attend(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> tupl
     return context, pullback
 
 
+def scale_in_float32(a: Arithmetic, query: Array, key: Array) -> Array:
+    """query · keyᵀ times 1/√d as float32 holds it."""
+    scale = a.exact(float(np.float32(1.0 / np.sqrt(query.shape[-1]))))
+    return a.multiply(a.matmul(query, key.swapaxes(-1, -2)), scale)
+
+
 def _scores(size: Callable[[Array], float]) -> Step:
     def scores(a: Arithmetic, query: Array, key: Array) -> Array:
         return a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(size(query)))
@@ -95,6 +101,7 @@ def _context_in_float32(a: Arithmetic, scores: Array, value: Array, softmax: Sof
 
 SCORES: dict[str, Step] = {
     "standard": attention_scores,
+    "scale-in-float32": forward_only(scale_in_float32),
     "by-d-model": scores_by_d_model,
     "not-scaled": _scores(lambda query: 1.0),
     "scaled-twice": _scores(lambda query: float(query.shape[-1])),
