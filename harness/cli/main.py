@@ -18,6 +18,7 @@ from harness.cli.list import list_
 from harness.cli.memory import memory
 from harness.cli.profile import profile
 from harness.cli.run import run
+from harness.cli.smoke import smoke
 from harness.cli.trace import trace
 from harness.cli.validate import validate_
 from harness.errors import InputError
@@ -34,6 +35,7 @@ def cli() -> None:
     \b
     conform run                              judge every implementation whose framework is here
     conform run --impl pytorch --case 'pre-gelu/*'
+    conform smoke ./my_backend               a checklist for a new adapter, in seconds
     conform explain                          the first failure of that run, in full
     conform export onnx_pytorch --layer pre-gelu --to model.onnx
     conform validate model.onnx              an ONNX file that somebody else made
@@ -44,6 +46,7 @@ def cli() -> None:
 
 
 cli.add_command(run)
+cli.add_command(smoke)
 cli.add_command(explain)
 cli.add_command(list_)
 cli.add_command(golden)

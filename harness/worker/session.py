@@ -18,6 +18,7 @@ from harness.wire.frames import PROTOCOL, Tensors
 from harness.wire.messages import (
     AsGiven,
     Build,
+    Built,
     Export,
     FlawedBuild,
     Initialise,
@@ -47,6 +48,15 @@ class Failure:
     refused: Refusal | None = None
 
 
+@dataclass(frozen=True)
+class Parameters:
+    """What was sent with a layer, what it says it holds, and what the adapter calls each, where it says so."""
+
+    sent: Tensors
+    held: Tensors
+    own: dict[str, str]
+
+
 class Session:
     """One implementation's run. `versions` and `settings` are what its adapter says of itself, once it has started."""
 
@@ -67,6 +77,25 @@ class Session:
     def observe(self, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation | Failure:
         """Run one task. A failure costs this task only; a worker that is lost is started again for the next one."""
         return self._asked(task, lambda worker: self._run(worker, task, kinked_rows))
+
+    def start(self) -> Failure | None:
+        """Start the worker; why it does not, or None where it does."""
+        answer = self._unless_lost(("start",), lambda worker: None)
+        return answer if isinstance(answer, Failure) else None
+
+    def parameters(self, task: Task) -> Parameters | Failure:
+        """Build the task's layer, and give back the parameters as they came, whatever they are."""
+
+        def ask(worker: WorkerProcess) -> Parameters:
+            self._built, sent = None, _parameters(task)
+            request = Build(layer=task.case.layer, dtype=task.dtype)
+            answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
+            try:
+                return Parameters(sent, answer.tensors, Built.model_validate(answer.message).own)
+            except ValidationError as problem:
+                raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
+
+        return self._unless_lost(("parameters", task.build_key), ask)
 
     def profile(self, task: Task, repeats: int) -> Observation | Failure:
         """The task's case, timed: stage → [repeats] seconds, and `whole`. May take as long as that many runs."""
@@ -192,7 +221,7 @@ class Session:
             answer = worker.ask(request, None, self.ready.implementation.timeouts.start)
             said = Started.model_validate(answer.message)
             if said.protocol != PROTOCOL:
-                text = f"speaks protocol {said.protocol}, this harness {PROTOCOL}"
+                text = f"speaks protocol {said.protocol}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
         except (WorkerFailure, ValidationError) as problem:
             self._unstartable = _cannot_start(problem, self.log)
@@ -213,7 +242,7 @@ class Session:
         self._built = None
         try:
             held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
-            if wrong := _not_held(sent, held):
+            if wrong := not_held(sent, held):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
             self._unbuildable[key] = Failure(failure.outcome, failure.message)
@@ -249,7 +278,7 @@ def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failur
     return Failure(outcome, f"could not be started: {why} (see {log.name})")
 
 
-def _not_held(sent: Tensors, held: Tensors) -> str:
+def not_held(sent: Tensors, held: Tensors) -> str:
     """What is wrong with the parameters that the layer says it holds; "" when they came back bit for bit."""
     if missing := sorted(set(sent) - set(held)):
         return f"parameters missing from the built layer: {', '.join(missing)}"

@@ -55,6 +55,8 @@ PARAMETERS = ParameterMap(
 
 
 class KerasTensorFlow(Adapter):
+    map = PARAMETERS
+
     def start(self, device: str, threads: int) -> Environment:
         if device != "cpu":
             raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")

@@ -1,0 +1,47 @@
+"""Blanks of a new adapter that nobody has filled: each is a `raise NotImplementedError("…")` in its folder."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.paths import shown
+
+MARK = "BLANK"
+"""What the text of a blank that `conform new` leaves begins with."""
+
+
+@dataclass(frozen=True)
+class Blank:
+    path: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{shown(self.path)}:{self.line}: {self.text}"
+
+
+def blanks_of(folder: Path) -> list[Blank]:
+    """Those that are left, by file and line."""
+    return [raised for raised in _raised(folder) if raised.text.startswith(MARK)]
+
+
+def blank_behind(folder: Path, message: str) -> Blank | None:
+    """The one that was run into, if that is what an adapter's error says."""
+    _, named, said = message.partition("NotImplementedError: ")
+    found = [raised for raised in _raised(folder) if named and said.strip().startswith(raised.text)]
+    return max(found, key=lambda raised: len(raised.text), default=None)
+
+
+def _raised(folder: Path) -> Iterator[Blank]:
+    for path in sorted(folder.glob("*.py")):
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, ValueError):
+            continue  # the adapter's own interpreter says it, with the line
+        for node in ast.walk(tree):
+            match node:
+                case ast.Raise(
+                    exc=ast.Call(func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(text))])
+                ) if text.strip():
+                    yield Blank(path, node.lineno, text.strip())
