@@ -12,7 +12,7 @@ from harness.worker.session import Parameters, not_held
 
 def named(names: tuple[str, ...], own: Mapping[str, str]) -> str:
     """The specification's names, each with the adapter's own, if it says that."""
-    return " and ".join(f"{name} (the map's {own[name]!r})" if name in own else name for name in names)
+    return " and ".join(f"{name} (the map's {own[name]!r})" if own.get(name, name) != name else name for name in names)
 
 
 def amiss(parameters: Parameters, layer: Layer) -> tuple[str, tuple[str, ...]] | None:

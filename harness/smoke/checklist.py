@@ -85,7 +85,7 @@ class Checklist:
         if bad := _first(record for record in records if record.outcome in _NO_ANSWER):
             return self._broken(name, f"{bad.case}: {bad.message}", f"or take {name} out of capabilities")
         if bad := _first(record for record in records if record.outcome not in EXPECTED):
-            do = tuple(guess(self._of.name, self._sightings(), self._own)) if name != "weights" else ()
+            do = tuple(guess(self._of.name, self._sightings(), self._own)) if name in ("numbers", "stages") else ()
             where = f"{sum(record.outcome not in EXPECTED for record in records)} of {len(records)} cases are wrong"
             return Step(name, "failed", f"{where}; {bad.case}: {bad.message}", do, "implementation")
         largest = max((record.rms or 0.0 for record in records), default=0.0)

@@ -41,11 +41,11 @@ class Questions:
         """Of one layer: every other format, layout, kind of mask and mode."""
         dtypes = self._of.capabilities.dtypes
         others = tuple(dtype for dtype in dtypes if dtype != self.dtype)
+        # No dtype at all would mean each that a case is asked in.
         tasks = self._tasks(NUMBERS[:1], others, "output", self.layers[:1]) if others else []
         for situation in FORMS:
             of_form = self._specification.situations[situation]
-            narrow = situation == "no-mask-16-bit"
-            asked = tuple(d for d in dtypes if narrow or d == self.dtype) if of_form.dtypes else ()
+            asked = others if self.dtype not in of_form.dtypes else (self.dtype,)
             check: Check = "output" if "output" in of_form.checks else of_form.checks[0]
             tasks += self._tasks((situation,), asked, check, self.layers[:1]) if asked else []
         return tasks
