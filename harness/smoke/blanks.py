@@ -1,6 +1,7 @@
-"""Blanks of a new adapter that nobody has filled: each is a `raise NotImplementedError("…")` in its folder."""
+"""Where in an adapter's folder: blanks that nobody has filled, each a `raise NotImplementedError("…")`, and errors."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,14 @@ def blank_behind(folder: Path, message: str) -> Blank | None:
     _, named, said = message.partition("NotImplementedError: ")
     found = [raised for raised in _raised(folder) if named and said.strip().startswith(raised.text)]
     return max(found, key=lambda raised: len(raised.text), default=None)
+
+
+def place_of(log: Path, folder: Path) -> str:
+    """`adapter.py:31, in build`, the innermost line of this folder in the last traceback of a worker's log, or ""."""
+    traceback = log.read_text(errors="replace").rpartition("Traceback (most recent call last)")[2]
+    frames = re.findall(r'File "(.+?)", line ([0-9]+), in (.+)', traceback)
+    own = [(Path(file), line, of) for file, line, of in frames if Path(file).parent == folder.resolve()]
+    return f"{shown(own[-1][0])}:{own[-1][1]}, in {own[-1][2]}" if own else ""
 
 
 def _raised(folder: Path) -> Iterator[Blank]:

@@ -9,8 +9,8 @@ from harness.impl.interpreter import Ready
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task
 from harness.report.model import Record
-from harness.runner import ask
-from harness.smoke.blanks import blank_behind, blanks_of
+from harness.runner import AFTER_REFUSALS, ask
+from harness.smoke.blanks import blank_behind, blanks_of, place_of
 from harness.smoke.came_back import amiss
 from harness.smoke.guess import guess
 from harness.smoke.questions import NUMBERS, Questions
@@ -23,6 +23,7 @@ from harness.worker.session import Failure, Session
 
 _NO_ANSWER = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN})
 _BLANKS_SAID = 8
+_FIRST = "the numbers come first"
 
 
 class Checklist:
@@ -72,20 +73,25 @@ class Checklist:
         stages = self._put(self._questions.check("stages"))  # before the numbers are judged: they make a guess surer
         numbers = self._of_numbers("numbers", records)
         yield numbers
-        yield self._of_numbers("stages", stages)
-        yield self._of_numbers("weights", self._put(self._questions.check("weights")))
+        yield self._of_numbers("stages", stages, guessed=numbers.state == "failed")
         if numbers.state == "ok":
+            yield self._of_numbers("weights", self._put(self._questions.check("weights")))
             yield self._gradients()
-        yield self._refusals()
+        else:
+            yield Step("weights", "not tried", _FIRST)
+            yield Step("gradients", "not tried", _FIRST)
+        yield self._refusals(numbers)
         yield self._forms(numbers)
 
-    def _of_numbers(self, name: str, records: list[Record]) -> Step:
+    def _of_numbers(self, name: str, records: list[Record], *, guessed: bool = False) -> Step:
+        """`guessed`: an earlier step has said why already."""
         if not records:
             return Step(name, "not declared", "its manifest does not have it")
         if bad := _first(record for record in records if record.outcome in _NO_ANSWER):
             return self._broken(name, f"{bad.case}: {bad.message}", f"or take {name} out of capabilities")
         if bad := _first(record for record in records if record.outcome not in EXPECTED):
-            do = tuple(guess(self._of.name, self._sightings(), self._own)) if name in ("numbers", "stages") else ()
+            why = name in ("numbers", "stages") and not guessed
+            do = tuple(guess(self._of.name, self._sightings(), self._own)) if why else ()
             where = f"{sum(record.outcome not in EXPECTED for record in records)} of {len(records)} cases are wrong"
             return Step(name, "failed", f"{where}; {bad.case}: {bad.message}", do, "implementation")
         largest = max((record.rms or 0.0 for record in records), default=0.0)
@@ -102,11 +108,12 @@ class Checklist:
                 return Step("gradients", "failed", step.said, tuple(do), "implementation")
         return step
 
-    def _refusals(self) -> Step:
+    def _refusals(self, numbers: Step) -> Step:
         records = self._put(self._questions.refusals)
         if not records:
             return Step("refusal", "not declared", "its manifest does not have it")
-        if bad := _first(record for record in records if record.outcome not in EXPECTED):
+        refused = [r for r in records if r.message.startswith(AFTER_REFUSALS) and numbers.state == "failed"]
+        if bad := _first(record for record in records if record.outcome not in EXPECTED and record not in refused):
             do = "refuse it in the layer; Adapter.refusal says what an exception of the framework's own refuses"
             return self._broken("refusal", f"{bad.case}: {bad.message}", f"{do}; or take refusal out of checks")
         return Step("refusal", "ok", f"{len(records)} wrong requests are refused")
@@ -121,7 +128,7 @@ class Checklist:
             if numbers.state == "ok":
                 return Step("forms", "failed", said, ("mend it, or take that out of capabilities",), "implementation")
         if wrong:
-            return Step("forms", "not tried", "they are answered; what is in them waits for the numbers")
+            return Step("forms", "not tried", f"they are answered; what is in them: {_FIRST}")
         if not records:
             return Step("forms", "not declared", "its manifest has one dtype, one layout, one kind of mask, one mode")
         return Step("forms", "ok", f"{len(records)} cases in other dtypes, layouts, kinds of masks and modes")
@@ -152,8 +159,9 @@ class Checklist:
         advice = [do] if do else []
         if "ModuleNotFoundError" in message:
             advice.append(f"pip install '{self._of.install}', and list under `requires` what the adapter imports")
-        log = f"what it printed: {self._session.log}" if self._session.log.stat().st_size else ""
-        return Step(name, "failed", message, (*advice, log) if log else tuple(advice), "adapter")
+        if place := place_of(self._session.log, self._folder):
+            advice.append(f"it was raised at {place}")
+        return Step(name, "failed", message, tuple(advice), "adapter")
 
 
 def _no_array(record: Record) -> bool:

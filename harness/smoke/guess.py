@@ -19,6 +19,8 @@ from harness.spec.constants import constants
 
 _CONFIRMED = 6
 """Of the closest, how many are tried in their own noise, which takes as long as 24 plays."""
+_GUESSED = 1000.0
+"""The factor within which the noise of a wrong layer can be guessed from that of the right one."""
 _SAID = 3
 _FAR = 1e12
 
@@ -36,9 +38,10 @@ def guess(name: str, sightings: Sequence[Sighting], own: dict[str, str]) -> list
 
 def wrong_parameters(sightings: Sequence[Sighting]) -> list[Edit]:
     """The edits of parameters with which the oracle gives what was seen, in σ of its own noise."""
-    case = sightings[0].case
-    ranked = sorted(_plausible(case), key=lambda edit: sum(_distance(edit, sighting) for sighting in sightings))
-    return [edit for edit in ranked[:_CONFIRMED] if all(_accounts_for(edit, sighting) for sighting in sightings)]
+    first = max(sightings, key=lambda sighting: (sighting.failed, len(sighting.values)))
+    near = sorted((_distance(edit, first), at, edit) for at, edit in enumerate(_plausible(first.case)))
+    likely = [edit for distance, _, edit in near[:_CONFIRMED] if distance < _GUESSED]
+    return [edit for edit in likely if all(_accounts_for(edit, sighting) for sighting in sightings)]
 
 
 def _plausible(case: Case) -> Iterator[Edit]:
@@ -55,8 +58,8 @@ def _edited(edit: Edit, case: Case) -> Case:
 
 
 def _distance(edit: Edit, sighting: Sighting) -> float:
-    """The logarithm of its rms error, in σ of the right layer, summed over what was seen."""
-    foretold, total = played(_edited(edit, sighting.case), ()), 0.0
+    """The largest rms error of what it foretells, in σ of the right layer."""
+    foretold, largest = played(_edited(edit, sighting.case), ()), 0.0
     for name, seen in sighting.values.items():
         tensor = sighting.expected.tensors[name]
         if seen is None or not seen.size:
@@ -64,8 +67,8 @@ def _distance(edit: Edit, sighting: Sighting) -> float:
         sigma = np.maximum(sighting.dtype.roundoff * tensor.condition, sighting.dtype.smallest_normal)
         with np.errstate(all="ignore"):
             error = np.nan_to_num((seen - _kept(foretold[name], tensor)) / sigma, nan=_FAR, posinf=_FAR, neginf=_FAR)
-            total += float(np.log(np.clip(np.sqrt(np.mean(error**2)), 1.0, _FAR)))
-    return total
+            largest = max(largest, float(np.sqrt(np.mean(error**2))))
+    return largest
 
 
 def _accounts_for(edit: Edit, sighting: Sighting) -> bool:

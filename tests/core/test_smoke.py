@@ -56,7 +56,7 @@ BROKEN = {
         "def build(self, layer, parameters, dtype):\n    raise KeyError('W_q')",
         "build",
         "KeyError: 'W_q'",
-        "what it printed: ",
+        "it was raised at liar/adapter.py:",
     ),
     "another-shape": (
         "def output(self, x, masks):\n    return super().output(x, masks)[:, :-1]",
