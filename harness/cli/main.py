@@ -16,6 +16,7 @@ from harness.cli.export import export
 from harness.cli.golden import golden
 from harness.cli.list import list_
 from harness.cli.memory import memory
+from harness.cli.new import new
 from harness.cli.profile import profile
 from harness.cli.run import run
 from harness.cli.smoke import smoke
@@ -35,6 +36,7 @@ def cli() -> None:
     \b
     conform run                              judge every implementation whose framework is here
     conform run --impl pytorch --case 'pre-gelu/*'
+    conform new my_backend --framework jax   a new implementation's folder, working but for its blanks
     conform smoke ./my_backend               a checklist for a new adapter, in seconds
     conform explain                          the first failure of that run, in full
     conform export onnx_pytorch --layer pre-gelu --to model.onnx
@@ -46,6 +48,7 @@ def cli() -> None:
 
 
 cli.add_command(run)
+cli.add_command(new)
 cli.add_command(smoke)
 cli.add_command(explain)
 cli.add_command(list_)

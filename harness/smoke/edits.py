@@ -32,6 +32,7 @@ def edits(parameters: Observation, layer: Layer) -> Iterator[Edit]:
             yield Edit((name,), "is missing: it is as if it were one", _each([name], np.ones_like))
         if value.ndim == 2:
             yield Edit((name,), "is transposed", _each([name], np.transpose))
+        if value.ndim == 2 and value.shape[0] != value.shape[1]:
             yield Edit((name,), "was reshaped where it should be transposed", _each([name], _reshaped))
             yield Edit((name,), "was reshaped where it should be transposed", _each([name], _reshaped_back))
     yield from _heads(parameters, layer.attention.num_heads)
