@@ -78,7 +78,8 @@ FILLS: dict[str, dict[str, str]] = {
     },
     "pytorch": {
         "attention": """
-            q, k, v = (of(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for of in (self.query, self.key, self.value))
+            projected = (of(x) for of in (self.query, self.key, self.value))
+            q, k, v = (each.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for each in projected)
             scores = q @ k.transpose(-2, -1) * self.scale
             if bias is not None:
                 scores = scores + bias
@@ -117,8 +118,9 @@ FILLS: dict[str, dict[str, str]] = {
                 "gelu_tanh": 'a = Gelu<approximate = "tanh">(h)',
                 "silu": "g = Sigmoid(h)  a = Mul(h, g)",
             }
-            if layer["feed_forward"]["activation"] not in activations:
-                raise ValueError(f"activation {layer['feed_forward']['activation']!r} is none of {', '.join(activations)}")
+            activation = layer["feed_forward"]["activation"]
+            if activation not in activations:
+                raise ValueError(f"activation {activation!r} is none of {', '.join(activations)}")
             tensors = {**own, "scale": np.array((D // H) ** -0.5, dtype)}
             tensors |= {"split": np.array([0, 0, H, D // H]), "merge": np.array([0, 0, D])}
 
@@ -139,7 +141,7 @@ FILLS: dict[str, dict[str, str]] = {
             lines += ["c0 = MatMul(w, v)  c1 = Transpose<perm = [0, 2, 1, 3]>(c0)  c = Reshape(c1, merge)"]
             lines += [linear("c", "o", "attention.output"), "r1 = Add(x, o)"]
             lines += [normed("r1", "n2", "norm2") if pre else normed("r1", "n2", "norm1")]
-            lines += [linear("n2", "h", "feed_forward.hidden"), activations[layer["feed_forward"]["activation"]]]
+            lines += [linear("n2", "h", "feed_forward.hidden"), activations[activation]]
             lines += [linear("a", "f", "feed_forward.output")]
             lines += ["output = Add(r1, f)"] if pre else ["r2 = Add(n2, f)", normed("r2", "output", "norm2")]
             text = f"""<ir_version: 10, opset_import: ["": 20]>
@@ -150,8 +152,9 @@ FILLS: dict[str, dict[str, str]] = {
             for name in sorted(tensors, key=len, reverse=True):
                 text = text.replace(name, name.replace(".", "_"))
             model = onnx.parser.parse_model(text)
+            named = {name.replace(".", "_"): name for name in tensors}
             for node in model.graph.node:
-                node.input[:] = [next((name for name in tensors if name.replace(".", "_") == of), of) for of in node.input]
+                node.input[:] = [named.get(given, given) for given in node.input]
             model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in tensors.items())
             return model
             ''',

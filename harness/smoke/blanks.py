@@ -34,9 +34,12 @@ def blank_behind(folder: Path, message: str) -> Blank | None:
     return max(found, key=lambda raised: len(raised.text), default=None)
 
 
-def place_of(log: Path, folder: Path) -> str:
-    """`adapter.py:31, in build`, the innermost line of this folder in the last traceback of a worker's log, or ""."""
+def place_of(message: str, log: Path, folder: Path) -> str:
+    """`adapter.py:31, in build`, the innermost line of this folder in the traceback of what `message` says, or ""."""
     traceback = log.read_text(errors="replace").rpartition("Traceback (most recent call last)")[2]
+    raised = next((line for line in traceback.splitlines() if line and not line[0].isspace() and ":" in line), "")
+    if not raised or raised[:200] not in message:
+        return ""  # it is an earlier one's
     frames = re.findall(r'File "(.+?)", line ([0-9]+), in (.+)', traceback)
     own = [(Path(file), line, of) for file, line, of in frames if Path(file).parent == folder.resolve()]
     return f"{shown(own[-1][0])}:{own[-1][1]}, in {own[-1][2]}" if own else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 
-from harness.deviations.sighting import Seen, Sighting
+from harness.deviations.sighting import Seen
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready
@@ -91,7 +91,7 @@ class Checklist:
             return self._broken(name, f"{bad.case}: {bad.message}", f"or take {name} out of capabilities")
         if bad := _first(record for record in records if record.outcome not in EXPECTED):
             why = name in ("numbers", "stages") and not guessed
-            do = tuple(guess(self._of.name, self._sightings(), self._own)) if why else ()
+            do = self._why(bad.dtype) if why else ()
             where = f"{sum(record.outcome not in EXPECTED for record in records)} of {len(records)} cases are wrong"
             return Step(name, "failed", f"{where}; {bad.case}: {bad.message}", do, "implementation")
         largest = max((record.rms or 0.0 for record in records), default=0.0)
@@ -126,7 +126,8 @@ class Checklist:
             if bad.outcome in _NO_ANSWER or _no_array(bad):
                 return self._broken("forms", said, "mend it, or take that out of capabilities")
             if numbers.state == "ok":
-                return Step("forms", "failed", said, ("mend it, or take that out of capabilities",), "implementation")
+                do = "mend it, or take that out of capabilities, or declare the deviation"
+                return Step("forms", "failed", said, (*self._why(bad.dtype), do), "implementation")
         if wrong:
             return Step("forms", "not tried", f"they are answered; what is in them: {_FIRST}")
         if not records:
@@ -139,17 +140,17 @@ class Checklist:
     def _put_one(self, task: Task) -> Record:
         expected = in_format(task.case, read_golden(task.case, read_manifest(), constants()), task.format)
         asked = ask(self._session, task, expected, constants())
-        if asked.observation is not None and task.dtype == self._questions.dtype:
+        if asked.observation is not None:
             self._observed[task.case.id, task.check] = asked.observation
-            if task.case.situation.situation in NUMBERS:
-                self._seen.see(task, expected, asked.record, asked.observation)
+            self._seen.see(task, expected, asked.record, asked.observation)
         return asked.record
 
-    def _sightings(self) -> list[Sighting]:
-        """Of one layer, the first that is wrong somewhere."""
-        all_of_them = self._seen.by_dtype()[self._questions.dtype]
-        layer = next(sighting.case.layer for sighting in all_of_them if sighting.failed)
-        return [sighting for sighting in all_of_them if sighting.case.layer == layer]
+    def _why(self, dtype: str) -> tuple[str, ...]:
+        """What accounts for what was seen of one layer, the first that is wrong somewhere."""
+        seen = self._seen.by_dtype().get(dtype, [])
+        layer = next((sighting.case.layer for sighting in seen if sighting.failed), None)
+        of_it = [sighting for sighting in seen if sighting.case.layer == layer]
+        return tuple(guess(self._of.name, of_it, self._own)) if of_it else ()
 
     def _broken(self, name: str, message: str, do: str = "") -> Step:
         """What gave no answer that could be judged: a blank that is left, or the adapter's fault."""
@@ -159,7 +160,7 @@ class Checklist:
         advice = [do] if do else []
         if "ModuleNotFoundError" in message:
             advice.append(f"pip install '{self._of.install}', and list under `requires` what the adapter imports")
-        if place := place_of(self._session.log, self._folder):
+        if place := place_of(message, self._session.log, self._folder):
             advice.append(f"it was raised at {place}")
         return Step(name, "failed", message, tuple(advice), "adapter")
 
