@@ -17,23 +17,15 @@ from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
-from harness.spec.dtypes import FORMATS, Format
+from harness.spec.dtypes import Format
 
 Array = npt.NDArray[Any]
 
 
 def declared(task: Task) -> tuple[Deviation, ...]:
     """The deviations that the task's implementation declares and that change its case."""
-    known = [catalogue()[entry.deviation] for entry in task.implementation.deviations]
-    return tuple(d for d in known if changes(task.case, d) and not _rounds_to_no_less(d, task.format))
-
-
-def _rounds_to_no_less(deviation: Deviation, dtype: Format) -> bool:
-    """Whether all that it does is to compute in a format that is as wide as `dtype` itself: float32 inside float32."""
-    patch = deviation.patch
-    forms = [FORMATS.get(form.removeprefix("in-")) for form in patch.steps.values()]
-    widest = all(form is not None and form.roundoff <= dtype.roundoff for form in forms)
-    return bool(forms) and widest and not (patch.layer or patch.parameters or patch.mask)
+    ids = [entry.deviation for entry in task.implementation.deviations]
+    return tuple(catalogue()[name] for name in ids if changes(task.case, catalogue()[name]))
 
 
 def check_declared(ids: Sequence[str], where: str) -> None:
