@@ -83,7 +83,8 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
         at = tensor.positions
         moved = value.reshape(-1)[at]
         scatter = float(np.sqrt(np.mean((moved - tensor.golden) ** 2))) / dtype.roundoff if noisy else 0.0
-        spread = np.sqrt(condition[name].reshape(-1)[at] ** 2 + tensor.condition**2 * noisy + scatter**2)
+        own = tensor.condition if noisy else 0.0  # that of NaN is NaN, and says nothing of a number in its place
+        spread = np.sqrt(condition[name].reshape(-1)[at] ** 2 + own**2 + scatter**2)
         kept[name] = ExpectedTensor(tensor.shape, at, tensor.golden if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
 
