@@ -1,7 +1,6 @@
 """`conform new`: a folder that works but for its blanks, and names that it refuses; how long an adapter is."""
 
 import ast
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +13,6 @@ from harness.paths import IMPLS
 
 LINES, FILES = 100, 2
 """What an adapter for a new Python backend takes, beside impl.yaml and an encoder of its own."""
-
-
-def filling() -> Callable[[Path, str], int]:
-    path = Path(__file__).resolve().parents[1] / "filling.py"
-    spec = importlib.util.spec_from_file_location("filling", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    fill: Callable[[Path, str], int] = module.fill
-    return fill
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -47,13 +35,14 @@ def test_a_new_folder_is_whole_and_its_blanks_are_named(conform: Callable, tmp_p
     assert "conform smoke ./my_backend" in ended.stdout
 
 
-def test_the_plain_form_passes_smoke_once_its_blanks_are_filled(conform: Callable, tmp_path: Path) -> None:
+def test_the_plain_form_passes_smoke_once_its_blanks_are_filled(
+    conform: Callable, filled: Callable, tmp_path: Path
+) -> None:
     assert conform("new", "plain", "--framework", "numpy", "--out", "made/here").status == 0
-    folder = tmp_path / "made" / "here" / "plain"
-    empty = conform("smoke", folder, "--json")
+    empty = conform("smoke", tmp_path / "made" / "here" / "plain", "--json")
     assert empty.status == 1
     assert json.loads(empty.stdout)["verdict"] == "blank"
-    assert filling()(folder, "numpy") == 3
+    folder = filled("numpy")
     ended = conform("smoke", folder)
     assert ended.status == 0, ended.stdout + ended.stderr
     cases = ("--case", "pre-gelu-tanh/*padding-right", "--case", "post-relu/causal*")
