@@ -58,8 +58,9 @@ def _edited(edit: Edit, case: Case) -> Case:
 
 
 def _distance(edit: Edit, sighting: Sighting) -> float:
-    """The largest rms error of what it foretells, in σ of the right layer."""
-    foretold, largest = played(_edited(edit, sighting.case), ()), 0.0
+    """The rms error of what it foretells, in σ of the right layer: the geometric mean over what was seen, since a
+    tensor that is all but 0 in the right layer has a σ that says nothing of the wrong one's."""
+    foretold, logarithms = played(_edited(edit, sighting.case), ()), [0.0]
     for name, seen in sighting.values.items():
         tensor = sighting.expected.tensors[name]
         if seen is None or not seen.size:
@@ -67,8 +68,8 @@ def _distance(edit: Edit, sighting: Sighting) -> float:
         sigma = np.maximum(sighting.dtype.roundoff * tensor.condition, sighting.dtype.smallest_normal)
         with np.errstate(all="ignore"):
             error = np.nan_to_num((seen - _kept(foretold[name], tensor)) / sigma, nan=_FAR, posinf=_FAR, neginf=_FAR)
-            largest = max(largest, float(np.sqrt(np.mean(error**2))))
-    return largest
+            logarithms.append(float(np.log(np.clip(np.sqrt(np.mean(error**2)), 1.0, _FAR))))
+    return float(np.exp(np.mean(logarithms)))
 
 
 def _accounts_for(edit: Edit, sighting: Sighting) -> bool:
