@@ -31,6 +31,8 @@ from harness.training.dropout import judge_dropout
 from harness.training.initialisation import judge_initialisation
 from harness.worker.session import Failure, Observation, Session
 
+AFTER_REFUSALS = "after refusing what is wrong: "
+"""How the message of a refusal check begins where only what was asked next, which is right, fails."""
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
@@ -179,7 +181,7 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     else:
         verdict = judge(task.check, task.tensors, observation, expected, task.format, constants)
     if task.check == "refusal" and verdict.outcome not in EXPECTED:
-        verdict = verdict.model_copy(update={"message": f"after refusing what is wrong: {verdict.message}"})
+        verdict = verdict.model_copy(update={"message": f"{AFTER_REFUSALS}{verdict.message}"})
     return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
 
 

@@ -127,6 +127,20 @@ def fake(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def filled(conform: Callable[..., Ended], tmp_path: Path) -> Callable[[str], Path]:
+    """The folder that `conform new` makes for a framework, with its blanks filled as `filling.py` has them."""
+
+    def made(framework: str) -> Path:
+        name = f"my_{framework}"
+        assert conform("new", name, "--framework", framework).status == 0
+        fill = runpy.run_path(str(HONEST.parents[1] / "filling.py"))["fill"]
+        assert fill(tmp_path / name, framework) > 0
+        return tmp_path / name
+
+    return made
+
+
+@pytest.fixture
 def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Each wrong form that the oracle plays is in tests/plants/NAME too: benchmarks/diagnosis.py plants them all."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness.adapter.masks import Masks
+from harness.adapter.parameters import ParameterMap
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 Array = np.ndarray[Any, Any]
@@ -44,6 +45,8 @@ class Adapter(ABC):
     to refuse (X-6). Raise anything: it becomes this one answer's error, and a refusal where `refusal` says so.
     """
 
+    map: ParameterMap | None = None
+    """The map that `build` takes its parameters through, if there is one: what is said of a parameter names its own."""
     choices: Mapping[str, str] = MappingProxyType({})
     """A value for each of the manifest's choices, there before `start`."""
     layout: str = "batch_first"

@@ -120,6 +120,14 @@ class ParameterMap:
             spec[source] = np.concatenate([piece for _, _, piece in held], axis=held[0][1])
         return spec
 
+    def own_names(self) -> dict[str, str]:
+        """The specification's name → the own one, or ones, that hold it, for the layer that `to_own` last saw."""
+        own: dict[str, list[str]] = {}
+        for name, take in self.takes.items():
+            for source in take.sources:
+                own.setdefault(source, []).append(name)
+        return {source: ", ".join(names) for source, names in own.items()}
+
     def spec_names(self, own: Iterable[str]) -> tuple[str, ...]:
         """The specification's names of own parameters, for the layer that `to_own` was last called with."""
         return tuple(dict.fromkeys(source for name in own for source in self.takes[name].sources))

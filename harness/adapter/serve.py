@@ -48,7 +48,8 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             reply = {"protocol": PROTOCOL, "versions": environment.versions, "settings": environment.settings}
             return {"ok": True, **reply}, {}
         case "build":
-            return {"ok": True}, adapter.build(message["layer"], tensors, message["dtype"])
+            held = adapter.build(message["layer"], tensors, message["dtype"])
+            return {"ok": True, "own": adapter.map.own_names() if adapter.map else {}}, held
         case "initialise":
             fresh = adapter.initialise(message["seed"])
             return {"ok": True, "trainable": list(fresh.trainable)}, fresh.parameters

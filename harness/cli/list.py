@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from harness.cli.options import say_what_is_left_out
 from harness.deviations.catalogue import catalogue
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import known_folders, read_manifest
@@ -21,6 +22,7 @@ Row = dict[str, str | int]
 
 
 def _impls() -> list[Row]:
+    say_what_is_left_out()
     rows: list[Row] = []
     for folder in known_folders().values():
         manifest = read_manifest(folder)

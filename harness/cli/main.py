@@ -16,8 +16,10 @@ from harness.cli.export import export
 from harness.cli.golden import golden
 from harness.cli.list import list_
 from harness.cli.memory import memory
+from harness.cli.new import new
 from harness.cli.profile import profile
 from harness.cli.run import run
+from harness.cli.smoke import smoke
 from harness.cli.trace import trace
 from harness.cli.validate import validate_
 from harness.errors import InputError
@@ -34,6 +36,8 @@ def cli() -> None:
     \b
     conform run                              judge every implementation whose framework is here
     conform run --impl pytorch --case 'pre-gelu/*'
+    conform new my_backend --framework jax   a new implementation's folder, working but for its blanks
+    conform smoke ./my_backend               a checklist for a new adapter, in seconds
     conform explain                          the first failure of that run, in full
     conform export onnx_pytorch --layer pre-gelu --to model.onnx
     conform validate model.onnx              an ONNX file that somebody else made
@@ -44,6 +48,8 @@ def cli() -> None:
 
 
 cli.add_command(run)
+cli.add_command(new)
+cli.add_command(smoke)
 cli.add_command(explain)
 cli.add_command(list_)
 cli.add_command(golden)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
@@ -11,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from harness.errors import InputError
+from harness.impl.manifest import left_out
 from harness.spec.case import layer_parameters
 from harness.spec.layer import Layer
 from harness.spec.parameters import unlike
@@ -34,6 +36,12 @@ def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
             )
         named[name] = path
     return named
+
+
+def say_what_is_left_out() -> None:
+    """A line for each implementation that an installed package offers and that cannot be taken; the rest goes on."""
+    for line in left_out().values():
+        click.echo(f"conform: {line}", err=True)
 
 
 def refuse_unwritable(out: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import interpreters, progress_bar, refuse_unwritable
+from harness.cli.options import interpreters, progress_bar, refuse_unwritable, say_what_is_left_out
 from harness.deviations.declared import check_declared
 from harness.deviations.update import update_declared as write_declared
 from harness.errors import InputError, nearest
@@ -163,6 +163,7 @@ def _implementations(
     named: tuple[str, ...], pythons: dict[str, str], device: Device
 ) -> tuple[list[Ready], list[Missing]]:
     """Those that can be started here; one that was asked for by name and cannot be is an error."""
+    say_what_is_left_out()
     chosen = [find_implementation(name) for name in dict.fromkeys(named)] if named else judged_unasked()
     names = [implementation.name for _, implementation in chosen]
     folder_names = [implementation.folder_name for _, implementation in chosen]

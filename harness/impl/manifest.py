@@ -1,5 +1,6 @@
 """`impl.yaml`: what an implementation is, what it can do, what it cannot, and how its adapter is started."""
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from harness.errors import InputError, nearest
 from harness.impl.choices import Choice, ChoiceName, Chosen, Value, asked_of, chosen_from, told_apart
+from harness.impl.offered import offered
 from harness.paths import IMPLS, shown
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
@@ -235,7 +237,22 @@ def read_implementation(folder: Path, asked: Chosen | None = None, where: str = 
 
 
 def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
+    """Those of impls/, and those that installed packages offer."""
+    return {**_own_folders(impls), **_offered(impls)[0]}
+
+
+def left_out(impls: Path = IMPLS) -> dict[str, str]:
+    """Name → one line that says which package offers it and why it cannot be taken."""
+    return _offered(impls)[1]
+
+
+def _own_folders(impls: Path) -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(impls.glob("*/impl.yaml"))}
+
+
+@cache
+def _offered(impls: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    return offered(_own_folders(impls), read_manifest)
 
 
 def find_implementation(named: str) -> tuple[Path, Implementation]:
@@ -246,7 +263,7 @@ def find_implementation(named: str) -> tuple[Path, Implementation]:
 
 
 def judged_unasked() -> list[tuple[Path, Implementation]]:
-    """Those of impls/, as they come; not those that have to be told something first."""
+    """Those that are known by name, as they come; not those that have to be told something first."""
     folders = [folder for folder in known_folders().values() if not read_manifest(folder).must_be_told]
     return [(folder, read_implementation(folder)) for folder in folders]
 
@@ -258,6 +275,8 @@ def find_folder(name_or_folder: str) -> Path:
         return known[name_or_folder]
     if Path(name_or_folder).is_dir():
         return Path(name_or_folder)
+    if name_or_folder in left_out():
+        raise InputError(left_out()[name_or_folder], where="--impl", hint="mend or uninstall that package")
     raise InputError(
         f"no implementation {name_or_folder!r}, nor a folder of that name",
         where="--impl",

@@ -17,7 +17,7 @@ from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
 from harness.spec.situation import Situation
-from harness.wire.messages import Answer, Initialised, Request, Started
+from harness.wire.messages import Answer, Built, Initialised, Request, Started
 
 MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, Implementation, Manifest, Report)
 
@@ -33,7 +33,7 @@ def schema_files() -> dict[Path, str]:
 
 def _emitted() -> dict[str, dict[str, Any]]:
     models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
-    wire: dict[str, Any] = {"request": Request, "answer": Started | Initialised | Answer}
+    wire: dict[str, Any] = {"request": Request, "answer": Started | Built | Initialised | Answer}
     return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
 
 

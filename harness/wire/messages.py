@@ -161,6 +161,14 @@ class Started(Answer):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
+class Built(Answer):
+    """The answer to `build`: the parameters are in the frame. `own`, which is optional, says what the implementation
+    calls each: the specification's name → its own, so that what is said of a parameter names it.
+    """
+
+    own: dict[str, str] = Field(default_factory=dict)
+
+
 class Inspected(Answer):
     """The answer to `inspect`: the file's own parameters are in the frame, if they could be told.
 

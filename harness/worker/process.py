@@ -93,7 +93,8 @@ class WorkerProcess:
         except (EndOfStream, OSError, ValueError):  # ValueError: the pipe was closed by `kill`
             raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
         except FrameError as error:
-            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}", lost=True) from None
+            to_do = "an adapter prints to standard error, since its standard output is the wire"
+            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}; {to_do}", lost=True) from None
         try:
             said = Answer.model_validate(answer.message)
         except ValidationError as error:

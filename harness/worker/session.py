@@ -1,7 +1,7 @@
 """Takes one implementation through its tasks: starts, builds and restarts its worker as needed."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +14,11 @@ from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.case import Case
-from harness.spec.parameters import without_prefix
 from harness.wire.frames import PROTOCOL, Tensors
 from harness.wire.messages import (
     AsGiven,
     Build,
+    Built,
     Export,
     FlawedBuild,
     Initialise,
@@ -33,6 +33,7 @@ from harness.wire.messages import (
     Started,
 )
 from harness.worker.border import causal_flag, handed_over, laid_out, turned_back, wrong_layout
+from harness.worker.held import Parameters, not_held, with_a_place
 from harness.worker.process import WorkerFailure, WorkerProcess, one_line
 
 Observation = Tensors
@@ -68,6 +69,27 @@ class Session:
     def observe(self, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation | Failure:
         """Run one task. A failure costs this task only; a worker that is lost is started again for the next one."""
         return self._asked(task, lambda worker: self._run(worker, task, kinked_rows))
+
+    def start(self) -> Failure | None:
+        """Start the worker; why it does not, or None where it does."""
+        answer = self._unless_lost(("start",), lambda worker: None)
+        return answer if isinstance(answer, Failure) else None
+
+    def parameters(self, task: Task) -> Parameters | Failure:
+        """Build the task's layer, and give back the parameters as they came, whatever they are."""
+
+        def ask(worker: WorkerProcess) -> Parameters:
+            self._built, sent = None, _parameters(task)
+            request = Build(layer=task.case.layer, dtype=task.dtype)
+            answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
+            try:
+                return Parameters(
+                    self._due(sent, answer.tensors), answer.tensors, Built.model_validate(answer.message).own
+                )
+            except ValidationError as problem:
+                raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
+
+        return self._unless_lost(("parameters", task.build_key), ask)
 
     def profile(self, task: Task, repeats: int) -> Observation | Failure:
         """The task's case, timed: stage → [repeats] seconds, and `whole`. May take as long as that many runs."""
@@ -193,7 +215,7 @@ class Session:
             answer = worker.ask(request, None, self.ready.implementation.timeouts.start)
             said = Started.model_validate(answer.message)
             if said.protocol != PROTOCOL:
-                text = f"speaks protocol {said.protocol}, this harness {PROTOCOL}"
+                text = f"speaks protocol {said.protocol}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
         except (WorkerFailure, ValidationError) as problem:
             self._unstartable = _cannot_start(problem, self.log)
@@ -214,12 +236,15 @@ class Session:
         self._built = None
         try:
             held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
-            if wrong := _not_held(sent, held, self.ready.implementation.capabilities.lacks):
+            if wrong := not_held(self._due(sent, held), held):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
             self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
         self._built = key
+
+    def _due(self, sent: Tensors, held: Tensors) -> Tensors:
+        return with_a_place(sent, held, self.ready.implementation.capabilities.lacks)
 
     def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
         tensors, case = handed_over(task), task.case
@@ -248,22 +273,3 @@ def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failur
     else:
         outcome, why = Outcome.ERROR, f"broke the protocol: {one_line(problem)}"
     return Failure(outcome, f"could not be started: {why} (see {log.name})")
-
-
-def _not_held(sent: Tensors, held: Tensors, lacks: Collection[str]) -> str:
-    """What is wrong with the parameters that the layer says it holds; "" when they came back bit for bit.
-
-    `lacks` are those that it has no place for: they may be missing, and what comes of that is seen in what it gives.
-    """
-    sent = {name: value for name, value in sent.items() if name in held or without_prefix(name)[1] not in lacks}
-    if missing := sorted(set(sent) - set(held)):
-        return f"parameters missing from the built layer: {', '.join(missing)}"
-    if extra := sorted(set(held) - set(sent)):
-        return f"parameters that the specification does not have: {', '.join(extra)}"
-    for name, value in sent.items():
-        if held[name].shape != value.shape or held[name].dtype != value.dtype:
-            was = f"{held[name].dtype} {list(held[name].shape)}"
-            return f"parameter {name} came back as {was} instead of {value.dtype} {list(value.shape)}"
-        if held[name].tobytes() != value.tobytes():
-            return f"parameter {name} came back with other values: the map does not round-trip"
-    return ""

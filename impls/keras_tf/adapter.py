@@ -55,6 +55,7 @@ PARAMETERS = ParameterMap(
 
 
 class KerasTensorFlow(Adapter):
+    map = PARAMETERS
     made: tuple[dict[str, Any], str] | None = None
     """What `encoder` was made for. Other parameters are put into it, for Keras takes 60 ms to make one."""
 

@@ -52,6 +52,8 @@ PARAMETERS = ParameterMap(
 
 
 class PyTorch(Adapter):
+    map = PARAMETERS
+
     def start(self, device: str, threads: int) -> Environment:
         if device == "cuda" and not torch.cuda.is_available():
             raise RuntimeError(f"asked for cuda, but torch {torch.__version__} finds no CUDA device")

@@ -22,6 +22,8 @@ def test_help_has_an_example(conform: Callable) -> None:
     for command in (
         [],
         ["run"],
+        ["new"],
+        ["smoke"],
         ["explain"],
         ["list"],
         ["trace"],

@@ -274,3 +274,16 @@ def test_update_declared_refuses_a_part_of_the_suite(conform: Callable, honest: 
     assert ended.status == 2
     assert "a part of the suite cannot say" in ended.stderr
     assert (honest / "impl.yaml").read_text() == before
+
+
+def test_a_number_that_is_declared_where_nan_is_specified_is_verified(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def build(self, layer, parameters, dtype):
+        filled = {**layer["attention"], "fully_masked_row": "uniform"}
+        return super().build({**layer, "attention": filled}, parameters, dtype)
+    """
+    declared = "[{deviation: fully-masked-row-uniform, reason: it fills with a number, link: 'https://example.org'}]"
+    folder = fake("finite", lie, deviations=declared)
+    ended = conform("run", "--impl", folder, "--case", "post-gelu-nan-rows/blind-queries-forward", "--dtype", "float32")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert set(ended.outcomes()) == {"deviates"}

@@ -134,3 +134,8 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
     assert 4 < kept.mean() < 10
     for name, gradient in plain.items():
         assert np.allclose(gradient, again[name], rtol=1e-12, atol=1e-12), name
+
+
+def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
+    ended = conform("smoke", filled("jax"))
+    assert ended.status == 0, ended.stdout + ended.stderr

@@ -58,3 +58,8 @@ def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
     assert 4 < kept.mean() < 10
     for name, gradient in plain.items():
         assert np.allclose(gradient, again[name], rtol=1e-12, atol=1e-12), name
+
+
+def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
+    ended = conform("smoke", filled("keras"))
+    assert ended.status == 0, ended.stdout + ended.stderr

@@ -133,3 +133,8 @@ def test_what_is_no_state_dict_of_the_layer_is_refused(conform: Callable, tmp_pa
         assert "--checkpoint other.pt: does not hold post-relu" in ended.stderr
         assert said in ended.stderr, ended.stderr
         assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
+    ended = conform("smoke", filled("onnx"))
+    assert ended.status == 0, ended.stdout + ended.stderr

@@ -1,0 +1,59 @@
+"""Implementations that installed packages offer, by an entry point; looking for them imports none of these packages.
+
+[project.entry-points."encoder_conformance.implementations"]
+my_backend = "my_package.conformance.my_backend"        # the folder, as a dotted path, that holds impl.yaml
+"""
+
+import importlib.util
+from collections.abc import Callable, Collection
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from harness.errors import InputError
+
+GROUP = "encoder_conformance.implementations"
+
+
+def offered(taken: Collection[str], check: Callable[[Path], object]) -> tuple[dict[str, Path], dict[str, str]]:
+    """Name → folder of each that can be taken, and name → why of each that cannot, with the package to blame.
+
+    `taken` are names that are no longer free; `check` raises InputError for a folder that holds no implementation.
+    """
+    folders: dict[str, Path] = {}
+    left_out: dict[str, str] = {}
+    for offer in sorted(entry_points(group=GROUP), key=lambda offer: (offer.name, _package(offer))):
+        try:
+            if offer.name in taken or offer.name in folders:
+                raise InputError("another implementation has this name", hint="rename the folder and the entry point")
+            folder = _folder(offer)
+            check(folder)
+            folders[offer.name] = folder
+        except InputError as problem:
+            why = "; ".join(line.strip() for line in problem.lines())
+            left_out[offer.name] = f"{_package(offer)} offers {offer.name}, which is left out: {why}"
+    return folders, left_out
+
+
+def _folder(offer: EntryPoint) -> Path:
+    """The folder behind `a.b.c`: only `a` is looked up, which runs nothing; the rest is a path below it."""
+    top, *below = offer.value.split(".")
+    try:
+        spec = importlib.util.find_spec(top) if offer.value.replace(".", "").isidentifier() else None
+    except ValueError:  # a module that was imported without a spec
+        spec = None
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    for place in places:
+        if (folder := Path(place, *below)).is_dir():
+            return _named(folder, offer)
+    hint = f"the entry point's value is the dotted path of the folder that holds impl.yaml (group {GROUP})"
+    raise InputError(f"there is no folder {offer.value!r}", hint=hint)
+
+
+def _named(folder: Path, offer: EntryPoint) -> Path:
+    if folder.name != offer.name:
+        raise InputError(f"the folder is called {folder.name!r}", hint="give the entry point the folder's name")
+    return folder
+
+
+def _package(offer: EntryPoint) -> str:
+    return f"{offer.dist.name} {offer.dist.version}" if offer.dist else "a package without a name"

@@ -1,0 +1,47 @@
+"""What `conform new` can make an adapter for: the one list of frameworks."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.paths import IMPLS, PACKAGE
+
+TEMPLATES = PACKAGE / "new" / "templates"
+
+
+@dataclass(frozen=True)
+class Framework:
+    """`like` is the folder in impls/ whose requirements.txt states the versions; "" where the template has its own."""
+
+    title: str
+    homepage: str
+    requires: tuple[str, ...]
+    install: str
+    like: str
+    dtypes: tuple[str, ...] = ("float64", "float32")
+    checks: tuple[str, ...] = ("output", "stages", "gradients", "refusal")
+    stages: tuple[str, ...] = (
+        "norm1", "attention_output", "residual1", "norm2", "ffn_output", "residual2", "output",
+    )  # fmt: skip
+
+    @property
+    def requirements(self) -> Path | None:
+        return IMPLS / self.like / "requirements.txt" if self.like else None
+
+
+FRAMEWORKS: dict[str, Framework] = {
+    "pytorch": Framework("PyTorch", "https://pytorch.org", ("torch",), "torch", "pytorch"),
+    "keras": Framework("Keras", "https://keras.io", ("tensorflow", "keras"), "tensorflow-cpu", "keras_tf"),
+    "jax": Framework("JAX", "https://docs.jax.dev", ("jax",), "jax", "jax_pure"),
+    "onnx": Framework(
+        "ONNX Runtime",
+        "https://onnxruntime.ai",
+        ("onnx", "onnxruntime"),
+        "onnx onnxruntime",
+        "onnx_direct",
+        dtypes=("float32",),
+        checks=("output", "refusal"),
+        stages=("output",),
+    ),
+    "numpy": Framework("NumPy", "https://numpy.org", ("numpy",), "numpy", "", checks=("output", "stages", "refusal")),
+}
+"""By the word that --framework takes. NumPy's is the plain form, for every framework that is not among the others."""

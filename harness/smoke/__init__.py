@@ -1,0 +1,1 @@
+"""`conform smoke`: a short checklist that tells a broken adapter from a wrong implementation."""

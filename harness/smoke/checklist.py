@@ -1,0 +1,176 @@
+"""The checklist itself: each step in order, until one fails that the next ones need."""
+
+from collections.abc import Generator, Iterator
+
+from harness.deviations.sighting import Seen
+from harness.golden.narrow import in_format
+from harness.golden.store import read_golden, read_manifest
+from harness.impl.interpreter import Ready
+from harness.judge.outcome import EXPECTED, Outcome
+from harness.plan import Task
+from harness.report.model import Record
+from harness.runner import AFTER_REFUSALS, ask
+from harness.smoke.blanks import blank_behind, blanks_of, place_of
+from harness.smoke.came_back import amiss
+from harness.smoke.guess import guess
+from harness.smoke.questions import NUMBERS, Questions
+from harness.smoke.step import Step
+from harness.smoke.wrong_gradient import wrong_gradients
+from harness.spec.constants import constants
+from harness.spec.situation import Check
+from harness.wire.frames import Tensors
+from harness.worker.session import Failure, Session
+
+_NO_ANSWER = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN})
+_BLANKS_SAID = 8
+_FIRST = "the numbers come first"
+
+
+class Checklist:
+    """Iterate over it to get each step when it is done. Those that need one that failed are not there."""
+
+    def __init__(self, session: Session, ready: Ready) -> None:
+        self._session, self._folder, self._of = session, ready.folder, ready.implementation
+        self._questions, self._seen = Questions(self._of), Seen()
+        self._own: dict[str, str] = {}
+        self._observed: dict[tuple[str, Check], Tensors] = {}
+
+    def __iter__(self) -> Iterator[Step]:
+        can = self._of.capabilities
+        yield Step("manifest", "ok", f"{', '.join(can.checks)}; in {', '.join(can.dtypes)}")
+        if failure := self._session.start():
+            yield self._broken("start", failure.message)
+            return
+        versions = ", ".join(f"{name} {version}" for name, version in self._session.versions.items())
+        yield Step("start", "ok", versions or "it says no version of anything")
+        outputs = self._questions.check("output")
+        if not outputs:
+            said = f"its manifest opts out of the output of every small layer, {' and '.join(NUMBERS)}"
+            yield Step("build", "failed", said, ("declare the check output, and a layer that it can do",), "adapter")
+            return
+        if (yield from self._holds_its_parameters(outputs[0])):
+            yield from self._answers(outputs)
+
+    def _holds_its_parameters(self, task: Task) -> Generator[Step, None, bool]:
+        found = self._session.parameters(task)
+        if isinstance(found, Failure):
+            yield self._broken("build", found.message)
+            return False
+        yield Step("build", "ok", f"{task.case.layer.layer} in {task.dtype}")
+        self._own = found.own
+        if wrong := amiss(found, task.case.layer):
+            yield Step("parameters", "failed", *wrong, "adapter")
+            return False
+        yield Step("parameters", "ok", f"{len(found.sent)} came back bit for bit")
+        return True
+
+    def _answers(self, outputs: list[Task]) -> Iterator[Step]:
+        records = self._put(outputs)
+        if bad := _first(record for record in records if _no_array(record)):
+            yield self._broken("output", f"{bad.case}: {bad.message}")
+            return
+        yield Step("output", "ok", f"shape and dtype are right in {len(records)} cases")
+        stages = self._put(self._questions.check("stages"))  # before the numbers are judged: they make a guess surer
+        numbers = self._of_numbers("numbers", records)
+        yield numbers
+        yield self._of_numbers("stages", stages, guessed=numbers.state == "failed")
+        if numbers.state == "ok":
+            yield self._of_numbers("weights", self._put(self._questions.check("weights")))
+            yield self._gradients()
+        else:
+            yield Step("weights", "not tried", _FIRST)
+            yield Step("gradients", "not tried", _FIRST)
+        yield self._refusals(numbers)
+        yield self._forms(numbers)
+
+    def _of_numbers(self, name: str, records: list[Record], *, guessed: bool = False) -> Step:
+        """`guessed`: an earlier step has said why already."""
+        if not records:
+            return Step(name, "not declared", "its manifest does not have it")
+        if bad := _first(record for record in records if record.outcome in _NO_ANSWER):
+            return self._broken(name, f"{bad.case}: {bad.message}", f"or take {name} out of capabilities")
+        if bad := _first(record for record in records if record.outcome not in EXPECTED):
+            why = name in ("numbers", "stages") and not guessed
+            do = self._why(bad.dtype) if why else ()
+            where = f"{sum(record.outcome not in EXPECTED for record in records)} of {len(records)} cases are wrong"
+            return Step(name, "failed", f"{where}; {bad.case}: {bad.message}", do, "implementation")
+        largest = max((record.rms or 0.0 for record in records), default=0.0)
+        return Step(name, "ok", f"{len(records)} cases in {records[0].dtype}, rms at most {largest:.2f} σ")
+
+    def _gradients(self) -> Step:
+        tasks = self._questions.check("gradients")
+        records = self._put(tasks)
+        step = self._of_numbers("gradients", records)
+        for task, record in zip(tasks, records, strict=True):
+            if step.blame == "implementation" and record.outcome == Outcome.FAIL:
+                observed = self._observed[record.case, "gradients"]
+                do = wrong_gradients(task.case, observed, record, self._own)
+                return Step("gradients", "failed", step.said, tuple(do), "implementation")
+        return step
+
+    def _refusals(self, numbers: Step) -> Step:
+        records = self._put(self._questions.refusals)
+        if not records:
+            return Step("refusal", "not declared", "its manifest does not have it")
+        refused = [r for r in records if r.message.startswith(AFTER_REFUSALS) and numbers.state == "failed"]
+        if bad := _first(record for record in records if record.outcome not in EXPECTED and record not in refused):
+            do = "refuse it in the layer; Adapter.refusal says what an exception of the framework's own refuses"
+            return self._broken("refusal", f"{bad.case}: {bad.message}", f"{do}; or take refusal out of checks")
+        return Step("refusal", "ok", f"{len(records)} wrong requests are refused")
+
+    def _forms(self, numbers: Step) -> Step:
+        records = self._put(self._questions.forms)
+        wrong = [record for record in records if record.outcome not in EXPECTED]
+        for bad in wrong:
+            said = f"its manifest declares what {bad.case} in {bad.dtype} needs: {bad.message}"
+            if bad.outcome in _NO_ANSWER or _no_array(bad):
+                return self._broken("forms", said, "mend it, or take that out of capabilities")
+            if numbers.state == "ok":
+                do = "mend it, or take that out of capabilities, or declare the deviation"
+                return Step("forms", "failed", said, (*self._why(bad.dtype), do), "implementation")
+        if wrong:
+            return Step("forms", "not tried", f"they are answered; what is in them: {_FIRST}")
+        if not records:
+            return Step("forms", "not declared", "its manifest has one dtype, one layout, one kind of mask, one mode")
+        return Step("forms", "ok", f"{len(records)} cases in other dtypes, layouts, kinds of masks and modes")
+
+    def _put(self, tasks: list[Task]) -> list[Record]:
+        return [self._put_one(task) for task in tasks]
+
+    def _put_one(self, task: Task) -> Record:
+        expected = in_format(task.case, read_golden(task.case, read_manifest(), constants()), task.format)
+        asked = ask(self._session, task, expected, constants())
+        if asked.observation is not None:
+            self._observed[task.case.id, task.check] = asked.observation
+            self._seen.see(task, expected, asked.record, asked.observation)
+        return asked.record
+
+    def _why(self, dtype: str) -> tuple[str, ...]:
+        """What accounts for what was seen of one layer, the first that is wrong somewhere."""
+        seen = self._seen.by_dtype().get(dtype, [])
+        layer = next((sighting.case.layer for sighting in seen if sighting.failed), None)
+        of_it = [sighting for sighting in seen if sighting.case.layer == layer]
+        return tuple(guess(self._of.name, of_it, self._own)) if of_it else ()
+
+    def _broken(self, name: str, message: str, do: str = "") -> Step:
+        """What gave no answer that could be judged: a blank that is left, or the adapter's fault."""
+        if blank := blank_behind(self._folder, message):
+            others = [f"also left: {other}" for other in blanks_of(self._folder) if other != blank]
+            return Step(name, "failed", f"a blank is left at {blank}", tuple(others[:_BLANKS_SAID]), "blank")
+        advice = [do] if do else []
+        if "ModuleNotFoundError" in message:
+            advice.append(f"pip install '{self._of.install}', and list under `requires` what the adapter imports")
+        if place := place_of(message, self._session.log, self._folder):
+            advice.append(f"it was raised at {place}")
+        return Step(name, "failed", message, tuple(advice), "adapter")
+
+
+def _no_array(record: Record) -> bool:
+    """Whether there is nothing whose numbers could be compared: no answer, or another shape or dtype."""
+    problems = [tensor.problem or "" for tensor in record.tensors if not tensor.conforms]
+    no_verdict = record.outcome == Outcome.FAIL and not record.tensors
+    return record.outcome in _NO_ANSWER or no_verdict or any(p.startswith(("shape ", "dtype ")) for p in problems)
+
+
+def _first(records: Iterator[Record]) -> Record | None:
+    return next(records, None)

@@ -1,0 +1,90 @@
+"""Why the numbers are wrong: which parameter the map got wrong and how, or which deviation of the catalogue it is."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from harness.adapter.base import Array
+from harness.deviations.diagnose import diagnose
+from harness.deviations.play import played, played_with_noise
+from harness.deviations.sighting import Sighting
+from harness.golden.expected import ExpectedTensor
+from harness.judge.verdict import judge_tensor
+from harness.report.terminal import diagnosis_text
+from harness.smoke.came_back import named
+from harness.smoke.edits import Edit, edits
+from harness.spec.case import Case, Held
+from harness.spec.constants import constants
+
+_CONFIRMED = 6
+"""Of the closest, how many are tried in their own noise, which takes as long as 24 plays."""
+_GUESSED = 1000.0
+"""The factor within which the noise of a wrong layer can be guessed from that of the right one."""
+_SAID = 3
+_FAR = 1e12
+
+
+def guess(name: str, sightings: Sequence[Sighting], own: dict[str, str]) -> list[str]:
+    """A line for each cause that accounts for all that was seen: a parameter's, or else the catalogue's."""
+    found = [
+        f"parameter{'s' * (len(edit.names) > 1)} {named(edit.names, own)} {edit.says}"
+        for edit in wrong_parameters(sightings)
+    ]
+    if found:
+        return [found[0], *(f"or, not to be told apart here: {other}" for other in found[1:_SAID])]
+    return [diagnosis_text(diagnose(name, sightings[0].dtype.name, sightings)).removeprefix("⇒ ")]
+
+
+def wrong_parameters(sightings: Sequence[Sighting]) -> list[Edit]:
+    """The edits of parameters with which the oracle gives what was seen, in σ of its own noise."""
+    first = max(sightings, key=lambda sighting: (sighting.failed, len(sighting.values)))
+    near = sorted((_distance(edit, first), at, edit) for at, edit in enumerate(_plausible(first.case)))
+    likely = [edit for distance, _, edit in near[:_CONFIRMED] if distance < _GUESSED]
+    return [edit for edit in likely if all(_accounts_for(edit, sighting) for sighting in sightings)]
+
+
+def _plausible(case: Case) -> Iterator[Edit]:
+    """Those that leave every shape as it is, which a layer can be built with."""
+    right = case.parameters()
+    for edit in edits(right, case.layer):
+        if all(value.shape == right[name].shape for name, value in edit.made(right).items()):
+            yield edit
+
+
+def _edited(edit: Edit, case: Case) -> Case:
+    right = case.parameters()
+    return replace(case, held=Held.of(right | edit.made(right)))
+
+
+def _distance(edit: Edit, sighting: Sighting) -> float:
+    """The rms error of what it foretells, in σ of the right layer: the geometric mean over what was seen, since a
+    tensor that is all but 0 in the right layer has a σ that says nothing of the wrong one's."""
+    foretold, logarithms = played(_edited(edit, sighting.case), ()), [0.0]
+    for name, seen in sighting.values.items():
+        tensor = sighting.expected.tensors[name]
+        if seen is None or not seen.size:
+            continue
+        sigma = np.maximum(sighting.dtype.roundoff * tensor.condition, sighting.dtype.smallest_normal)
+        with np.errstate(all="ignore"):
+            error = np.nan_to_num((seen - _kept(foretold[name], tensor)) / sigma, nan=_FAR, posinf=_FAR, neginf=_FAR)
+            logarithms.append(float(np.log(np.clip(np.sqrt(np.mean(error**2)), 1.0, _FAR))))
+    return float(np.exp(np.mean(logarithms)))
+
+
+def _accounts_for(edit: Edit, sighting: Sighting) -> bool:
+    golden, condition = played_with_noise(_edited(edit, sighting.case), ())
+    for name, seen in sighting.values.items():
+        tensor = sighting.expected.tensors[name]
+        if seen is None:
+            return False
+        at, shape = np.arange(seen.size), (seen.size,)
+        foretold = ExpectedTensor(shape, at, _kept(golden[name], tensor), _kept(condition[name], tensor))
+        values = seen.astype(sighting.dtype.numpy)
+        if not judge_tensor(name, values, foretold, sighting.dtype, constants()).conforms:
+            return False
+    return True
+
+
+def _kept(values: Array, tensor: ExpectedTensor) -> Array:
+    return np.asarray(values.reshape(-1)[tensor.positions])

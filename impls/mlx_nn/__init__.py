@@ -1,0 +1,1 @@
+"""The adapter of MLX's own encoder layer."""
