@@ -41,7 +41,8 @@ async function sessionFor(of, request, inputs) {
   const key = JSON.stringify([request, Object.keys(inputs)]);
   if (!of.sessions[key]) {
     of.model = modelOf(of, request, inputs);
-    of.sessions[key] = await ort.InferenceSession.create(of.model, settings);
+    const graphOptimizationLevel = of.dtype === "F64" ? "basic" : "all"; // FusedMatMul rounds a scale to float32
+    of.sessions[key] = await ort.InferenceSession.create(of.model, { ...settings, graphOptimizationLevel });
   }
   return of.sessions[key];
 }
