@@ -58,7 +58,7 @@ const operations = {
     const dtype = Object.keys(FORMATS).find((format) => FORMATS[format].name === name);
     const next = { layer, dtype, parameters, sessions: {} };
     const x = layer.embedding ? { dtype: "I64", dims: [1, 1] } : { dtype, dims: [1, 1, layer.d_model] };
-    await sessionFor(next, { check: "output", given: {} }, { x });
+    await sessionFor(next, { check: "output", given: { layout: "batch_first", masks: "attend" } }, { x });
     for (const session of Object.values(built?.sessions ?? {})) await session.release();
     built = next;
     return [{}, parametersIn(built.model, Object.keys(parameters))];
