@@ -1,69 +1,59 @@
-// The encoder of specs/README.md: what its session is fed, and its graph, an ONNX model of plain operators.
+// The encoder of specs/README.md as an ONNX model of plain operators, and what a session of it is fed.
 import proto from "onnx-proto";
 
-/** By its name on the wire, each number format's name elsewhere, its number in ONNX, and the array that holds it. */
+/** Number formats by their names on the wire: the name elsewhere, ONNX's number, and the array that holds one. */
 export const FORMATS = {
-  F64: { name: "float64", onnx: 11, array: Float64Array },
-  F32: { name: "float32", onnx: 1, array: Float32Array },
-  I64: { name: "int64", onnx: 7, array: BigInt64Array },
-  I32: { name: "int32", onnx: 6, array: Int32Array },
-  BOOL: { name: "bool", onnx: 9, array: Uint8Array },
+  F64: ["float64", 11, Float64Array], F32: ["float32", 1, Float32Array], BOOL: ["bool", 9, Uint8Array],
+  I64: ["int64", 7, BigInt64Array], I32: ["int32", 6, Int32Array],
 };
-const tensor = (dtype, dims, values) =>
-  ({ dtype, dims, bytes: new Uint8Array(FORMATS[dtype].array.from(values).buffer) });
+const tensor = (dtype, dims, values) => ({ dtype, dims, bytes: new Uint8Array(FORMATS[dtype][2].from(values).buffer) });
 
 /** Unless it fits, throws what is answered with the category of what is wrong (X-1). */
 function refuseUnless(fits, refused, message) {
   if (!fits) throw Object.assign(new Error(message), { refused });
 }
 
-/** x or ids, batch first, masks of four axes, and what a flag and sinusoidal positions stand for. */
-export function inputsOf({ layer, dtype }, { layout, masks: form, causal_flag: flag }, { x, ids, ...masks }) {
+/** The batch first, masks of four axes, and as tensors what a flag and sinusoidal positions stand for. */
+export function inputsOf({ layer, dtype }, { layout, masks: form, causal_flag: flag }, tensors) {
   const { d_model: D, embedding, attention: { num_heads: H } } = layer;
-  const [given, wanted] = embedding ? [ids, "I64"] : [x, dtype];
-  const dims = layout === "unbatched" ? [1, ...given.dims] : given.dims;
-  const [B, S] = layout === "sequence_first" ? [dims[1], dims[0]] : dims;
-  const fits = embedding ? dims.length === 2 : dims.length === 3 && dims[2] === D;
-  refuseUnless(fits, "shape", `the input is [${given.dims}], and d_model ${D}`);
-  refuseUnless(given.dtype === wanted, "dtype", `the input is ${given.dtype}, and not ${wanted}`);
-  const inputs = { x: { ...given, dims } };
-  const formats = { attend: "BOOL", ignore: "BOOL", integer: "I32", additive: dtype, additive_float32: "F32" };
-  for (const [name, mask] of Object.entries(masks)) {
-    const axes = [...mask.dims];
-    if (name === "attention_mask" && axes.length === 3) axes.splice(0, 1, axes[0] / H, H);
-    while (axes.length < 4) axes.splice(name === "padding_mask" && axes.length > 1 ? 1 : 0, 0, 1);
-    const fits = axes.every((size, axis) => size === 1 || size === [B, H, S, S][axis]);
-    refuseUnless(fits, "shape", `${name} is [${mask.dims}], and the scores [${[B, H, S, S]}]`);
-    const wanted = name === "attention_bias" ? dtype : formats[form];
-    refuseUnless(mask.dtype === wanted, "dtype", `${name} is ${mask.dtype}, and not ${wanted}`);
-    inputs[name] = { ...mask, dims: axes };
+  const main = embedding ? "ids" : "x";
+  const shape = layout === "unbatched" ? [1, ...tensors[main].dims] : tensors[main].dims;
+  const [B, S] = layout === "sequence_first" ? [shape[1], shape[0]] : shape;
+  const mask = { attend: "BOOL", ignore: "BOOL", integer: "I32", additive: dtype, additive_float32: "F32" }[form];
+  const expected = { x: dtype, ids: "I64", attention_bias: dtype, padding_mask: mask, attention_mask: mask };
+  const inputs = {};
+  for (const [name, given] of Object.entries(tensors)) {
+    const dims = name === main ? shape : [...given.dims];
+    if (name === "attention_mask" && dims.length === 3) dims.splice(0, 1, dims[0] / H, H);
+    while (name !== main && dims.length < 4) dims.splice(name === "padding_mask" && dims.length > 1 ? 1 : 0, 0, 1);
+    // A mask is broadcast to the scores.
+    const scores = [B, H, S, S].map((size, axis) => (dims[axis] === 1 ? 1 : size));
+    const sizes = { x: [...shape.slice(0, 2), D], ids: [B, S] }[name] ?? scores;
+    refuseUnless(`${dims}` === `${sizes}`, "shape", `${name} is [${given.dims}]: B ${B}, H ${H}, S ${S}, D ${D}`);
+    refuseUnless(given.dtype === expected[name], "dtype", `${name} is ${given.dtype}, and not ${expected[name]}`);
+    inputs[name] = { ...given, dims };
   }
   const table = (columns, of) => Array.from(Array(S * columns), (_, i) => of(Math.floor(i / columns), i % columns));
   if (flag) inputs.causal = tensor("BOOL", [1, 1, S, S], table(S, (query, key) => key <= query));
-  if (embedding?.positions === "sinusoidal") {
-    const wave = (s, f) => (f % 2 ? Math.cos : Math.sin)(s / 10000 ** ((f - (f % 2)) / D));
-    inputs.positions = tensor(dtype, [1, S, D], table(D, wave));
-  }
+  const wave = (s, f) => (f % 2 ? Math.cos : Math.sin)(s / 10000 ** ((f - (f % 2)) / D));
+  if (embedding?.positions === "sinusoidal") inputs.positions = tensor(dtype, [1, S, D], table(D, wave));
   return inputs;
 }
 
-// What is computed is a tree: a string is an input or a parameter, a number a constant, a list of them int64.
-const operator = new Proxy({}, { get: (_, opType) => (...inputs) => ({ opType, inputs }) });
-const { Add, And, Div, Erf, Exp, Gather, Greater, Identity, MatMul, Mul, Neg, Not, Relu, Softmax, Sqrt, Sub, Tanh, Where } =
-  operator;
-const reshape = (x, ...sizes) => operator.Reshape(x, sizes);
-const transpose = (x, ...perm) => ({ ...operator.Transpose(x), perm });
-const last = (opType, x) => ({ ...operator[opType](x), axes: [-1] });
-const cast = (x, dtype) => ({ ...operator.Cast(x), to: FORMATS[dtype].onnx });
-
-function linear(x, name, biased) {
-  const product = MatMul(x, `${name}.weight`);
-  return biased ? Add(product, `${name}.bias`) : product;
-}
+// A tree of what is computed: a string is an input or a parameter, a number or a tensor a constant, the rest nodes.
+const op = (opType, ...attribute) => (...inputs) => ({ opType, inputs, attribute });
+const { Add, And, Div, Erf, Exp, Gather, Greater, MatMul, Mul, Neg, Not, Relu, Softmax, Sqrt, Sub, Tanh, Where } =
+  new Proxy({}, { get: (_, opType) => op(opType) });
+const over = (opType, x) => op(opType, { name: "axes", ints: [-1], type: 7 })(x);
+const cast = (x, dtype) => op("Cast", { name: "to", i: FORMATS[dtype][1], type: 2 })(x);
+const transpose = (x, ...perm) => op("Transpose", { name: "perm", ints: perm, type: 7 })(x);
+const reshape = (x, ...sizes) => op("Reshape")(x, tensor("I64", [sizes.length], sizes.map(BigInt)));
+const linear = (x, name, biased) =>
+  biased ? Add(MatMul(x, `${name}.weight`), `${name}.bias`) : MatMul(x, `${name}.weight`);
 
 function norm(x, name, { kind, epsilon }) {
-  const centred = kind === "layer_norm" ? Sub(x, last("ReduceMean", x)) : x;
-  const variance = last("ReduceMean", Mul(centred, centred));
+  const centred = kind === "layer_norm" ? Sub(x, over("ReduceMean", x)) : x;
+  const variance = over("ReduceMean", Mul(centred, centred));
   const scaled = Mul(Div(centred, Sqrt(Add(variance, Math.fround(epsilon)))), `${name}.gain`);
   return kind === "layer_norm" ? Add(scaled, `${name}.shift`) : scaled;
 }
@@ -76,8 +66,8 @@ const ACTIVATIONS = {
   silu: (x) => Div(x, Add(Exp(Neg(x)), 1)),
 };
 
-function attention(s, x, at, layer, { may, padding, added }) {
-  const { d_model: D, attention: { num_heads: H, fully_masked_row: row, ...of } } = layer;
+function attention(s, x, at, { d_model: D, padding_content: content, attention: of }, { may, padding, added }) {
+  const { num_heads: H, fully_masked_row: row } = of;
   for (const role of ["query", "key", "value"]) {
     const from = of.projections === "full" ? x : reshape(x, 0, 0, H, D / H);
     s[role] = reshape(linear(from, `${at}.${role}`, of.qkv_bias), 0, 0, D);
@@ -86,15 +76,15 @@ function attention(s, x, at, layer, { may, padding, added }) {
   const products = MatMul(s.query_heads, transpose(s.key_heads, 0, 1, 3, 2));
   s.attention_scores = Div(products, Math.sqrt(of.scale === "d_model" ? D : D / H));
   const scores = added.reduce((sum, numbers) => Add(sum, numbers), s.attention_scores);
-  const ifKey = (value, other) => Where(Greater(last("ReduceMax", Where(may, 1, 0)), 0), value, other); // a key to attend to
+  const ifKey = (some, none) => (may ? Where(Greater(over("ReduceMax", Where(may, 1, 0)), 0), some, none) : some);
   const low = of.masked_score === "minus_infinity" ? -Infinity : of.masked_score;
-  const masked = may ? Where(may, scores, row === "uniform" ? ifKey(low, 0) : low) : scores;
-  s.attention_weights = may && row === "zero" ? ifKey(Softmax(masked), 0) : Softmax(masked);
-  s.context = MatMul(s.attention_weights, s.value_heads);
-  if (padding && layer.padding_content === "any") { // a NaN weighed by 0 is NaN (M-8)
-    const clean = MatMul(s.attention_weights, Where(transpose(padding, 0, 1, 3, 2), s.value_heads, 0));
-    s.context = row === "uniform" ? ifKey(clean, s.context) : clean;
-  }
+  const weights = Softmax(may ? Where(may, scores, row === "uniform" ? ifKey(low, 0) : low) : scores);
+  s.attention_weights = row === "zero" ? ifKey(weights, 0) : weights;
+  // NaN in the padding is NaN when it is weighed by 0 (M-8).
+  const held = padding && content === "any" ? transpose(padding, 0, 1, 3, 2) : null;
+  const data = held ? Where(held, s.value_heads, 0) : s.value_heads;
+  const [context, all] = [data, s.value_heads].map((values) => MatMul(s.attention_weights, values));
+  s.context = row === "uniform" ? ifKey(context, all) : context;
   s.context_merged = reshape(transpose(s.context, 0, 2, 1, 3), 0, 0, D);
   return (s.attention_output = linear(s.context_merged, `${at}.output`, of.output_bias));
 }
@@ -112,22 +102,19 @@ function encoderLayer(s, x, at, layer, masks) {
   return pre ? s.residual2 : normed("norm2", s.residual2);
 }
 
-/** The stages of a layer, or of a stack (T-3), over what it is fed. */
-function stagesOf(layer, dtype, { layout, masks: form }, fed) {
+/** Every stage of a layer, or of a stack (T-3), as a tree over what it is fed. */
+function stagesOf({ layer, dtype }, { layout, masks: form }, fed) {
   const { stack, embedding, norm: choices } = layer;
-  const numbers = (mask) => Greater(cast(mask, dtype), -Infinity);
-  const may = { attend: Identity, ignore: Not, integer: (mask) => cast(mask, "BOOL") }[form] ?? numbers;
+  const finite = (mask) => Greater(cast(mask, dtype), -Infinity);
+  const may = { attend: (mask) => mask, ignore: Not, integer: (mask) => cast(mask, "BOOL") }[form] ?? finite;
   const given = fed.filter((name) => name.endsWith("_mask"));
-  const both = [...given.map((mask) => may(mask)), ...fed.filter((name) => name === "causal")];
-  const added = fed.filter((name) => name === "attention_bias" || (form.startsWith("additive") && given.includes(name)));
-  const masks = {
-    may: both.reduce((a, b) => (a ? And(a, b) : b), null),
-    padding: fed.includes("padding_mask") && may("padding_mask"),
-    added: added.map((name) => cast(name, dtype)),
-  };
+  const each = [...given.map((mask) => may(mask)), ...fed.filter((name) => name === "causal")];
+  const added = fed.filter((name) => name === "attention_bias" || (may === finite && given.includes(name)));
+  const masks = { may: each.reduce((a, b) => (a ? And(a, b) : b), null), added: added.map((name) => cast(name, dtype)) };
+  masks.padding = fed.includes("padding_mask") && may("padding_mask");
   const turned = (value) => (layout === "sequence_first" ? transpose(value, 1, 0, 2) : value);
-  const tokens = embedding && Gather("embedding.weight", "x");
-  let x = !embedding ? turned("x") : fed.includes("positions") ? Add(tokens, "positions") : tokens;
+  let x = embedding ? Gather("embedding.weight", "ids") : turned("x");
+  if (fed.includes("positions")) x = Add(x, "positions");
   const [inner, outer] = [{}, embedding ? { embedded: x } : {}];
   const stacked = stack.layers > 1 || stack.final_norm || embedding;
   for (let k = 0; k < stack.layers; k++) {
@@ -138,48 +125,33 @@ function stagesOf(layer, dtype, { layout, masks: form }, fed) {
 }
 
 /** The model of one way of asking: its inputs are what it is fed, its outputs what is asked for. */
-export function modelOf({ layer, dtype, parameters }, { check, given }, inputs) {
-  const { d_model: D, attention: { num_heads: H }, feed_forward: { activation } } = layer;
+export function modelOf(built, { check, given }, fed) {
+  const { layer: { d_model: D, attention: { num_heads: H }, feed_forward: { activation } }, dtype, parameters } = built;
   refuseUnless(D % H === 0, "configuration", `num_heads ${H} does not divide d_model ${D}`);
   refuseUnless(activation in ACTIVATIONS, "configuration", `there is no activation ${activation}`);
-  const shown = stagesOf(layer, dtype, given, Object.keys(inputs));
-  const asked = { output: ["output"], weights: ["attention_weights", "output"], stages: Object.keys(shown) }[check];
-  if (!asked) throw new Error(`unsupported: the check ${check}`);
-
+  const stages = stagesOf(built, given, Object.keys(fed));
+  const asked = { output: ["output"], weights: ["attention_weights", "output"], stages: Object.keys(stages) }[check];
   const [node, initializer, names] = [[], [], new Map()];
   const nameOf = (value) => names.get(value) ?? names.set(value, written(value)).get(value);
-  function hold(name, { dtype: format, dims, bytes }) {
-    initializer.push({ name, dims, dataType: FORMATS[format].onnx, rawData: bytes });
+  const written = (value) => {
+    const input = value.inputs?.map(nameOf);
+    const name = typeof value === "string" ? value : `value_${names.size}`;
+    const held = typeof value === "number" ? tensor(dtype, [], [value]) : (parameters[value] ?? value);
+    if (input) node.push({ ...value, input, output: [name] });
+    if (held.bytes) initializer.push({ name, dims: held.dims, dataType: FORMATS[held.dtype][1], rawData: held.bytes });
     return name;
-  }
-  function written(value) {
-    if (value in parameters) return hold(value, parameters[value]);
-    if (typeof value === "string") return value;
-    const constant = `constant_${initializer.length}`;
-    if (typeof value === "number") return hold(constant, tensor(dtype, [], [value]));
-    if (Array.isArray(value)) return hold(constant, tensor("I64", [value.length], value.map(BigInt)));
-    const { opType, inputs, ...attributes } = value;
-    const attribute = Object.entries(attributes).map(([name, is]) =>
-      ({ name, ...(is.length ? { ints: is, type: 7 } : { i: is, type: 2 }) }));
-    node.push({ opType, input: inputs.map(nameOf), output: [`${opType}_${node.length}`], attribute });
-    return node.at(-1).output[0];
-  }
-  for (const name of asked) node.push({ opType: "Identity", input: [nameOf(shown[name])], output: [name] });
-  const left = Object.keys(parameters).filter((name) => !names.has(name));
-  refuseUnless(left.length === 0, "configuration", `the layer has no ${left}`);
-
-  const typed = (name, format, shape) => ({ name, type: { tensorType: { elemType: FORMATS[format].onnx, shape } } });
-  const input = Object.entries(inputs).map(([name, { dtype: format, dims }]) =>
-    typed(name, format, { dim: dims.map(() => ({})) }));
-  const output = asked.map((name) => typed(name, dtype));
-  const graph = { name: "encoder", node, initializer, input, output };
+  };
+  for (const name of asked) node.push({ opType: "Identity", input: [nameOf(stages[name])], output: [name] });
+  const typed = (name, format, shape) => ({ name, type: { tensorType: { elemType: FORMATS[format][1], shape } } });
+  const input = Object.keys(fed).map((name) => typed(name, fed[name].dtype, { dim: fed[name].dims.map(() => ({})) }));
+  const graph = { name: "encoder", node, initializer, input, output: asked.map((name) => typed(name, dtype)) };
   return proto.onnx.ModelProto.encode({ irVersion: 8, opsetImport: [{ domain: "", version: 17 }], graph }).finish();
 }
 
-/** The parameters of these names, as a model holds them. */
+/** The parameters of these names as a model holds them. */
 export function parametersIn(model, names) {
   const held = proto.onnx.ModelProto.decode(model).graph.initializer.filter(({ name }) => names.includes(name));
-  const formatOf = (number) => Object.keys(FORMATS).find((format) => FORMATS[format].onnx === number);
-  return Object.fromEntries(held.map(({ name, dims, dataType, rawData: bytes }) =>
-    [name, { dtype: formatOf(dataType), dims: dims.map(Number), bytes }]));
+  const format = (number) => Object.keys(FORMATS).find((dtype) => FORMATS[dtype][1] === number);
+  const read = ({ dims, dataType, rawData: bytes }) => ({ dtype: format(dataType), dims: dims.map(Number), bytes });
+  return Object.fromEntries(held.map((parameter) => [parameter.name, read(parameter)]));
 }
