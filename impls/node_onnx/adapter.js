@@ -1,7 +1,7 @@
 // Speaks the wire (docs/wire.md) for the encoder that encoder.js writes and ONNX Runtime runs.
 import { readSync, writeSync } from "node:fs";
 import ort from "onnxruntime-node";
-import { FORMATS, inputsOf, modelOf, parametersIn } from "./encoder.js";
+import { FORMATS, formatOf, inputsOf, modelOf, parametersIn } from "./encoder.js";
 
 const settings = { logSeverityLevel: 3, interOpNumThreads: 1 };
 let built = { sessions: {} };
@@ -43,13 +43,12 @@ async function sessionFor(of, request, inputs) {
 const operations = {
   start({ threads }) {
     settings.intraOpNumThreads = threads;
-    const versions = { node: process.versions.node, "onnxruntime-node": ort.env.versions.node };
+    const versions = { node: process.version, onnxruntime: ort.env.versions.node };
     return [{ protocol: 3, versions, settings: { threads } }];
   },
   async build({ layer, dtype: name, tensors: parameters }) {
-    const dtype = Object.keys(FORMATS).find((format) => FORMATS[format][0] === name);
-    const next = { layer, dtype, parameters, sessions: {} };
-    const fed = layer.embedding ? { ids: { dtype: "I64", dims: [1, 1] } } : { x: { dtype, dims: [1, 1, 1] } };
+    const next = { layer, dtype: formatOf(0, name), parameters, sessions: {} };
+    const fed = layer.embedding ? { ids: { dtype: "I64", dims: [1, 1] } } : { x: { dtype: next.dtype, dims: [1, 1, 1] } };
     await sessionFor(next, { check: "output", given: { layout: "batch_first", masks: "attend" } }, fed);
     for (const session of Object.values(built.sessions)) await session.release();
     built = next;
@@ -57,11 +56,10 @@ const operations = {
   },
   async run({ check, given, tensors }) {
     const inputs = inputsOf(built, given, tensors);
-    const valueOf = ({ dtype: format, dims, bytes }) =>
-      new ort.Tensor(FORMATS[format][0], new FORMATS[format][2](bytes.buffer), dims);
+    const fed = ({ dtype, dims, bytes }) => new ort.Tensor(FORMATS[dtype][0], new FORMATS[dtype][2](bytes.buffer), dims);
     const shapeOf = ({ dims }) => (given.layout === "unbatched" ? dims.slice(1) : dims);
     const bytesOf = ({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    const shown = await (await sessionFor(built, { check, given }, inputs)).run(each(inputs, valueOf));
+    const shown = await (await sessionFor(built, { check, given }, inputs)).run(each(inputs, fed));
     return [{}, each(shown, (value) => ({ dtype: built.dtype, dims: shapeOf(value), bytes: bytesOf(value) }))];
   },
   stop: () => [{}],

@@ -6,6 +6,7 @@ export const FORMATS = {
   F64: ["float64", 11, Float64Array], F32: ["float32", 1, Float32Array], BOOL: ["bool", 9, Uint8Array],
   I64: ["int64", 7, BigInt64Array], I32: ["int32", 6, Int32Array],
 };
+export const formatOf = (at, value) => Object.keys(FORMATS).find((dtype) => FORMATS[dtype][at] === value);
 const tensor = (dtype, dims, values) => ({ dtype, dims, bytes: new Uint8Array(FORMATS[dtype][2].from(values).buffer) });
 
 /** Unless it fits, throws what is answered with the category of what is wrong (X-1). */
@@ -26,9 +27,8 @@ export function inputsOf({ layer, dtype }, { layout, masks: form, causal_flag: f
     const dims = name === main ? shape : [...given.dims];
     if (name === "attention_mask" && dims.length === 3) dims.splice(0, 1, dims[0] / H, H);
     while (name !== main && dims.length < 4) dims.splice(name === "padding_mask" && dims.length > 1 ? 1 : 0, 0, 1);
-    // A mask is broadcast to the scores.
-    const scores = [B, H, S, S].map((size, axis) => (dims[axis] === 1 ? 1 : size));
-    const sizes = { x: [...shape.slice(0, 2), D], ids: [B, S] }[name] ?? scores;
+    const whole = { x: [...shape.slice(0, 2), D], ids: [B, S] }[name]; // what is neither is broadcast to the scores
+    const sizes = whole ?? [B, H, S, S].map((size, axis) => (dims[axis] === 1 ? 1 : size));
     refuseUnless(`${dims}` === `${sizes}`, "shape", `${name} is [${given.dims}]: B ${B}, H ${H}, S ${S}, D ${D}`);
     refuseUnless(given.dtype === expected[name], "dtype", `${name} is ${given.dtype}, and not ${expected[name]}`);
     inputs[name] = { ...given, dims };
@@ -48,13 +48,12 @@ const over = (opType, x) => op(opType, { name: "axes", ints: [-1], type: 7 })(x)
 const cast = (x, dtype) => op("Cast", { name: "to", i: FORMATS[dtype][1], type: 2 })(x);
 const transpose = (x, ...perm) => op("Transpose", { name: "perm", ints: perm, type: 7 })(x);
 const reshape = (x, ...sizes) => op("Reshape")(x, tensor("I64", [sizes.length], sizes.map(BigInt)));
-const linear = (x, name, biased) =>
-  biased ? Add(MatMul(x, `${name}.weight`), `${name}.bias`) : MatMul(x, `${name}.weight`);
+const linear = (x, of, biased) => (biased ? Add(MatMul(x, `${of}.weight`), `${of}.bias`) : MatMul(x, `${of}.weight`));
 
 function norm(x, name, { kind, epsilon }) {
   const centred = kind === "layer_norm" ? Sub(x, over("ReduceMean", x)) : x;
-  const variance = over("ReduceMean", Mul(centred, centred));
-  const scaled = Mul(Div(centred, Sqrt(Add(variance, Math.fround(epsilon)))), `${name}.gain`);
+  const spread = Sqrt(Add(over("ReduceMean", Mul(centred, centred)), Math.fround(epsilon)));
+  const scaled = Mul(Div(centred, spread), `${name}.gain`);
   return kind === "layer_norm" ? Add(scaled, `${name}.shift`) : scaled;
 }
 
@@ -80,9 +79,8 @@ function attention(s, x, at, { d_model: D, padding_content: content, attention: 
   const low = of.masked_score === "minus_infinity" ? -Infinity : of.masked_score;
   const weights = Softmax(may ? Where(may, scores, row === "uniform" ? ifKey(low, 0) : low) : scores);
   s.attention_weights = row === "zero" ? ifKey(weights, 0) : weights;
-  // NaN in the padding is NaN when it is weighed by 0 (M-8).
-  const held = padding && content === "any" ? transpose(padding, 0, 1, 3, 2) : null;
-  const data = held ? Where(held, s.value_heads, 0) : s.value_heads;
+  // M-8: what is NaN in the padding is NaN when it is weighed by 0 too.
+  const data = padding && content === "any" ? Where(transpose(padding, 0, 1, 3, 2), s.value_heads, 0) : s.value_heads;
   const [context, all] = [data, s.value_heads].map((values) => MatMul(s.attention_weights, values));
   s.context = row === "uniform" ? ifKey(context, all) : context;
   s.context_merged = reshape(transpose(s.context, 0, 2, 1, 3), 0, 0, D);
@@ -110,16 +108,16 @@ function stagesOf({ layer, dtype }, { layout, masks: form }, fed) {
   const given = fed.filter((name) => name.endsWith("_mask"));
   const each = [...given.map((mask) => may(mask)), ...fed.filter((name) => name === "causal")];
   const added = fed.filter((name) => name === "attention_bias" || (may === finite && given.includes(name)));
-  const masks = { may: each.reduce((a, b) => (a ? And(a, b) : b), null), added: added.map((name) => cast(name, dtype)) };
-  masks.padding = fed.includes("padding_mask") && may("padding_mask");
+  const all = each.reduce((a, b) => (a ? And(a, b) : b), null);
+  const padding = fed.includes("padding_mask") && may("padding_mask");
+  const masks = { may: all, padding, added: added.map((name) => cast(name, dtype)) };
   const turned = (value) => (layout === "sequence_first" ? transpose(value, 1, 0, 2) : value);
   let x = embedding ? Gather("embedding.weight", "ids") : turned("x");
   if (fed.includes("positions")) x = Add(x, "positions");
   const [inner, outer] = [{}, embedding ? { embedded: x } : {}];
   const stacked = stack.layers > 1 || stack.final_norm || embedding;
-  for (let k = 0; k < stack.layers; k++) {
+  for (let k = 0; k < stack.layers; k++)
     x = outer[`layer_${k}`] = encoderLayer(inner, x, stacked ? `layers.${k}.` : "", layer, masks);
-  }
   if (stack.final_norm) x = outer.final_norm = norm(x, "final_norm", choices);
   return { ...(stacked ? outer : inner), output: turned(x) };
 }
@@ -151,7 +149,6 @@ export function modelOf(built, { check, given }, fed) {
 /** The parameters of these names as a model holds them. */
 export function parametersIn(model, names) {
   const held = proto.onnx.ModelProto.decode(model).graph.initializer.filter(({ name }) => names.includes(name));
-  const format = (number) => Object.keys(FORMATS).find((dtype) => FORMATS[dtype][1] === number);
-  const read = ({ dims, dataType, rawData: bytes }) => ({ dtype: format(dataType), dims: dims.map(Number), bytes });
-  return Object.fromEntries(held.map((parameter) => [parameter.name, read(parameter)]));
+  return Object.fromEntries(held.map(({ name, dims, dataType, rawData: bytes }) =>
+    [name, { dtype: formatOf(1, dataType), dims: dims.map(Number), bytes }]));
 }
