@@ -43,12 +43,11 @@ async function sessionFor(of, request, inputs) {
 const operations = {
   start({ threads }) {
     settings.intraOpNumThreads = threads;
-    const versions = { node: process.version, onnxruntime: ort.env.versions.node };
-    return [{ protocol: 3, versions, settings: { threads } }];
+    return [{ protocol: 3, versions: { node: process.version, onnxruntime: ort.env.versions.node }, settings }];
   },
   async build({ layer, dtype: name, tensors: parameters }) {
     const next = { layer, dtype: formatOf(0, name), parameters, sessions: {} };
-    const fed = layer.embedding ? { ids: { dtype: "I64", dims: [1, 1] } } : { x: { dtype: next.dtype, dims: [1, 1, 1] } };
+    const fed = layer.embedding ? { ids: { dtype: "I64", dims: [1, 1] } } : { x: { ...next, dims: [1, 1, 1] } };
     await sessionFor(next, { check: "output", given: { layout: "batch_first", masks: "attend" } }, fed);
     for (const session of Object.values(built.sessions)) await session.release();
     built = next;
@@ -56,7 +55,7 @@ const operations = {
   },
   async run({ check, given, tensors }) {
     const inputs = inputsOf(built, given, tensors);
-    const fed = ({ dtype, dims, bytes }) => new ort.Tensor(FORMATS[dtype][0], new FORMATS[dtype][2](bytes.buffer), dims);
+    const fed = ({ dtype: of, dims, bytes }) => new ort.Tensor(FORMATS[of][0], new FORMATS[of][2](bytes.buffer), dims);
     const shapeOf = ({ dims }) => (given.layout === "unbatched" ? dims.slice(1) : dims);
     const bytesOf = ({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     const shown = await (await sessionFor(built, { check, given }, inputs)).run(each(inputs, fed));

@@ -27,9 +27,9 @@ export function inputsOf({ layer, dtype }, { layout, masks: form, causal_flag: f
     const dims = name === main ? shape : [...given.dims];
     if (name === "attention_mask" && dims.length === 3) dims.splice(0, 1, dims[0] / H, H);
     while (name !== main && dims.length < 4) dims.splice(name === "padding_mask" && dims.length > 1 ? 1 : 0, 0, 1);
-    const whole = { x: [...shape.slice(0, 2), D], ids: [B, S] }[name]; // what is neither is broadcast to the scores
-    const sizes = whole ?? [B, H, S, S].map((size, axis) => (dims[axis] === 1 ? 1 : size));
-    refuseUnless(`${dims}` === `${sizes}`, "shape", `${name} is [${given.dims}]: B ${B}, H ${H}, S ${S}, D ${D}`);
+    // A mask is broadcast to the scores.
+    const to = { x: [...shape.slice(0, 2), D], ids: [B, S] }[name] ?? [B, H, S, S].map((n, i) => dims[i] === 1 ? 1 : n);
+    refuseUnless(`${dims}` === `${to}`, "shape", `${name} is [${given.dims}]: B ${B}, H ${H}, S ${S}, D ${D}`);
     refuseUnless(given.dtype === expected[name], "dtype", `${name} is ${given.dtype}, and not ${expected[name]}`);
     inputs[name] = { ...given, dims };
   }
