@@ -1,4 +1,4 @@
-"""The adapter in JavaScript: how small it is, what it refuses, and what is said where Node or its packages are missing."""
+"""The adapter in JavaScript: how small it is, that it conforms, and what is said where Node or a package is missing."""
 
 import json
 import shutil
