@@ -1,4 +1,4 @@
-"""Finds an interpreter for each implementation: this one, one that the user named, or a tox environment's."""
+"""Finds what starts each implementation: a Python that has its modules, or a command of another language."""
 
 import importlib.util
 import shutil
@@ -37,9 +37,7 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     """`named` maps implementation names to interpreters (--python NAME=PATH)."""
     program, *arguments = implementation.command
     if program != "python":
-        if shutil.which(program, path=None) is None and not (folder / program).is_file():
-            return Missing(implementation, f"its command {program!r} is not found", f"install {implementation.install}")
-        return Ready(implementation, folder, implementation.command)
+        return _other_language(implementation, folder, program)
     wanted = (*implementation.requires, *ADAPTER_NEEDS)
     if implementation.folder_name in named:
         interpreter = named[implementation.folder_name]
@@ -63,6 +61,16 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
         if Path(interpreter).is_file() and _absent_there(interpreter, wanted) == []:
             return _python(implementation, folder, interpreter, arguments)
     return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
+
+
+def _other_language(implementation: Implementation, folder: Path, program: str) -> Ready | Missing:
+    install = implementation.install.replace("{folder}", shown(folder))
+    if shutil.which(program) is None and not (folder / program).is_file():
+        return Missing(implementation, f"its command {program!r} is not found", f"install {program}, then: {install}")
+    absent = [path for path in implementation.requires if not (folder / path).exists()]
+    if absent:
+        return Missing(implementation, f"{', '.join(absent)} not in {shown(folder)}", install)
+    return Ready(implementation, folder, implementation.command)
 
 
 def _python(implementation: Implementation, folder: Path, interpreter: str, arguments: list[str]) -> Ready:

@@ -146,8 +146,10 @@ class Implementation(Strict):
     framework: str
     homepage: Link
     command: tuple[str, ...] = Field(min_length=1, description="starts the adapter, in its folder")
-    requires: tuple[str, ...] = Field(description="Python modules whose presence makes an interpreter fit")
-    install: str = Field(description="what to give pip when they are missing")
+    requires: tuple[str, ...] = Field(
+        description="Python modules that make an interpreter fit; in another language, paths in the folder"
+    )
+    install: str = Field(description="what to give pip when they are missing; in another language, a command line")
     choices: tuple[Choice, ...] = Field(default=(), description="what it can be told, as NAME:key=value,…")
     capabilities: Capabilities
     unsupported: tuple[Unsupported, ...]
