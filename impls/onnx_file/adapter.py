@@ -16,9 +16,10 @@ from harness.spec.stages import SHAPES, kind_of
 from harness.spec.stages import stages as stages_of
 from impls.onnx_file.inference import Inferred
 from impls.onnx_file.inspection import Inspection, inspect
+from impls.onnx_file.interface import numpy_dtype
 from impls.onnx_file.masks import fed
 from impls.onnx_file.parameters import held_in, written
-from impls.onnx_file.roles import Roles, numpy_dtype
+from impls.onnx_file.roles import Roles
 from impls.onnx_file.stages import letters, sizes_at
 from impls.onnx_file.values import Array
 from impls.onnx_model.runtimes import PACKAGES, Session, open

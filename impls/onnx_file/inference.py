@@ -13,10 +13,11 @@ from impls.onnx_file.describe import describe
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.flow import Flow
 from impls.onnx_file.graph import Graph
+from impls.onnx_file.interface import numpy_dtype
 from impls.onnx_file.layer import encoder_of
 from impls.onnx_file.parameters import Held, parameters_of
 from impls.onnx_file.proof import empty_row, prove
-from impls.onnx_file.roles import Roles, numpy_dtype
+from impls.onnx_file.roles import Roles
 from impls.onnx_file.running import Array, Failed, Runner, Tensors
 from impls.onnx_file.stages import Anchor, anchors, letters, sizes_at
 from impls.onnx_file.values import NotUnderstood

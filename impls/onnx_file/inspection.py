@@ -13,10 +13,10 @@ from impls.onnx_file.checks import check, every_node, unknown_opset
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer
-from impls.onnx_file.interface import Interface, check_dimensions, interface, port
+from impls.onnx_file.interface import Interface, check_dimensions, interface, numpy_dtype, port
 from impls.onnx_file.masks import fed
 from impls.onnx_file.reading import Unreadable, read
-from impls.onnx_file.roles import MaskRole, Roles, numpy_dtype, roles
+from impls.onnx_file.roles import MaskRole, Roles, roles
 from impls.onnx_file.running import Array, Failed, Runner
 
 Tensors = dict[str, Array]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 
 from impls.onnx_file.findings import Findings
@@ -35,6 +36,14 @@ class Interface:
     x: Port
     output: Port
     masks: tuple[Port, ...]
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 def port(info: onnx.ValueInfoProto) -> Port:
