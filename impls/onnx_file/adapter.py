@@ -64,7 +64,9 @@ class OnnxFile(Adapter):
             self.model = onnx.ModelProto()
             self.model.CopyFrom(self.graph.stated)
             written(self.model, self.graph, held, parameters)
-        return held_in(self.model, self.graph, held)
+        # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
+        own = held_in(self.model, self.graph, held)
+        return {name: value.astype(numpy_dtype(dtype)) for name, value in own.items()}
 
     def output(self, x: Array, masks: Masks) -> Array:
         batch_first = self.batch_first(x)

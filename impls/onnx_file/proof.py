@@ -11,7 +11,7 @@ from harness.oracle.arithmetic import Arithmetic, Rounded
 from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from harness.oracle.encoder import Given, forward
 from harness.spec.constants import Constants
-from harness.spec.dtypes import FORMATS
+from harness.spec.dtypes import Format
 from harness.spec.layer import Layer
 from impls.onnx_file.roles import MaskRole, Roles
 from impls.onnx_file.running import Array, Failed, Runner, Tensors
@@ -37,9 +37,10 @@ class Proof:
 
 
 def prove(
-    layer: Layer, parameters: Mapping[str, Array], x: Array, seen: Tensors, constants: Constants, dtype: str
+    layer: Layer, parameters: Mapping[str, Array], x: Array, seen: Tensors, constants: Constants, format: Format
 ) -> Proof:
-    """`x` [B, S, D] is what the file was given, `seen` what it gave, by stage, in the order of computation."""
+    """`x` [B, S, D] is what the file was given, `seen` what it gave, by stage, in the order of computation, in the
+    dtype of `format`."""
     what = Given(x.astype(np.float64), as_float64(parameters), None)
     with np.errstate(all="ignore"):
         exact = forward(layer, what, Arithmetic(np.float64))
@@ -54,7 +55,7 @@ def prove(
             expected = ExpectedTensor(
                 value.shape, np.arange(value.size), value.reshape(-1), conditions[name].reshape(-1)
             )
-            verdicts.append(judge_tensor(name, seen[name], expected, FORMATS[dtype], constants))
+            verdicts.append(judge_tensor(name, seen[name], expected, format, constants))
     return Proof(tuple(verdicts))
 
 

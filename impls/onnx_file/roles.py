@@ -93,8 +93,7 @@ def roles(graph: Graph, of: Interface) -> tuple[Roles, Runner]:
     runner = Runner(graph.model)
     found, problem = first_that_runs(trials(runner, graph, of, 2), TRIES)
     if found is None and runner.session:
-        reference = Runner(graph.model)
-        reference.refer(problem)
+        reference = runner.refer(problem)
         found, other = first_that_runs(trials(reference, graph, of, 2), TRIES_OF_REFERENCE)
         if found is not None:
             return _told(found), reference

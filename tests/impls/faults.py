@@ -170,6 +170,41 @@ def float16(model: onnx.ModelProto) -> None:
             info.type.tensor_type.elem_type = TensorProto.FLOAT16
 
 
+def stored_in_float16(model: onnx.ModelProto) -> None:
+    """As tools that shrink files do: every weight is stored as a float16, and cast to float32 where it is used."""
+    widened = []
+    for held in model.graph.initializer:
+        if held.data_type == TensorProto.FLOAT and held.dims:
+            value, name = numpy_helper.to_array(held).astype(np.float16), held.name
+            held.CopyFrom(numpy_helper.from_array(value, f"{name}_narrow"))
+            widened.append(helper.make_node("Cast", [held.name], [name], f"widen_{name}", to=TensorProto.FLOAT))
+    nodes = [*widened, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def float16_inside(model: onnx.ModelProto) -> None:
+    """As float16's converter does with keep_io_types=True, but in order: float32 goes in and out."""
+    float16(model)
+    narrow, wide = model.graph.input[0], model.graph.output[0]
+    for info in (narrow, wide):
+        info.type.tensor_type.elem_type = TensorProto.FLOAT
+    for node in model.graph.node:
+        renamed = [f"{name}_16" if name == narrow.name else name for name in node.input]
+        node.input[:] = renamed
+        node.output[:] = [f"{name}_16" if name == wide.name else name for name in node.output]
+    first = helper.make_node("Cast", [narrow.name], [f"{narrow.name}_16"], "narrow", to=TensorProto.FLOAT16)
+    model.graph.node.insert(0, first)
+    model.graph.node.append(helper.make_node("Cast", [f"{wide.name}_16"], [wide.name], "wide", to=TensorProto.FLOAT))
+
+
+def out_of_order(model: onnx.ModelProto) -> None:
+    """As float16's converter leaves it with keep_io_types=True: what casts x stands last."""
+    float16_inside(model)
+    first = model.graph.node.pop(0)
+    model.graph.node.append(first)
+
+
 # What is done to a file
 
 
@@ -274,6 +309,8 @@ FILE = (
     Fault("truncated", "file", "does not parse", 2, file=bytes_of(lambda data: data[:3000])),
     Fault("no-graph", "file", "holds no graph", 2, file=bytes_of(onnx.ModelProto(ir_version=10).SerializeToString())),
     Fault("deep-nesting", "file", "does not parse", 2, file=deep),
+    Fault("out-of-order", "file", "LayerNormalization 'n1' takes 'x_16', which Cast 'narrow' makes after it", 2,
+          model=out_of_order),
     Fault("over-2-GiB", "file", "more than a protobuf message can (2 GiB)", 2, file=sparse),
     Fault("a-folder", "file", "is a folder", 2, file=lambda path: path.parent),
     Fault("no-such-file", "file", "other.onnx cannot be opened: No such", 2, file=lambda p: p.with_name("other.onnx")),
@@ -300,7 +337,8 @@ STRUCTURE = (
     Fault("unknown-opset", "operators", "opset 999 is newer than", 2, model=opset(999)),
     Fault("custom-operator", "operators", "1 of Gelu from 'my.own', which is not ONNX's own: a custom operator", 2,
           text=((GELU, "a = my.own.Gelu(hb)"),), model=custom_domain),
-    Fault("no-float-input", "interface", "no floating-point input [batch, sequence, d_model]", 2,
+    Fault("no-float-input", "interface",
+          "'ids' int64 [batch, sequence] are token ids of an embedding over 7 ids (Gather 'x')", 2,
           signature=("float[batch, sequence, 24] x", "int64[batch, sequence] ids"),
           text=(("n1 = ", "x = Gather<axis=0>(table, ids)  n1 = "),)),
     Fault("pooled-output", "interface", "no output has the shape of x", 2, signature=("24] output", "5] output"),
