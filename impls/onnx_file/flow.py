@@ -55,6 +55,9 @@ class Flow(Known):
                 self.values[name] = value
         except NotUnderstood as reason:
             self.values.update(dict.fromkeys(outputs, Unknown(str(reason), named(node))))
+        except RecursionError:
+            lost = Unknown("more nodes in a row lead to it than are followed", named(node))
+            self.values.update(dict.fromkeys(outputs, lost))
         except Exception as reason:  # what a stranger's node makes of what it is given is anybody's guess
             self.values.update(dict.fromkeys(outputs, Unknown(f"cannot be followed: {said(reason)}", named(node))))
         for name in outputs:

@@ -11,6 +11,7 @@ import onnx
 from harness.adapter import Masks
 from impls.onnx_file.checks import check, every_node, unknown_opset
 from impls.onnx_file.findings import Findings
+from impls.onnx_file.functions import check_functions
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer
 from impls.onnx_file.interface import Interface, check_dimensions, interface, numpy_dtype, port
@@ -91,6 +92,7 @@ def _inspect(path: Path, expected: str | None, seen: Inspection, thoroughly: boo
     external: set[str] = set()
     seen.model = read(path, findings, external)
     seen.file = _file(path, seen.model, external)
+    check_functions(seen.model, findings)
     check_order(seen.model, findings)
     if thoroughly:
         check(seen.model, findings)

@@ -6,6 +6,7 @@ A fault has the stage that must find it, words that must be said of it, and the 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,36 @@ def out_of_order(model: onnx.ModelProto) -> None:
     model.graph.node.append(first)
 
 
+def calling(*calls: tuple[str, int]) -> Callable[[onnx.ModelProto], None]:
+    """Functions f0, f1, … each of which calls what it is told to, so often; the graph calls f0."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+        for number, (called, times) in enumerate(calls):
+            names = ["x", *(f"v{n}" for n in range(times))]
+            nodes = [helper.make_node(called, [a], [b], domain="own") for a, b in pairwise(names)]
+            function = helper.make_function("own", f"f{number}", ["x"], names[-1:], nodes, imports)
+            model.functions.append(function)
+        model.functions.append(
+            helper.make_function("own", "end", ["x"], ["y"], [helper.make_node("Identity", ["x"], ["y"])], imports)
+        )
+        model.opset_import.append(imports[1])
+        model.graph.node.append(helper.make_node("f0", ["output"], ["more"], domain="own"))
+
+    return edit
+
+
+def long_chain(model: onnx.ModelProto) -> None:
+    """More nodes in a row than Python calls functions within functions."""
+    names = ["Wq", *(f"link{n}" for n in range(3000))]
+    chain = [helper.make_node("Identity", [a], [b]) for a, b in pairwise(names)]
+    nodes = [*chain, *model.graph.node]
+    for node in nodes[len(chain) :]:
+        node.input[:] = [names[-1] if name == "Wq" else name for name in node.input]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
 # What is done to a file
 
 
@@ -241,6 +272,19 @@ def folder_link(folder: Path) -> None:
 
 def short(folder: Path) -> None:
     (folder / "weights.bin").write_bytes(bytes(16))
+
+
+def large(folder: Path) -> None:
+    with (folder / "weights.bin").open("wb") as file:
+        file.truncate(2**31)
+
+
+def huge_beside(path: Path) -> None:
+    """W1 asks for 2 GiB, which are there, and are holes on the disk."""
+    outside("weights.bin", large)(path)
+    model = onnx.load(path, load_external_data=False)
+    tensor(model, "W1").dims[:] = [2**14, 2**15]
+    path.write_bytes(model.SerializeToString())
 
 
 def sparse(path: Path) -> None:
@@ -312,6 +356,11 @@ FILE = (
     Fault("out-of-order", "file", "LayerNormalization 'n1' takes 'x_16', which Cast 'narrow' makes after it", 2,
           model=out_of_order),
     Fault("over-2-GiB", "file", "more than a protobuf message can (2 GiB)", 2, file=sparse),
+    Fault("external-data-over-2-GiB", "file", "with its external data has more than 2 GiB", 2, file=huge_beside),
+    Fault("function-that-calls-itself", "file", "the function 'f0' calls itself", 2,
+          model=calling(("f1", 1), ("f0", 1))),
+    Fault("functions-without-measure", "file", "its functions come to 1.1e+12 nodes", 2,
+          model=calling(*((f"f{n}" if n < 40 else "end", 2) for n in range(1, 41)))),
     Fault("a-folder", "file", "is a folder", 2, file=lambda path: path.parent),
     Fault("no-such-file", "file", "other.onnx cannot be opened: No such", 2, file=lambda p: p.with_name("other.onnx")),
     Fault("below-a-file", "file", "inner.onnx cannot be opened: Not a directory", 2, file=not_a_folder),
@@ -366,6 +415,7 @@ STRUCTURE = (
 )  # fmt: skip
 
 LAYER = (
+    Fault("a-chain-of-3000-nodes", "layer", "more nodes in a row lead to it than are followed", 2, model=long_chain),
     Fault("no-encoder-layer", "layer", "not an encoder layer", 2, right=MLP, signature=NO_MASK),
     Fault("output-of-the-wrong-name", "layer", "not an encoder layer as the specification knows it", 2,
           signature=("24] output)", "24] output, float[batch, sequence, 24] y)"),
