@@ -174,6 +174,20 @@ def saved(folder: Path, edit: str, body: str = PLANTS["PRE"], **constants: Any) 
     return path
 
 
+def test_two_masks_that_both_hide_are_both_given_the_padding(judged: Judge, tmp_path: Path) -> None:
+    two = PLANTS["SIGNATURE"].replace("sequence] mask", "sequence] mask, bool[batch, sequence] other")
+    shown = PLANTS["PRE"].replace(
+        "keys = Unsqueeze(mask", "out = Not(other)  seen = And(mask, out)  keys = Unsqueeze(seen"
+    )
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_of(shown, two).SerializeToString())
+    found = judged(path)
+    assert (found.status, found.findings) == (0, ())
+    assert found.description.roles is not None
+    meanings = {mask.name: mask.meaning for mask in found.description.roles.masks}
+    assert meanings == {"mask": "attend", "other": "ignore"}
+
+
 def test_what_is_said_of_an_embedding_can_be_done(judged: Judge, tmp_path: Path) -> None:
     [fault] = [fault for fault in FAULTS if fault.name == "no-float-input"]
     path = fault.planted(tmp_path)

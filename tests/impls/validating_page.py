@@ -16,7 +16,7 @@ from torch import nn
 
 HERE = Path(__file__).resolve()
 PAGE = HERE.parents[2] / "docs" / "validating.md"
-_TRANSCRIPT = re.compile(r"^```\n\$ (conform .*)\n\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TRANSCRIPT = re.compile(r"^```\n\$ (conform [^\n]*)\n\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Masked(nn.Module):
@@ -70,10 +70,11 @@ def as_anywhere(transcript: str) -> list[str]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder))
-        page = PAGE.read_text(encoding="utf-8")
-        for command, before in written().items():
-            page = page.replace(f"$ {command}\n\n{before}", f"$ {command}\n\n{printed(command, Path(folder))}")
-        PAGE.write_text(page, encoding="utf-8")
+        today = {command: printed(command, Path(folder)) for command in written()}
+    page = PAGE.read_text(encoding="utf-8")
+    for command, before in written().items():
+        page = page.replace(f"$ {command}\n\n{before}", f"$ {command}\n\n{today[command]}")
+    PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
