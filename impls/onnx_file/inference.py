@@ -101,7 +101,7 @@ def _prove(
     """The numbers of one run, in `format`; and what a query without a key gives."""
     layer = inferred.layer
     assert layer is not None
-    values = {name: held.value for name, held in inferred.parameters.items()}
+    values = {name: held.value.astype(np.float64) for name, held in inferred.parameters.items()}
     for mask in roles.masks:
         if mask.meaning and (row := empty_row(layer, values, roles, mask, runner, feeds, x)):
             attention = layer.attention.model_copy(update={"fully_masked_row": row})
