@@ -1,6 +1,6 @@
 """The plan: what each implementation is asked, in which order, and what it is not asked and why."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harness.errors import InputError, nearest
@@ -30,10 +30,7 @@ class Task:
     def format(self) -> Format:
         """What the answer comes in, and the roundoff that it is judged by."""
         own = FORMATS[self.dtype]
-        if self.rounded_as is None:
-            return own
-        inside = FORMATS[self.rounded_as]
-        return replace(own, roundoff=inside.roundoff, smallest_normal=inside.smallest_normal)
+        return own if self.rounded_as is None else own.computed_in(FORMATS[self.rounded_as])
 
     @property
     def build_key(self) -> tuple[object, ...]:

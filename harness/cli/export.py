@@ -73,10 +73,7 @@ def export(
     chosen = find_layer(layer)
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
-    if target.is_dir() or not target.parent.is_dir():
-        raise InputError(
-            "is no file that can be written", where=f"--to {target}", hint="name a file in a folder that is there"
-        )
+    _refuse_unwritable(target)
     with tempfile.TemporaryDirectory() as folder, at_work(f"exporting {chosen.layer}"):
         session = Session(ready, "cpu", 1, Path(folder) / "worker.log")
         try:
@@ -94,6 +91,18 @@ def export(
         raise InputError(f"cannot be written: {error.strerror}", where=f"--to {target}", hint="nothing was") from None
     click.echo(f"{target}: {chosen.layer} in {dtype} by {ready.implementation.name}, {len(data) / 2**20:.2f} MiB")
     click.echo(f"Validate it: conform validate {target} --layer {layer}")
+
+
+def _refuse_unwritable(target: Path) -> None:
+    """Say so before anything is exported, which may take minutes."""
+    where, hint = f"--to {target}", "name a file in a folder that is there"
+    try:
+        if target.is_dir() or not target.parent.is_dir():
+            raise InputError("is no file that can be written", where=where, hint=hint)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}."):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=where, hint=hint) from None
 
 
 def _ready(road: str, pythons: dict[str, str]) -> Ready:

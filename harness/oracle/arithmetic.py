@@ -83,7 +83,13 @@ class Arithmetic:
 
     def affine(self, x: Array, weight: Array, bias: Array) -> Array:
         """x @ weight + bias as one sum that begins with the bias, as a matrix product that accumulates onto it does."""
-        return self._rounded_sum(x @ weight, x.shape[-1], 1.0, lambda: (x * x) @ (weight * weight), begin=bias)
+        rows, (K, F) = x.reshape(-1, x.shape[-1]), weight.shape  # one product, for NumPy reads the weight for each item
+        # Wider than a BLAS knows NumPy goes down the columns of the weight, which are to lie together.
+        total = rows @ (np.asfortranarray(weight) if weight.dtype == np.longdouble else weight)
+        shape = *x.shape[:-1], F
+        return self._rounded_sum(
+            total.reshape(shape), K, 1.0, lambda: ((rows * rows) @ (weight * weight)).reshape(shape), begin=bias
+        )
 
     def _rounded(self, result: Array, times: float = 1.0) -> Array:
         return result

@@ -1,6 +1,6 @@
 """The floating-point formats that a case may be asked in (clause D-1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import ml_dtypes
@@ -17,6 +17,10 @@ class Format:
     numpy: np.dtype[np.generic]
     roundoff: float
     smallest_normal: float
+
+    def computed_in(self, inside: "Format") -> "Format":
+        """What comes and goes in this format, judged by the roundoff of a narrower one that is computed in."""
+        return replace(self, roundoff=inside.roundoff, smallest_normal=inside.smallest_normal)
 
 
 FORMATS: dict[str, Format] = {

@@ -89,10 +89,11 @@ class Anchor(_Frozen):
 
 
 class HeldAs(_Frozen):
-    """The initializer that holds a parameter, and in what form."""
+    """The initializer that holds a parameter, and in what form; the format of it, where the file widens it exactly."""
 
     initializer: str
     form: str
+    stored: str | None = None
 
 
 class Description(_Frozen):
@@ -112,6 +113,10 @@ class Description(_Frozen):
 
     def dtype_of(self, name: str) -> str:
         return next(value.dtype for value in (*self.inputs, *self.outputs) if value.name == name)
+
+    def stored(self) -> dict[str, str]:
+        """Parameter → the format that it is stored in, of those that the file widens before it computes with them."""
+        return {name: held.stored for name, held in self.parameters.items() if held.stored}
 
     def sizes(self) -> tuple[int | None, int | None]:
         """The batch and the sequence that the file is fixed to; None where it is free."""

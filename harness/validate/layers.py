@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.spec.dtypes import FORMATS
 from harness.spec.layer import Layer
 from harness.validate.findings import Description, Finding
 
@@ -37,10 +38,14 @@ def empty_rows(layer: Layer, description: Description) -> Iterator[Finding]:
         yield Finding(stage="masks", severity="warning", message=message, hint=hint)
 
 
-def compared_parameters(due: Mapping[str, Array], held: Mapping[str, Array]) -> Iterator[Finding]:
-    """Parameters that are not those that the file was made from, and what they are instead."""
+def compared_parameters(
+    due: Mapping[str, Array], held: Mapping[str, Array], stored: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Parameters that are not those that the file was made from, and what they are instead. What a parameter is
+    `stored` in rounds it, and nothing else may."""
     for name, value in held.items():
-        right = due[name].astype(value.dtype)
+        narrow = FORMATS[stored[name]].numpy if name in stored else value.dtype
+        right = due[name].astype(narrow).astype(value.dtype)
         if np.array_equal(right, value):
             continue
         alike = [f"{other}" for other, theirs in due.items() if other != name and _same(theirs, value)]

@@ -62,7 +62,7 @@ def size(description: Description) -> str:
 
 
 def _range(values: Sequence[float]) -> str:
-    least, most = f"{min(values):.2g}", f"{max(values):.2g}"
+    least, most = (f"{value:.0f}" if value >= 10 else f"{value:.2g}" for value in (min(values), max(values)))
     return least if least == most else f"{least} to {most}"
 
 

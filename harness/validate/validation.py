@@ -21,7 +21,7 @@ from harness.report.model import Diagnosis
 from harness.report.terminal import score
 from harness.spec.case import Case, Held
 from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS, DtypeName
+from harness.spec.dtypes import FORMATS
 from harness.spec.layer import Layer
 from harness.spec.parameters import unlike
 from harness.validate.asks import Takes, asked
@@ -29,6 +29,7 @@ from harness.validate.findings import Description, Finding, Roles
 from harness.validate.judged import answers, levels, loading
 from harness.validate.layers import compared_parameters, empty_rows, told_apart
 from harness.validate.quantised import relative_errors
+from harness.validate.reduction import cost, dtype_named, narrower, said_of_format, said_of_stored
 from harness.validate.results import RowResult, Validation, in_order
 from harness.validate.rows import FOLDER, Row, rows_of, showing, take_through
 from harness.validate.summaries import of_answers, of_cost, of_description
@@ -82,7 +83,7 @@ def validate(asked_for: Asked, out: Path, jobs: int, progress: Progress, folder:
             return _unjudged(asked_for, description, findings)
     findings += empty_rows(layer, description)
     if asked_for.parameters is not None:
-        findings += compared_parameters(asked_for.parameters, held)
+        findings += compared_parameters(asked_for.parameters, held, description.stored())
     return _judged(asked_for, description, layer, held, findings, rows, out, jobs, progress)
 
 
@@ -151,9 +152,9 @@ def _judged(
 ) -> Validation:
     assert description.roles is not None
     showing(rows, description.stages)
-    dtype = _dtype(description.dtype_of(description.roles.output))
+    dtype = dtype_named(description.dtype_of(description.roles.output))
     quantised = not _QUANTISED.isdisjoint(description.operators)
-    rounded_as = None if quantised else narrower(held, dtype)
+    rounded_as, stored = None if quantised else narrower(held, dtype), description.stored()
     stages = asked(layer, takes(description, description.roles), dtype, Held.of(held))
     cases = list({case.id: case for of_stage in stages.values() for case in of_stage}.values())
     expected = _expected(cases, jobs, progress)
@@ -175,11 +176,13 @@ def _judged(
         )
     else:
         findings += answers(stages, rows, description)
-        said, summaries["levels"] = levels(rows, cases, expected, FORMATS[dtype], constants())
-        findings += said
+        more, summaries["levels"] = levels(rows, cases, expected, FORMATS[dtype], constants())
+        findings += more
         diagnoses = tuple(_diagnoses(rows))
-        if rounded_as:
-            summaries["reduction"] = f"computes in {rounded_as}, and is judged by its roundoff"
+        if rounded_as or stored:
+            said = said_of_format(rounded_as) if rounded_as else said_of_stored(stored, len(held), dtype)
+            due, [plain, *_] = asked_for.parameters, stages["numbers"]
+            summaries["reduction"] = said + (cost(plain, due) if due else "")
     summaries |= of_answers(stages, rows)
     results = tuple(_result(row) for row in rows)
     summaries["cost"] = of_cost(description, _seconds(results))
@@ -196,21 +199,6 @@ def _judged(
         diagnoses=diagnoses,
         summaries=summaries,
     )
-
-
-def _dtype(name: str) -> DtypeName:
-    return next(known for known in ("float64", "float32", "bfloat16", "float16") if known == name)
-
-
-def narrower(held: Mapping[str, Array], dtype: DtypeName) -> DtypeName | None:
-    """The format that the parameters are held in, where it is narrower than that of the input and output."""
-    widest = max(
-        (FORMATS[value.dtype.name].roundoff for value in held.values() if value.dtype.name in FORMATS), default=0
-    )
-    for name in ("bfloat16", "float16"):
-        if FORMATS[name].roundoff == widest and widest > FORMATS[dtype].roundoff:
-            return _dtype(name)
-    return None
 
 
 def takes(description: Description, roles: Roles) -> Takes:

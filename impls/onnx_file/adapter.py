@@ -16,9 +16,10 @@ from harness.spec.stages import SHAPES, kind_of
 from harness.spec.stages import stages as stages_of
 from impls.onnx_file.inference import Inferred
 from impls.onnx_file.inspection import Inspection, inspect
+from impls.onnx_file.interface import numpy_dtype
 from impls.onnx_file.masks import fed
 from impls.onnx_file.parameters import held_in, written
-from impls.onnx_file.roles import Roles, numpy_dtype
+from impls.onnx_file.roles import Roles
 from impls.onnx_file.stages import letters, sizes_at
 from impls.onnx_file.values import Array
 from impls.onnx_model.runtimes import PACKAGES, Session, open
@@ -63,7 +64,9 @@ class OnnxFile(Adapter):
             self.model = onnx.ModelProto()
             self.model.CopyFrom(self.graph.stated)
             written(self.model, self.graph, held, parameters)
-        return held_in(self.model, self.graph, held)
+        # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
+        own = held_in(self.model, self.graph, held)
+        return {name: value.astype(numpy_dtype(dtype)) for name, value in own.items()}
 
     def output(self, x: Array, masks: Masks) -> Array:
         batch_first = self.batch_first(x)

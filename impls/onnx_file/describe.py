@@ -18,13 +18,14 @@ SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
 Fact = dict[str, Any]
 
 
-def describe(encoder: Encoder, roles: Roles, findings: Findings) -> tuple[dict[str, Any], list[Fact]]:
-    """The layer as `layer.schema.json` has it, `fully_masked_row` yet unspecified; and the facts it is made of."""
+def describe(encoder: Encoder, roles: Roles, inside: str, findings: Findings) -> tuple[dict[str, Any], list[Fact]]:
+    """The layer as `layer.schema.json` has it, `fully_masked_row` yet unspecified; and the facts it is made of.
+    `inside` is the format that the file computes in."""
     facts: list[Fact] = []
     chosen: list[dict[str, Any]] = []
     several = len(encoder.layers) > 1
     for number, layer in enumerate(encoder.layers):
-        choices = _choices(layer, roles.x.dtype, f"layer {number}: " if several else "", findings)
+        choices = _choices(layer, inside, f"layer {number}: " if several else "", findings)
         chosen.append({key: value for key, (value, _) in choices.items()})
         if number == 0:
             facts += [{"key": key, "value": value, "evidence": said} for key, (value, said) in choices.items()]

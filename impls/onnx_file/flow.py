@@ -5,21 +5,19 @@ one root, which is given a name, by what it does to numbers, when something need
 """
 
 from collections.abc import Callable, Mapping
-from math import prod
 
 import numpy as np
 import onnx
 
 from impls.onnx_file import closing
-from impls.onnx_file.attention import context_product, score_product
 from impls.onnx_file.known import Known, data_of
 from impls.onnx_file.operators import ELEMENTWISE, IDENTITIES, MOVES, PRODUCTS, REDUCTIONS, ROWWISE
-from impls.onnx_file.products import FLOATS, Product, attributes, linear_map, named, product_of
+from impls.onnx_file.pairs import attention, of_two
+from impls.onnx_file.products import FLOATS, attributes, linear_map, named, product_of
 from impls.onnx_file.rows import axes_of, row_axis
 from impls.onnx_file.running import said
 from impls.onnx_file.values import (
     Array,
-    Context,
     Fixed,
     Linear,
     Local,
@@ -57,6 +55,9 @@ class Flow(Known):
                 self.values[name] = value
         except NotUnderstood as reason:
             self.values.update(dict.fromkeys(outputs, Unknown(str(reason), named(node))))
+        except RecursionError:
+            lost = Unknown("more nodes in a row lead to it than are followed", named(node))
+            self.values.update(dict.fromkeys(outputs, lost))
         except Exception as reason:  # what a stranger's node makes of what it is given is anybody's guess
             self.values.update(dict.fromkeys(outputs, Unknown(f"cannot be followed: {said(reason)}", named(node))))
         for name in outputs:
@@ -75,7 +76,7 @@ class Flow(Known):
         if op in REDUCTIONS or op in ROWWISE:
             return [self._of_rows(node)]
         if op == "Attention" and node.domain in ("", "ai.onnx"):
-            return self._attention(node)
+            return attention(self, node)
         raise NotUnderstood(f"{op} has no place in an encoder layer as the specification knows it")
 
     def _moved(self, node: onnx.NodeProto) -> list[Value]:
@@ -107,7 +108,7 @@ class Flow(Known):
     def _product(self, node: onnx.NodeProto) -> Value:
         one, two = node.input[:2]
         if one in self.values and two in self.values:
-            return self._of_two(node, self.closed(one), self.closed(two))
+            return of_two(self, node, self.closed(one), self.closed(two))
         data, constant = (one, two) if one in self.values else (two, one)
         view, source = self.closed(data), self.source(constant)
         operands = (view.index, np.empty(source.value.shape, np.bool_))
@@ -131,66 +132,6 @@ class Flow(Known):
                 raise NotUnderstood(f"Gemm with beta = {said['beta']}")
             return self._biased(node, result, self.source(node.input[2]))
         return result
-
-    def _of_two(self, node: onnx.NodeProto, one: View, two: View) -> View:
-        product, a, b = product_of(node, one.index, two.index)
-        alpha = float(attributes(node).get("alpha", 1.0))  # type: ignore[arg-type]
-        if isinstance(two.root, Weights):
-            product, a, b, one, two = product.swapped(), b, a, two, one
-        if isinstance(one.root, Weights):
-            return self._context(node.output[0], product, one, a, two, b, alpha)
-        return self._scores(node.output[0], product, one, a, two, b, alpha)
-
-    def _scores(self, name: str, product: Product, one: View, a: Array, two: View, b: Array, alpha: float) -> View:
-        if isinstance(one.root, Scores | Weights) or isinstance(two.root, Scores | Weights):
-            raise NotUnderstood("a product of attention's scores")
-        widths = one.root.shape[-1], two.root.shape[-1]
-        index, heads_one, heads_two = score_product(product, a, b, widths, self.B, self.S)
-        shape = self.B, len(heads_one), self.S, self.S
-        root = self.add(Scores(shape, name, one, two, heads_one, heads_two))
-        return View(root, index, one.factor * two.factor * alpha)
-
-    def _context(self, name: str, product: Product, one: View, a: Array, two: View, b: Array, alpha: float) -> View:
-        if isinstance(two.root, Scores | Weights):
-            raise NotUnderstood("a product of attention's weights with each other")
-        assert isinstance(one.root, Weights)
-        index, heads = context_product(product, a, b, one.root.shape, two.root.shape[-1])
-        root = self.add(Context((self.B * self.S, heads.size), name, one.root, two, heads))
-        return View(root, index, one.factor * two.factor * alpha)
-
-    def _attention(self, node: onnx.NodeProto) -> list[Value]:
-        """The operator of opset 23 and 24: both products, and what stands between them."""
-        said = attributes(node)
-        query, key, value = (self.closed(name) for name in node.input[:3])
-        if len(node.input) > 4 and any(node.input[4:6]):
-            raise NotUnderstood("Attention with a cache of keys and values")
-        if said.get("softcap"):
-            raise NotUnderstood(f"Attention with softcap = {said['softcap']}")
-        heads = [said.get("q_num_heads"), said.get("kv_num_heads"), said.get("kv_num_heads")]
-        if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
-            heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]
-        if heads[0] != heads[1]:
-            raise NotUnderstood(f"{heads[0]} heads of query that share {heads[1]} of key and value")
-        q, k, v = (by_heads(view.index, count) for view, count in zip((query, key, value), heads, strict=True))
-        scores = self._scores(node.output[0], Product("bhid", "bhjd", "bhij"), query, q, key, k, 1.0)
-        assert isinstance(scores.root, Scores)
-        scale = float(said.get("scale", 0.0) or q.shape[-1] ** -0.5) * scores.factor  # type: ignore[arg-type]
-        constant = None
-        if said.get("is_causal"):
-            constant = np.where(np.tri(self.S, dtype=np.bool_), 0.0, -np.inf) * np.ones(scores.root.shape)
-        scores.root.attention = {"node": named(node), "fused": True}
-        weights = self.add(Weights(scores.root.shape, node.output[0], scores.root, scale, True, constant))
-        label = np.arange(prod(weights.shape)).reshape(weights.shape)
-        context = self._context(
-            node.output[0], Product("bhij", "bhjd", "bhid"), View(weights, label), label, value, v, 1.0
-        )
-        index = context.index
-        if len(self.trace_shape(node.output[0])) == 3:
-            index = index.transpose(0, 2, 1, 3).reshape(self.B, self.S, -1)
-        return [View(context.root, index, context.factor)]
-
-    def trace_shape(self, name: str) -> tuple[int, ...]:
-        return self.trace[name].shape
 
     def _elementwise(self, node: onnx.NodeProto, given: Mapping[str, Value]) -> Value:
         values = [given[name] for name in node.input if name]
@@ -319,12 +260,3 @@ def drops(node: onnx.NodeProto, number: Callable[[str], Array]) -> bool:
 
 def _unbiased(root: Root) -> bool:
     return isinstance(root, Linear) and root.bias is None
-
-
-def by_heads(index: Array, num_heads: object) -> Array:
-    """[B, S, H · d] as [B, H, S, d]; what has four axes as it is."""
-    if index.ndim == 4:
-        return index
-    if not isinstance(num_heads, int) or index.shape[-1] % num_heads:
-        raise NotUnderstood("Attention of three axes that does not say into how many heads they go")
-    return index.reshape(*index.shape[:2], num_heads, -1).transpose(0, 2, 1, 3)

@@ -8,15 +8,18 @@ import numpy as np
 from pydantic import ValidationError
 
 from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS, Format
 from harness.spec.layer import Layer
+from harness.validate.reduction import dtype_named, narrower
 from impls.onnx_file.describe import describe
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.flow import Flow
 from impls.onnx_file.graph import Graph
+from impls.onnx_file.interface import numpy_dtype
 from impls.onnx_file.layer import encoder_of
 from impls.onnx_file.parameters import Held, parameters_of
 from impls.onnx_file.proof import empty_row, prove
-from impls.onnx_file.roles import Roles, numpy_dtype
+from impls.onnx_file.roles import Roles
 from impls.onnx_file.running import Array, Failed, Runner, Tensors
 from impls.onnx_file.stages import Anchor, anchors, letters, sizes_at
 from impls.onnx_file.values import NotUnderstood
@@ -33,18 +36,15 @@ class Inferred:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
-def infer(graph: Graph, roles: Roles, findings: Findings, *, refer: bool, proved: bool) -> Inferred | None:
+def infer(graph: Graph, roles: Roles, runner: Runner, findings: Findings, *, proved: bool) -> Inferred | None:
     """None after a finding of stage `layer`: what is not told is not guessed.
 
-    `refer`: it is run by ONNX's reference implementation. `proved`: it is held against the oracle.
+    `proved`: it is held against the oracle.
     """
     x = np.random.default_rng(3).normal(size=(roles.B, roles.S, roles.d_model)).astype(numpy_dtype(roles.x.dtype))
     feeds = {roles.x.name: np.ascontiguousarray(roles.laid_out(x)), **roles.open_masks()}
     try:
-        runner = Runner(graph.model, graph.makers)
-        if refer:
-            runner.refer("")
-        trace = {**feeds, **runner.run(feeds)}
+        trace = {**feeds, **runner.trace(feeds)}
     except Failed as error:
         findings.error("layer", f"its inner values cannot be looked at: {error}")
         return None
@@ -63,8 +63,10 @@ def infer(graph: Graph, roles: Roles, findings: Findings, *, refer: bool, proved
             "conform list layers shows what it knows",
         )
         return None
-    described, facts = describe(encoder, roles, findings)
     parameters = parameters_of(encoder, graph, x.dtype)
+    dtype = dtype_named(roles.x.dtype)
+    inside = narrower({name: held.value for name, held in parameters.items()}, dtype) or dtype
+    described, facts = describe(encoder, roles, inside, findings)
     _note_forms(parameters, findings)
     if graph.rounds:
         findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
@@ -82,23 +84,24 @@ def infer(graph: Graph, roles: Roles, findings: Findings, *, refer: bool, proved
         return Inferred(None, facts, parameters, stages, sizes)
     inferred = Inferred(layer, facts, parameters, stages, sizes)
     if proved:
-        _prove(inferred, roles, runner, trace, x, feeds, findings)
+        _prove(inferred, roles, FORMATS[dtype].computed_in(FORMATS[inside]), runner, trace, x, feeds, findings)
     return inferred
 
 
 def _prove(
     inferred: Inferred,
     roles: Roles,
+    format: Format,
     runner: Runner,
     trace: Tensors,
     x: Array,
     feeds: Tensors,
     findings: Findings,
 ) -> None:
-    """The numbers of one run; and what a query without a key gives."""
+    """The numbers of one run, in `format`; and what a query without a key gives."""
     layer = inferred.layer
     assert layer is not None
-    values = {name: held.value for name, held in inferred.parameters.items()}
+    values = {name: held.value.astype(np.float64) for name, held in inferred.parameters.items()}
     for mask in roles.masks:
         if mask.meaning and (row := empty_row(layer, values, roles, mask, runner, feeds, x)):
             attention = layer.attention.model_copy(update={"fully_masked_row": row})
@@ -111,7 +114,8 @@ def _prove(
         for name, anchor in inferred.stages.items()
     }
     seen["output"] = np.ascontiguousarray(roles.batch_first(trace[roles.output.name]))
-    proof = prove(layer, values, x, seen, constants(), roles.x.dtype)
+    own = {name: value.astype(format.numpy) for name, value in seen.items()}  # what is narrower inside is as exact
+    proof = prove(layer, values, x, own, constants(), format)
     if proof.agrees:
         rms = max(verdict.rms or 0.0 for verdict in proof.verdicts)
         evidence = f"batch {roles.B}, sequence {roles.S}, {len(proof.verdicts)} tensors, largest rms {rms:.2f} σ"

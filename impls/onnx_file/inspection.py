@@ -11,12 +11,14 @@ import onnx
 from harness.adapter import Masks
 from impls.onnx_file.checks import check, every_node, unknown_opset
 from impls.onnx_file.findings import Findings
+from impls.onnx_file.functions import check_functions
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.inference import Inferred, infer
-from impls.onnx_file.interface import Interface, check_dimensions, interface, port
+from impls.onnx_file.interface import Interface, check_dimensions, interface, numpy_dtype, port
 from impls.onnx_file.masks import fed
+from impls.onnx_file.order import check_order
 from impls.onnx_file.reading import Unreadable, read
-from impls.onnx_file.roles import MaskRole, Roles, numpy_dtype, roles
+from impls.onnx_file.roles import MaskRole, Roles, roles
 from impls.onnx_file.running import Array, Failed, Runner
 
 Tensors = dict[str, Array]
@@ -90,6 +92,8 @@ def _inspect(path: Path, expected: str | None, seen: Inspection, thoroughly: boo
     external: set[str] = set()
     seen.model = read(path, findings, external)
     seen.file = _file(path, seen.model, external)
+    check_functions(seen.model, findings)
+    check_order(seen.model, findings)
     if thoroughly:
         check(seen.model, findings)
         if unknown_opset(seen.model):  # what its operators do is not known, whatever would run them
@@ -116,7 +120,7 @@ def _inspect(path: Path, expected: str | None, seen: Inspection, thoroughly: boo
     check_dimensions(seen.interface, seen.roles.layout, findings)
     _check_run(seen.roles, seen.interface, runner, findings)
     _check_masks(seen.graph, seen.roles, expected, findings)
-    seen.inferred = infer(seen.graph, seen.roles, findings, refer=runner.session is None, proved=thoroughly)
+    seen.inferred = infer(seen.graph, seen.roles, runner, findings, proved=thoroughly)
 
 
 def _file(path: Path, model: onnx.ModelProto, external: set[str]) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 
+from impls.onnx_file.embedding import embedding
 from impls.onnx_file.findings import Findings
 from impls.onnx_file.graph import Graph, used_by
 
@@ -35,6 +37,14 @@ class Interface:
     x: Port
     output: Port
     masks: tuple[Port, ...]
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 def port(info: onnx.ValueInfoProto) -> Port:
@@ -70,15 +80,16 @@ def interface(graph: Graph, findings: Findings) -> Interface | None:
         )
         return None
     if not floats:
-        ids = [p for p in inputs if p.dtype in INTEGERS and p.shape is not None and len(p.shape) == 2]
-        takes = (
-            "it takes token ids; what is before the first layer is not followed" if ids else f"the inputs are {every}"
-        )
-        findings.error(
-            "interface",
-            f"no floating-point input [batch, sequence, d_model]: {takes}",
-            "export the encoder layers by themselves, with x as their input",
-        )
+        takes, hint = f"the inputs are {every}", "export the encoder layers by themselves, with x as their input"
+        if found := embedding(graph, [p.name for p in inputs if p.dtype in INTEGERS]):
+            ids = next(p for p in inputs if p.name == found.ids)
+            takes = f"{ids.said()} are token ids of an embedding over {found.rows} ids ({found.node})"
+            cut = f"{[found.output, *found.beside]}, {[p.name for p in results if p.name != found.output]}"
+            hint = (
+                "validate the file from the embedding's output on: onnx.utils.extract_model(path, 'layers.onnx', "
+                f"{cut}) cuts that out; or export the layers by themselves, as conform export does"
+            )
+        findings.error("interface", f"no floating-point input [batch, sequence, d_model]: {takes}", hint)
         return None
     x = _chosen(graph, floats, results, findings)
     output = _output(graph, x, results, findings)

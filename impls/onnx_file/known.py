@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
+from harness.spec.dtypes import FORMATS
 from impls.onnx_file import closing
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.operators import IDENTITIES, MOVES
@@ -56,7 +57,7 @@ class Known:
         if any(elements is None for elements in inner):
             return None
         if node.op_type in IDENTITIES:
-            return inner[0] if self.number(node.input[0]).dtype == self.number(name).dtype else None
+            return inner[0] if holds(self.number(name).dtype, self.number(node.input[0]).dtype) else None
         others = [self.number(given) if given else None for given in node.input[len(inner) :]]
         return self.nodes.run(node, [*inner, *others])[list(node.output).index(name)]
 
@@ -87,6 +88,15 @@ class Known:
         if key not in self.kept:
             self.kept[key] = self.add(made)
         return self.kept[key]
+
+
+def holds(wide: np.dtype, narrow: np.dtype) -> bool:
+    """Whether every number of the one format is a number of the other."""
+    if wide == narrow:
+        return True
+    known = wide.name in FORMATS and narrow.name in FORMATS
+    # Float16 has more digits than bfloat16, and less of a range: neither holds the other.
+    return known and wide.name in ("float32", "float64") and FORMATS[wide.name].roundoff < FORMATS[narrow.name].roundoff
 
 
 def data_of(node: onnx.NodeProto) -> list[str]:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from harness.adapter import Masks, Tensors
-from impls.onnx_file.roles import MaskRole, Roles, numpy_dtype
+from impls.onnx_file.interface import numpy_dtype
+from impls.onnx_file.roles import MaskRole, Roles
 from impls.onnx_file.values import Array
 
 

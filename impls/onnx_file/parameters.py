@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from harness.spec.dtypes import FORMATS
 from impls.onnx_file.graph import Graph
 from impls.onnx_file.layer import Encoder, OneLayer, Projection
 from impls.onnx_file.values import Array, Norm, Source
@@ -17,15 +18,17 @@ ABSENT = "absent"
 @dataclass(frozen=True)
 class Held:
     """`elements` numbers the parameter's own among those of all initializers. `form` is as_is, transposed, reshaped,
-    slice, rearranged, joined (of several), computed or absent."""
+    slice, rearranged, joined (of several), computed or absent. `stored` is the format of the initializers, where the
+    file widens what they hold before it computes with it."""
 
     value: Array
     elements: Array | None
     initializers: tuple[str, ...]
     form: str
+    stored: str | None = None
 
-    def as_json(self) -> dict[str, str]:
-        return {"initializer": ", ".join(self.initializers), "form": self.form}
+    def as_json(self) -> dict[str, str | None]:
+        return {"initializer": ", ".join(self.initializers), "form": self.form, "stored": self.stored}
 
 
 def parameters_of(encoder: Encoder, graph: Graph, dtype: np.dtype) -> dict[str, Held]:
@@ -101,7 +104,9 @@ def _held(source: Source | None, otherwise: Array | None, graph: Graph) -> Held:
     form = "joined"
     if len(names) == 1:
         form = _form(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)
-    return Held(value, source.elements, names, form)
+    narrower = {graph.constants[name].dtype.name for name in names} - {value.dtype.name}
+    stored = max(narrower, key=lambda name: FORMATS[name].roundoff, default=None)
+    return Held(value, source.elements, names, form, stored)
 
 
 def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:
@@ -158,6 +163,10 @@ def written(model: onnx.ModelProto, graph: Graph, held: dict[str, Held], paramet
             if not np.array_equal(value, place.value):
                 raise Unwritable(f"{name} is {place.form} in the file, and cannot be given another value")
             continue
+        for initializer in place.initializers:
+            if not np.array_equal(value.astype(new[initializer].dtype), value):
+                narrow = new[initializer].dtype
+                raise Unwritable(f"{name} is {narrow} in the file, {initializer!r}, which does not hold these values")
         elements = place.elements.reshape(-1)
         for initializer in place.initializers:
             start = graph.offsets[initializer]

@@ -11,7 +11,7 @@ from harness.oracle.arithmetic import Arithmetic, Rounded
 from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from harness.oracle.encoder import Given, forward
 from harness.spec.constants import Constants
-from harness.spec.dtypes import FORMATS
+from harness.spec.dtypes import Format
 from harness.spec.layer import Layer
 from impls.onnx_file.roles import MaskRole, Roles
 from impls.onnx_file.running import Array, Failed, Runner, Tensors
@@ -37,10 +37,11 @@ class Proof:
 
 
 def prove(
-    layer: Layer, parameters: Mapping[str, Array], x: Array, seen: Tensors, constants: Constants, dtype: str
+    layer: Layer, parameters: Mapping[str, Array], x: Array, seen: Tensors, constants: Constants, format: Format
 ) -> Proof:
-    """`x` [B, S, D] is what the file was given, `seen` what it gave, by stage, in the order of computation."""
-    what = Given(x.astype(np.float64), as_float64(parameters), None)
+    """`parameters` are float64; `x` [B, S, D] is what the file was given, `seen` what it gave, by stage, in the order
+    of computation, in the dtype of `format`."""
+    what = Given(x.astype(np.float64), dict(parameters), None)
     with np.errstate(all="ignore"):
         exact = forward(layer, what, Arithmetic(np.float64))
         spread = Spread(exact)
@@ -54,12 +55,8 @@ def prove(
             expected = ExpectedTensor(
                 value.shape, np.arange(value.size), value.reshape(-1), conditions[name].reshape(-1)
             )
-            verdicts.append(judge_tensor(name, seen[name], expected, FORMATS[dtype], constants))
+            verdicts.append(judge_tensor(name, seen[name], expected, format, constants))
     return Proof(tuple(verdicts))
-
-
-def as_float64(parameters: Mapping[str, Array]) -> dict[str, Array]:
-    return {name: value.astype(np.float64) for name, value in parameters.items()}
 
 
 def empty_row(
@@ -73,7 +70,8 @@ def empty_row(
 ) -> str | None:
     """What the file does with a query that has no key: zero, uniform or nan; None where it is none of them.
 
-    Every key of the first item is hidden; the specification's answers are compared with the file's.
+    Every key of the first item is hidden; the specification's answers are compared with the file's. `parameters` are
+    float64.
     """
     assert mask.meaning is not None
     hidden = feeds[mask.name].copy()
@@ -93,7 +91,7 @@ def empty_row(
     for row in ("zero", "uniform"):
         attention = layer.attention.model_copy(update={"fully_masked_row": row})
         chosen = layer.model_copy(update={"attention": attention})
-        given = Given(x[:1].astype(np.float64), as_float64(parameters), allowed)
+        given = Given(x[:1].astype(np.float64), dict(parameters), allowed)
         with np.errstate(all="ignore"):
             due = forward(chosen, given, Arithmetic(np.float64))["output"]
         off[row] = float(np.abs(due - seen).max())

@@ -94,7 +94,7 @@ def load_external(model: onnx.ModelProto, folder: Path, refuse: Callable[..., Un
             refuse(problem)
         raise refuse(problems[-1], "an external file lies beside the model, or in a folder there")
     if sum(_size(tensor) for tensor in external) > LARGEST:
-        raise refuse("the model with its external data has more than 2 GiB", "")
+        raise refuse("the model with its external data has more than 2 GiB", "export fewer layers of it at a time")
     for tensor in external:
         try:
             load_external_data_for_tensor(tensor, str(folder))

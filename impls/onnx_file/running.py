@@ -1,6 +1,7 @@
 """Runs a model, whole and with its inner values, or one node of it by itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import lru_cache
 
 import numpy as np
@@ -20,46 +21,69 @@ class Failed(Exception):
 class Runner:
     """A model in ONNX Runtime with every optimisation off; in ONNX's reference implementation where that will not.
 
-    `wanted` are values of the graph that are to be answered beside its own outputs. `problem` says what ONNX Runtime
-    had against the model.
+    One session answers for the outputs and for every value inside: a large file is not handed over twice. `problem`
+    says what ONNX Runtime had against the model.
     """
 
-    def __init__(self, model: onnx.ModelProto, wanted: Iterable[str] = (), threads: int = 1) -> None:
-        shown = onnx.ModelProto()
-        shown.CopyFrom(model)
-        own = {output.name for output in shown.graph.output}
-        shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted if name not in own)
-        self.names = [output.name for output in shown.graph.output]
-        self._shown, self._reference = shown, None
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._model = model
+        self._own = [output.name for output in model.graph.output]
+        made = [name for node in model.graph.node for name in node.output if name]
+        self._all = [*self._own, *dict.fromkeys(name for name in made if name not in self._own)]
+        self._reference: ReferenceEvaluator | None = None
         self.session: ort.InferenceSession | None = None
         self.problem = ""
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        try:
-            self.session = ort.InferenceSession(shown.SerializeToString(), options, ["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime has a class of its own for every status
-            self.problem = said(error)
+        for shown in (self._all[len(self._own) :], []):  # a value of a kind that is no output's is not looked at
+            try:
+                self.session = _session(model, shown)
+            except Exception as error:  # ONNX Runtime has a class of its own for every status
+                self.problem = said(error)
+            else:
+                self._all, self.problem = [*self._own, *shown], ""
+                break
 
     def run(self, feeds: Mapping[str, Array]) -> Tensors:
-        """The outputs and the wanted values by name; raises Failed."""
+        """The outputs by name; raises Failed."""
+        return self._run(self._own, feeds)
+
+    def trace(self, feeds: Mapping[str, Array]) -> Tensors:
+        """The outputs and, where they can be looked at, the values inside; raises Failed."""
+        return self._run(self._all, feeds)
+
+    def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
         try:
             if self.session:
-                return self._named(self.session.run(None, dict(feeds)))
-            self._reference = self._reference or ReferenceEvaluator(self._shown)
-            with np.errstate(all="ignore"):
-                return self._named(self._reference.run(None, dict(feeds)))
+                answers = self.session.run(names, dict(feeds))
+            else:
+                self._reference = self._reference or ReferenceEvaluator(self._model)
+                with np.errstate(all="ignore"):
+                    answers = self._reference.run(names, dict(feeds))
         except Exception as error:
             raise Failed(said(error)) from None
+        return {name: np.asarray(value) for name, value in zip(names, answers, strict=True)}
 
-    def refer(self, problem: str) -> None:
-        """From now on by ONNX's reference implementation, since ONNX Runtime has this problem with the model."""
-        self.session, self.problem = None, problem
+    def refer(self, problem: str) -> "Runner":
+        """The same in ONNX's reference implementation, since ONNX Runtime has this problem with the model."""
+        other = copy(self)
+        other.session, other.problem = None, problem
+        return other
 
-    def _named(self, answers: Sequence[Array]) -> Tensors:
-        return {name: np.asarray(value) for name, value in zip(self.names, answers, strict=True)}
+
+def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
+    """With these values of the graph for outputs, too."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    outputs = model.graph.output
+    count = len(outputs)
+    outputs.extend(onnx.ValueInfoProto(name=name) for name in shown)
+    try:  # on the model itself, for as long as it takes: a copy of it is as large as its weights
+        data = model.SerializeToString()
+    finally:
+        del outputs[count:]
+    return ort.InferenceSession(data, options, ["CPUExecutionProvider"])
 
 
 class Nodes:

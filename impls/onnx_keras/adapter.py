@@ -24,14 +24,9 @@ class OnnxKeras(OnnxAdapter):
 
     def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
         """Of the encoder's weights as keras.saving.save_weights writes them."""
-        import keras
+        from impls.keras_tf.checkpoint import read
 
-        from impls.keras_tf.adapter import KerasTensorFlow
-
-        live = KerasTensorFlow()
-        live.build(layer, like, dtype)
-        keras.saving.load_weights(live.encoder, path)
-        return live.parameters()
+        return read(path, layer, like, dtype)
 
 
 if __name__ == "__main__":

@@ -87,6 +87,9 @@ def test_parameters_of_a_file_of_ones_own(conform: Callable, road: Callable, tmp
         (["--layer", "post-rellu"], "no layer 'post-rellu'"),
         (["--to", "no-such-folder/model.onnx"], "is no file that can be written"),
         (["--to", "."], "is no file that can be written"),
+        (["--to", "less.safetensors/model.onnx"], "is no file that can be written"),
+        (["--to", "m" * 300], "cannot be written: File name too long"),
+        pytest.param(["--to", "/proc/model.onnx"], "cannot be written: ", marks=pytest.mark.linux),
     ],
 )
 def test_what_cannot_be_exported_is_said(

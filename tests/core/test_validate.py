@@ -252,6 +252,14 @@ def test_integer_weights_are_reported_and_held_to_a_limit(
     assert "relative error 0.02" in found.summaries["reduction"]
 
 
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_done(conform: Callable, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    ended = conform("validate", "model.onnx", "--out", "taken/out")
+    assert ended.status == 2
+    assert ended.stderr.startswith("conform: --out taken/out: cannot be written: Not a directory")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
 def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
     found = validated(lie="y += 1e-3 * x.mean(axis=0, keepdims=True)")
     assert any(message.startswith("invariant-batch") for message in errors(found)["properties"])

@@ -6,6 +6,7 @@ A fault has the stage that must find it, words that must be said of it, and the 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,71 @@ def float16(model: onnx.ModelProto) -> None:
             info.type.tensor_type.elem_type = TensorProto.FLOAT16
 
 
+def stored_in_float16(model: onnx.ModelProto) -> None:
+    """As tools that shrink files do: every weight is stored as a float16, and cast to float32 where it is used."""
+    widened = []
+    for held in model.graph.initializer:
+        if held.data_type == TensorProto.FLOAT and held.dims:
+            value, name = numpy_helper.to_array(held).astype(np.float16), held.name
+            held.CopyFrom(numpy_helper.from_array(value, f"{name}_narrow"))
+            widened.append(helper.make_node("Cast", [held.name], [name], f"widen_{name}", to=TensorProto.FLOAT))
+    nodes = [*widened, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def float16_inside(model: onnx.ModelProto) -> None:
+    """As float16's converter does with keep_io_types=True, but in order: float32 goes in and out."""
+    float16(model)
+    narrow, wide = model.graph.input[0], model.graph.output[0]
+    for info in (narrow, wide):
+        info.type.tensor_type.elem_type = TensorProto.FLOAT
+    for node in model.graph.node:
+        renamed = [f"{name}_16" if name == narrow.name else name for name in node.input]
+        node.input[:] = renamed
+        node.output[:] = [f"{name}_16" if name == wide.name else name for name in node.output]
+    first = helper.make_node("Cast", [narrow.name], [f"{narrow.name}_16"], "narrow", to=TensorProto.FLOAT16)
+    model.graph.node.insert(0, first)
+    model.graph.node.append(helper.make_node("Cast", [f"{wide.name}_16"], [wide.name], "wide", to=TensorProto.FLOAT))
+
+
+def out_of_order(model: onnx.ModelProto) -> None:
+    """As float16's converter leaves it with keep_io_types=True: what casts x stands last."""
+    float16_inside(model)
+    first = model.graph.node.pop(0)
+    model.graph.node.append(first)
+
+
+def calling(*calls: tuple[str, int]) -> Callable[[onnx.ModelProto], None]:
+    """Functions f0, f1, … each of which calls what it is told to, so often; the graph calls f0."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+        for number, (called, times) in enumerate(calls):
+            names = ["x", *(f"v{n}" for n in range(times))]
+            nodes = [helper.make_node(called, [a], [b], domain="own") for a, b in pairwise(names)]
+            function = helper.make_function("own", f"f{number}", ["x"], names[-1:], nodes, imports)
+            model.functions.append(function)
+        model.functions.append(
+            helper.make_function("own", "end", ["x"], ["y"], [helper.make_node("Identity", ["x"], ["y"])], imports)
+        )
+        model.opset_import.append(imports[1])
+        model.graph.node.append(helper.make_node("f0", ["output"], ["more"], domain="own"))
+
+    return edit
+
+
+def long_chain(model: onnx.ModelProto) -> None:
+    """More nodes in a row than Python calls functions within functions."""
+    names = ["Wq", *(f"link{n}" for n in range(3000))]
+    chain = [helper.make_node("Identity", [a], [b]) for a, b in pairwise(names)]
+    nodes = [*chain, *model.graph.node]
+    for node in nodes[len(chain) :]:
+        node.input[:] = [names[-1] if name == "Wq" else name for name in node.input]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
 # What is done to a file
 
 
@@ -206,6 +272,19 @@ def folder_link(folder: Path) -> None:
 
 def short(folder: Path) -> None:
     (folder / "weights.bin").write_bytes(bytes(16))
+
+
+def large(folder: Path) -> None:
+    with (folder / "weights.bin").open("wb") as file:
+        file.truncate(2**31)
+
+
+def huge_beside(path: Path) -> None:
+    """W1 asks for 2 GiB, which are there, and are holes on the disk."""
+    outside("weights.bin", large)(path)
+    model = onnx.load(path, load_external_data=False)
+    tensor(model, "W1").dims[:] = [2**14, 2**15]
+    path.write_bytes(model.SerializeToString())
 
 
 def sparse(path: Path) -> None:
@@ -274,7 +353,14 @@ FILE = (
     Fault("truncated", "file", "does not parse", 2, file=bytes_of(lambda data: data[:3000])),
     Fault("no-graph", "file", "holds no graph", 2, file=bytes_of(onnx.ModelProto(ir_version=10).SerializeToString())),
     Fault("deep-nesting", "file", "does not parse", 2, file=deep),
+    Fault("out-of-order", "file", "LayerNormalization 'n1' takes 'x_16', which Cast 'narrow' makes after it", 2,
+          model=out_of_order),
     Fault("over-2-GiB", "file", "more than a protobuf message can (2 GiB)", 2, file=sparse),
+    Fault("external-data-over-2-GiB", "file", "with its external data has more than 2 GiB", 2, file=huge_beside),
+    Fault("function-that-calls-itself", "file", "the function 'f0' calls itself", 2,
+          model=calling(("f1", 1), ("f0", 1))),
+    Fault("functions-without-measure", "file", "its functions come to 1.1e+12 nodes", 2,
+          model=calling(*((f"f{n}" if n < 40 else "end", 2) for n in range(1, 41)))),
     Fault("a-folder", "file", "is a folder", 2, file=lambda path: path.parent),
     Fault("no-such-file", "file", "other.onnx cannot be opened: No such", 2, file=lambda p: p.with_name("other.onnx")),
     Fault("below-a-file", "file", "inner.onnx cannot be opened: Not a directory", 2, file=not_a_folder),
@@ -300,7 +386,8 @@ STRUCTURE = (
     Fault("unknown-opset", "operators", "opset 999 is newer than", 2, model=opset(999)),
     Fault("custom-operator", "operators", "1 of Gelu from 'my.own', which is not ONNX's own: a custom operator", 2,
           text=((GELU, "a = my.own.Gelu(hb)"),), model=custom_domain),
-    Fault("no-float-input", "interface", "no floating-point input [batch, sequence, d_model]", 2,
+    Fault("no-float-input", "interface",
+          "'ids' int64 [batch, sequence] are token ids of an embedding over 7 ids (Gather 'x')", 2,
           signature=("float[batch, sequence, 24] x", "int64[batch, sequence] ids"),
           text=(("n1 = ", "x = Gather<axis=0>(table, ids)  n1 = "),)),
     Fault("pooled-output", "interface", "no output has the shape of x", 2, signature=("24] output", "5] output"),
@@ -328,6 +415,7 @@ STRUCTURE = (
 )  # fmt: skip
 
 LAYER = (
+    Fault("a-chain-of-3000-nodes", "layer", "more nodes in a row lead to it than are followed", 2, model=long_chain),
     Fault("no-encoder-layer", "layer", "not an encoder layer", 2, right=MLP, signature=NO_MASK),
     Fault("output-of-the-wrong-name", "layer", "not an encoder layer as the specification knows it", 2,
           signature=("24] output)", "24] output, float[batch, sequence, 24] y)"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from harness.golden.build import compute
@@ -107,6 +108,7 @@ def test_a_right_file_is_right(judged: Judge, right: Path, told: dict[str, Any])
     ("body", "opset", "edit"),
     [
         pytest.param("PRE", 18, "float16", id="float16"),
+        pytest.param("PRE", 18, "float16_inside", id="float16-inside"),
         pytest.param("ATTENTION", 23, None, id="attention-of-opset-23"),
     ],
 )
@@ -139,6 +141,60 @@ def test_a_planted_fault_is_found_and_named_by_its_stage(
     if fault.severity == "error" and fault.stage in ("file", "operators", "interface", "dimensions", "layer", "masks"):
         assert found.errors[0].stage == fault.stage, "what comes before it is right"
     assert not any("Traceback" in finding.message for finding in found.findings)
+
+
+def test_weights_of_float16_in_a_file_that_computes_in_float32(
+    judged: Judge, told: dict[str, Any], tmp_path: Path
+) -> None:
+    """Said as a reduction, and held to the rounding of what it was made from; what it computes is float32's."""
+    path = saved(tmp_path, "stored_in_float16")
+    found = judged(path, **told)
+    assert found.findings == ()
+    assert (found.status, found.dtype, found.rounded_as) == (0, "float32", None)
+    said = found.summaries["reduction"]
+    assert said.startswith("stores 16 of 16 parameters as float16; computes in float32, and is judged by its roundoff")
+    assert float(said.partition("the relative error is ")[2].split()[0]) == pytest.approx(2**-12, rel=0.9)
+    assert "relative error" not in judged(path).summaries["reduction"], "nothing is known of what it was made from"
+    told["parameters"] = {name: value * np.float32(1 + 2**-9) for name, value in told["parameters"].items()}
+    others = [f.message for f in judged(path, **told).errors if f.stage == "layer"]
+    assert any("attention.query.weight holds other values" in message for message in others)
+
+
+def test_weights_of_float16_excuse_no_arithmetic_of_float16(judged: Judge, tmp_path: Path) -> None:
+    [soft] = [fault for fault in FAULTS if fault.name == "softmax-in-float16"]
+    path = saved(tmp_path, "stored_in_float16", PLANTS["PRE"].replace(*soft.text[0]), **soft.constants)
+    assert "numbers" in {finding.stage for finding in judged(path, runtimes=2).errors}
+
+
+def saved(folder: Path, edit: str, body: str = PLANTS["PRE"], **constants: Any) -> Path:
+    model = model_of(body, **constants)
+    PLANTS[edit](model)
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_two_masks_that_both_hide_are_both_given_the_padding(judged: Judge, tmp_path: Path) -> None:
+    two = PLANTS["SIGNATURE"].replace("sequence] mask", "sequence] mask, bool[batch, sequence] other")
+    shown = PLANTS["PRE"].replace(
+        "keys = Unsqueeze(mask", "out = Not(other)  seen = And(mask, out)  keys = Unsqueeze(seen"
+    )
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_of(shown, two).SerializeToString())
+    found = judged(path)
+    assert (found.status, found.findings) == (0, ())
+    assert found.description.roles is not None
+    meanings = {mask.name: mask.meaning for mask in found.description.roles.masks}
+    assert meanings == {"mask": "attend", "other": "ignore"}
+
+
+def test_what_is_said_of_an_embedding_can_be_done(judged: Judge, tmp_path: Path) -> None:
+    [fault] = [fault for fault in FAULTS if fault.name == "no-float-input"]
+    path = fault.planted(tmp_path)
+    [error] = judged(path).errors
+    assert "onnx.utils.extract_model(path, 'layers.onnx', ['x', 'mask'], ['output'])" in error.hint
+    onnx.utils.extract_model(path, tmp_path / "layers.onnx", ["x", "mask"], ["output"])
+    assert judged(tmp_path / "layers.onnx").status == 0
 
 
 def everything_in(folder: Path) -> dict[str, int]:

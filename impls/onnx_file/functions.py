@@ -1,0 +1,55 @@
+"""A model's own functions, before they are inlined: none may call itself, and what they come to has to be held."""
+
+from collections.abc import Iterable
+
+import onnx
+
+from impls.onnx_file.findings import Findings
+from impls.onnx_file.reading import Unreadable
+
+MOST_NODES = 1_000_000
+"""Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
+Key = tuple[str, str, str]
+
+
+def check_functions(model: onnx.ModelProto, findings: Findings) -> None:
+    """Raises Unreadable after a finding of stage `file`."""
+    try:
+        count = _Counting(model).of(model.graph.node)
+    except Unreadable as reason:
+        findings.error("file", str(reason), "a function may call others, and not itself")
+        raise
+    if count > MOST_NODES:
+        said = f"its functions come to {count:.3g} nodes in one graph, and {MOST_NODES:.0e} are the most that are read"
+        findings.error("file", said, "export without functions, or inline what is needed")
+        raise Unreadable(said)
+
+
+class _Counting:
+    """Each function is counted once, however often it is called."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
+        self.known: dict[Key, int] = {}
+        self.within: list[Key] = []
+
+    def of(self, nodes: Iterable[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            key = node.domain, node.op_type, getattr(node, "overload", "")
+            total += self._called(key) if key in self.functions else 1
+            for attribute in node.attribute:
+                for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                    total += self.of(graph.node)
+        return total
+
+    def _called(self, key: Key) -> int:
+        if key in self.within:
+            raise Unreadable(f"the function {key[1]!r} calls itself")
+        if key not in self.known:
+            self.within.append(key)
+            if len(self.within) > 100:
+                raise Unreadable(f"functions call each other {len(self.within)} deep, {key[1]!r} the last of them")
+            self.known[key] = self.of(self.functions[key].node)
+            self.within.pop()
+        return self.known[key]

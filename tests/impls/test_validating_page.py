@@ -1,0 +1,35 @@
+"""docs/validating.md shows what `conform validate` prints today."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def page() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("validating_page", Path(__file__).with_name("validating_page.py"))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def files(page: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    page.make_files(folder)
+    return folder
+
+
+@pytest.mark.parametrize("model", ["encoder.onnx", "quick.onnx"])
+def test_a_transcript_is_what_the_command_prints(page: ModuleType, files: Path, model: str) -> None:
+    [(command, transcript)] = [each for each in page.written().items() if model in each[0]]
+    assert page.as_anywhere(page.printed(command, files)) == page.as_anywhere(transcript)
+
+
+def test_every_transcript_of_the_page_is_run(page: ModuleType) -> None:
+    assert sorted(command.split()[2] for command in page.written()) == ["encoder.onnx", "quick.onnx"]
+    assert page.PAGE.read_text(encoding="utf-8").count("\n✓ checker") == 2
