@@ -10,14 +10,8 @@ import jax.numpy as jnp
 from harness.adapter import ParameterMap, Take, serve
 from impls.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
 
-OF_LINEAR = {
-    "attention.query_proj": "attention.query",
-    "attention.key_proj": "attention.key",
-    "attention.value_proj": "attention.value",
-    "attention.output_proj": "attention.output",
-    "hidden": "feed_forward.hidden",
-    "output": "feed_forward.output",
-}
+OF_LINEAR = {f"attention.{part}_proj": f"attention.{part}" for part in ("query", "key", "value", "output")}
+OF_LINEAR |= {part: f"feed_forward.{part}" for part in ("hidden", "output")}
 NORMS = {"layer_norm": eqx.nn.LayerNorm, "rms_norm": eqx.nn.RMSNorm}
 
 
