@@ -37,47 +37,17 @@ class KerasLayers(Adapter):
         return Environment(versions, {"threads": threads, **self.choices})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        self.layer, layers, attention, F = layer, self.keras.layers, layer["attention"], layer["feed_forward"]
-        self.keras.config.set_dtype_policy(dtype)
-        norm, rates, H = layer["norm"], layer["dropout"], attention["num_heads"]
-        by_tanh = partial(self.keras.activations.gelu, approximate=True)
-        Norm = layers.LayerNormalization if norm["kind"] == "layer_norm" else layers.RMSNormalization
-        epsilon = {} if self.choices["defaults"] == "own" else {"epsilon": norm["epsilon"]}
-        self.norm1, self.norm2 = Norm(name="norm1", **epsilon), Norm(name="norm2", **epsilon)
-        self.attention = layers.MultiHeadAttention(
-            H, key_dim=layer["d_model"] // H, dropout=rates["attention_weights"], use_bias=attention["qkv_bias"],
-            name="attention",
-        )  # fmt: skip
-        activation = by_tanh if F["activation"] == "gelu_tanh" else F["activation"]
-        self.hidden = layers.Dense(F["d_ff"], activation=activation, use_bias=F["bias"], name="hidden")
-        self.widened = layers.Dense(layer["d_model"], use_bias=F["bias"], name="output")
-        self.dropouts = {place: layers.Dropout(rate) for place, rate in rates.items()}
-        every = [self.norm1, self.norm2, self.attention, self.hidden, self.widened, *self.dropouts.values()]
-        self.block(np.zeros((1, 1, layer["d_model"]), dtype), None, False)  # Keras makes the weights at the first call
-        # RMSNormalization calls its gain scale where LayerNormalization calls it gamma.
-        self.held = {w.path.replace("/scale", "/gamma"): w for layer in every for w in layer.weights}
-        self.seeds = [v for layer in every for v in layer.variables if all(v is not w for w in self.held.values())]
-        for name, value in PARAMETERS.to_own(parameters, self.layer).items():
+        from impls.keras_layers.block import Block  # now that the backend is chosen
+
+        self.heads = layer["attention"]["num_heads"]
+        self.block = Block(layer, dtype, own_epsilon=self.choices["defaults"] == "own")
+        self.held, self.seeds = self.block.held, self.block.seeds
+        for name, value in PARAMETERS.to_own(parameters, layer).items():
             self.held[name].assign(value)
         if self.choices["backend"] == "jax":
             self.framework.clear_caches()
             self.compiled = self.framework.jit(self.stateless, static_argnums=(3, 4))
         return PARAMETERS.to_spec({name: np.asarray(weight) for name, weight in self.held.items()})
-
-    def block(self, x: Any, mask: Any, train: bool, weights: bool = False) -> Any:
-        def attend(x: Any) -> Any:
-            found = self.attention(x, x, attention_mask=mask, training=train, return_attention_scores=weights)
-            weighed, self.scores = found if weights else (found, None)
-            return self.dropouts["attention_output"](weighed, training=train)
-
-        def feed(x: Any) -> Any:
-            hidden = self.dropouts["ffn_activation"](self.hidden(x), training=train)
-            return self.dropouts["ffn_output"](self.widened(hidden), training=train)
-
-        pre = self.layer["norm"]["placement"] == "pre"
-        x = x + attend(self.norm1(x)) if pre else self.norm1(x + attend(x))
-        x = x + feed(self.norm2(x)) if pre else self.norm2(x + feed(x))
-        return (self.scores, x) if weights else x
 
     def stateless(self, values: Any, x: Any, *told: Any) -> Any:
         with self.keras.StatelessScope(list(zip([*self.held.values(), *self.seeds], values, strict=True))):
@@ -92,7 +62,7 @@ class KerasLayers(Adapter):
         return self.compiled([variable.value for variable in (*self.held.values(), *self.seeds)], x, *told)
 
     def mask(self, masks: Masks) -> Array | None:
-        return masks.joined(self.layer["attention"]["num_heads"])
+        return masks.joined(self.heads)
 
     def output(self, x: Array, masks: Masks) -> Array:
         return np.asarray(self.forward(x, masks))

@@ -112,7 +112,12 @@ def of_a_library() -> list[str]:
     for name, folder in known_folders().items():
         manifest = read_manifest(folder)
         exports = manifest.capabilities.export or manifest.must_be_told
-        if folder.parent == IMPLS and not (folder / "encoder.py").exists() and not exports:
+        if (
+            manifest.command[0] == "python"
+            and folder.parent == IMPLS
+            and not (folder / "encoder.py").exists()
+            and not exports
+        ):
             found.append(name)
     return found
 

@@ -1,0 +1,1 @@
+"""What Keras brings, put together as its documentation does; imported once KERAS_BACKEND is chosen."""
