@@ -88,15 +88,13 @@ class KerasTensorFlow(Adapter):
 
     def make(self) -> None:
         layer, dtype, stacked, chosen = self.layer, self.dtype, stack_of(self.layer), choices(self.layer)
-        self.made = None
-        self.encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
-        x = np.zeros((1, 1), np.int64) if layer["embedding"] else np.zeros((1, 1, layer["d_model"]), dtype)
-        self.encoder(x)  # Keras makes the weights at the first call
+        encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
+        encoder.build((None, None) if layer["embedding"] else (None, None, layer["d_model"]))
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
-        paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in self.encoder.weights]
-        self.held = dict(zip(paths, self.encoder.weights, strict=True))
-        self.made = layer, dtype
+        paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in encoder.weights]
+        self.held = dict(zip(paths, encoder.weights, strict=True))
+        self.encoder, self.made = encoder, (layer, dtype)
 
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(self.forward(self.batch_first(x), masks).numpy())

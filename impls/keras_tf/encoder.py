@@ -12,6 +12,8 @@ import ml_dtypes
 from keras import KerasTensor as Tensor
 from keras import backend, layers, ops
 
+Shape = tuple[int | None, ...]
+"""Of x. Each layer says what its own build of it, for Keras finds that out by tracing the whole call, once for each."""
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
 
@@ -40,6 +42,11 @@ NO_DROPOUT = MappingProxyType(
 
 def untapped(name: str, stage: Tensor) -> Tensor:
     return stage
+
+
+def dropped(dropout: layers.Dropout, x: Tensor, training: bool) -> Tensor:
+    """A layer that does nothing is not called: Keras takes 0.2 ms to call any."""
+    return dropout(x, training=training) if training and dropout.rate else x
 
 
 def check(what: str, name: str, known: Collection[str]) -> None:
@@ -93,6 +100,12 @@ class MultiHeadAttention(layers.Layer):
         self.value = layers.Dense(size, use_bias=qkv_bias, name="value", dtype=self.dtype_policy)
         self.out = layers.Dense(d_model, use_bias=output_bias, name="out", dtype=self.dtype_policy)
         self.dropout = layers.Dropout(dropout, name="dropout", dtype=self.dtype_policy)  # of the weights
+
+    def build(self, shape: Shape) -> None:
+        d_model = shape[-1]
+        for linear in (self.query, self.key, self.value):
+            linear.build((*shape[:-1], self.head_dim if self.shared else d_model))
+        self.out.build(shape)
 
     def call(
         self,
@@ -148,7 +161,7 @@ class MultiHeadAttention(layers.Layer):
         weights = ops.softmax(scores, axis=-1)
         if mask is not None and self.empty_row == "zero":
             weights = ops.where(ops.any(mask, axis=-1, keepdims=True), weights, 0.0)
-        weights = self.dropout(tap("attention_weights", weights), training=training)
+        weights = dropped(self.dropout, tap("attention_weights", weights), training)
         return ops.swapaxes(tap("context", weights @ v), 1, 2)
 
     def fill(self) -> float:
@@ -170,10 +183,14 @@ class FeedForward(layers.Layer):
         self.out = layers.Dense(d_model, use_bias=bias, name="out", dtype=self.dtype_policy)
         self.dropout = layers.Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
+    def build(self, shape: Shape) -> None:
+        self.hidden.build(shape)
+        self.out.build((*shape[:-1], self.hidden.units))
+
     def call(self, x: Tensor, tap: Tap = untapped, training: bool = False) -> Tensor:
         h = tap("ffn_hidden", self.hidden(x))  # [B, S, F]
         h = tap("ffn_activation", self.activation(h))
-        return tap("ffn_output", self.out(self.dropout(h, training=training)))
+        return tap("ffn_output", self.out(dropped(self.dropout, h, training)))
 
 
 class EncoderLayer(layers.Layer):
@@ -211,6 +228,10 @@ class EncoderLayer(layers.Layer):
         self.dropout1 = layers.Dropout(dropout["attention_output"], name="dropout1", dtype=policy)
         self.dropout2 = layers.Dropout(dropout["ffn_output"], name="dropout2", dtype=policy)
 
+    def build(self, shape: Shape) -> None:
+        for part in (self.norm1, self.attention, self.norm2, self.feed_forward):
+            part.build((*shape[:-1], self.d_model))
+
     def reseed(self, seed: int) -> None:
         """Draw the next pass's dropout from `seed`: each placement from a stream of its own."""
         placements = self.attention.dropout, self.dropout1, self.feed_forward.dropout, self.dropout2
@@ -235,10 +256,11 @@ class EncoderLayer(layers.Layer):
             x = ops.where(ops.expand_dims(self.attention.needed(valid, attention_mask), -1), x, 0.0)
 
         def attend(x: Tensor) -> Tensor:
-            return self.dropout1(self.attention(x, attention_mask, bias, tap=tap, training=training), training=training)
+            attended = self.attention(x, attention_mask, bias, tap=tap, training=training)
+            return dropped(self.dropout1, attended, training)
 
         def feed(x: Tensor) -> Tensor:
-            return self.dropout2(self.feed_forward(x, tap=tap, training=training), training=training)
+            return dropped(self.dropout2, self.feed_forward(x, tap=tap, training=training), training)
 
         if self.placement == "pre":
             x = tap("residual1", x + attend(tap("norm1", self.norm1(x))))

@@ -7,7 +7,7 @@ from keras import KerasTensor as Tensor
 from keras import layers as keras_layers
 from keras import ops
 
-from impls.keras_tf.encoder import NORMS, EncoderLayer, Tap, check, untapped
+from impls.keras_tf.encoder import NORMS, EncoderLayer, Shape, Tap, check, untapped
 
 
 class Encoder(keras_layers.Layer):
@@ -33,6 +33,15 @@ class Encoder(keras_layers.Layer):
         self.stacked = [EncoderLayer(**layer, name=f"layer_{number}", dtype=policy) for number in range(layers)]
         norm = NORMS[layer.get("norm", "layer_norm")]
         self.norm = norm(epsilon=layer["epsilon"], name="norm", dtype=policy) if final_norm else None
+
+    def build(self, shape: Shape) -> None:
+        """`shape` is that of x, or of token ids [B, S]."""
+        of_x = shape if self.embedding is None else (*shape, self.embedding.output_dim)
+        if self.embedding is not None:
+            self.embedding.build(shape)
+        for part in (*self.stacked, self.norm):
+            if part is not None:
+                part.build(of_x)
 
     def reseed(self, seed: int) -> None:
         """Draw the next pass's dropout from `seed`: each layer from streams of its own."""
