@@ -186,7 +186,7 @@ class Implementation(Strict):
                 "name": self.name + told_apart(self.choices, chosen),
                 "requires": (*self.requires, *more),
                 "unsupported": tuple(e for entry in self.unsupported if (e := entry.of_variant(chosen))),
-                "deviations": tuple(e for entry in self.deviations if (e := entry.of_variant(chosen))),
+                "deviations": tuple(d for entry in self.deviations if (d := entry.of_variant(chosen))),
             }
         )
         told._chosen = chosen
