@@ -1,5 +1,5 @@
-"""A padded position of 2^100 makes every output of a pre-norm layer NaN in float32, for some d_model: LayerNorm of a row
-that is 2^100 throughout, whose variance is 0, is NaN where its vectorised form takes the whole row."""
+"""A padded position of 2^100 makes every output of a pre-norm layer NaN in float32, for some d_model: LayerNorm of a
+row that is 2^100 throughout, whose variance is 0, is NaN where its vectorised form takes the whole row."""
 
 import torch
 from torch import nn
