@@ -18,7 +18,7 @@ RULE = "[specs/README.md](../specs/README.md), V-7"
 
 
 def page(rows: Collection[Row], waiting: Collection[str], scripts: Path = SCRIPTS) -> str:
-    """`waiting` are the variants that there are and of which no row is kept; `scripts` is the folder of docs/findings."""
+    """`waiting` are the variants that there are and of which no row is kept; `scripts` is docs/findings/."""
     held: dict[str, list[Row]] = {}
     for row in rows:
         held.setdefault(row.implementation, []).append(row)
