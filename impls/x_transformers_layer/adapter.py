@@ -53,6 +53,7 @@ class XTransformers(TorchModule):
             heads=attention["num_heads"],
             attn_dim_head=layer["d_model"] // attention["num_heads"],
             attn_flash=self.choices["attention"] == "flash",
+            attn_project_out=True,  # which it leaves out for one head of d_model features
             attn_dropout=dropout["attention_weights"],
             attn_sublayer_dropout=dropout["attention_output"],
             ff_mult=feed_forward["d_ff"] / layer["d_model"],
