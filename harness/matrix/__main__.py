@@ -1,6 +1,7 @@
 """Judges the implementations that nothing is kept of, or that failed, keeps each row as it comes, and writes the pages.
 
     python -m harness.matrix                          # begins where it was ended
+    python -m harness.matrix pytorch hf_bert          # of these implementations alone
     python -m harness.matrix --anew flax_nnx          # forgets the rows of an implementation first
     python -m harness.matrix --python lucid_dl=PATH   # an interpreter for one that has its own, as for conform run
     python -m harness.matrix --page                   # the pages alone, of what is kept
@@ -25,6 +26,7 @@ from harness.matrix.variants import variants
 
 def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m harness.matrix")
+    asked.add_argument("names", nargs="*", metavar="NAME", help="judge these alone")
     asked.add_argument("--anew", action="append", default=[], metavar="NAME", help="forget what is kept of this one")
     asked.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="as for conform run")
     asked.add_argument("--page", action="store_true", help="judge nothing, write the pages")
@@ -33,7 +35,8 @@ def main() -> None:
     interpreters = dict(pair.split("=", 1) for pair in told.python)
     rows = kept(KEPT)
     if not told.page:
-        here = [variant for variant in variants() if _starts(variant, interpreters)]
+        named = [variant for variant in variants() if not told.names or variant.partition(":")[0] in told.names]
+        here = [variant for variant in named if _starts(variant, interpreters)]
         judge = partial(judged, dtypes=("float64", "float32"), interpreters=interpreters)
         rows = judge_waiting(KEPT, here, told.anew, judge, told.jobs)
     of_today = {variant: rows[variant] for variant in variants() if variant in rows}
