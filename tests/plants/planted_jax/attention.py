@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from planted_jax.made_of import Form, dropped, in_float32, narrowed
@@ -24,6 +25,7 @@ def scores_in(to: str) -> Form:
 
 SCORES: dict[str, Form] = {
     "standard": scaled_scores,
+    "scale-in-float32": lambda q, k: q @ k.swapaxes(-1, -2) * float(np.float32(q.shape[-1] ** -0.5)),
     "by-d-model": lambda q, k: q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[1] * q.shape[-1]),
     "not-scaled": lambda q, k: q @ k.swapaxes(-1, -2),
     "scaled-twice": lambda q, k: q @ k.swapaxes(-1, -2) / q.shape[-1],

@@ -23,6 +23,7 @@ def scores_in(to: str) -> Form:
 
 SCORES: dict[str, Form] = {
     "standard": scaled_scores,
+    "scale-in-float32": lambda q, k: q @ k.transpose(-2, -1) * torch.tensor(q.size(-1) ** -0.5).float().item(),
     "by-d-model": lambda q, k: q @ k.transpose(-2, -1) / (q.size(1) * q.size(-1)) ** 0.5,
     "not-scaled": lambda q, k: q @ k.transpose(-2, -1),
     "scaled-twice": lambda q, k: q @ k.transpose(-2, -1) / q.size(-1),

@@ -10,6 +10,8 @@ from planted_pytorch.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_pytorch.made_of import NARROW, Form, dropped, in_float32, narrowed
 from planted_pytorch.stack_steps import STACK
 
+ROOT_IN_FLOAT32 = torch.tensor(0.5, dtype=torch.float32).sqrt().item()
+
 # LayerNorm: (n, x), n an nn.LayerNorm, x [B, S, D].
 
 
@@ -155,6 +157,7 @@ ACTIVATION: dict[str, Form] = {
     "gelu": lambda own, x: F.gelu(x),
     "gelu_tanh": lambda own, x: F.gelu(x, approximate="tanh"),
     "gelu-quick": lambda own, x: x * torch.sigmoid(1.702 * x),
+    "gelu-root-in-float32": lambda own, x: x * 0.5 * (1 + torch.erf(x * ROOT_IN_FLOAT32)),
     "silu": lambda own, x: F.silu(x),
     "leaky-relu": lambda own, x: F.leaky_relu(x),
     "none": lambda own, x: x,
