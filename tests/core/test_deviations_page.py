@@ -22,6 +22,7 @@ SEEN_IN_FLOAT64_ONLY = {
     "float32-inside",
     "linear-in-float32",
     "norm-in-float32",
+    "scale-in-float32",
     "softmax-in-float32",
 }
 
