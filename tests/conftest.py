@@ -6,12 +6,14 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 from harness.impl.manifest import read_manifest
@@ -70,16 +72,20 @@ class Ended:
 def conform(tmp_path: Path) -> Callable[..., Ended]:
     """Run `conform` with these arguments; `run` writes its report below the test's own folder."""
 
-    def command(*arguments: str | Path, **options: Any) -> Ended:
+    def command(*arguments: str | Path, env: dict[str, str] | None = None) -> Ended:
         words = [str(argument) for argument in arguments]
         out = tmp_path / "report"
         if words[0] in ("run", "explain") and "--out" not in words and "--help" not in words:
             words += ["--out", str(out)]
-        program = [Path(sys.executable).with_name("conform"), *words]
-        ended = subprocess.run(
-            program, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False, **options
-        )
-        return Ended(ended.returncode, ended.stdout, ended.stderr, out)
+        if env is not None:  # it may say where Python looks for modules, which is read at a start
+            program = [Path(sys.executable).with_name("conform"), *words]
+            told = {"capture_output": True, "text": True, "cwd": tmp_path, "env": env}
+            ended = subprocess.run(program, timeout=120, check=False, **told)
+            return Ended(ended.returncode, ended.stdout, ended.stderr, out)
+        with tempfile.TemporaryDirectory() as printed:
+            stdout, stderr = Path(printed, "stdout"), Path(printed, "stderr")
+            status = forked.conform(words, tmp_path, stdout, stderr, seconds=120)
+            return Ended(status, stdout.read_text(), stderr.read_text(), out)
 
     return command
 

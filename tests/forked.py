@@ -1,0 +1,38 @@
+"""`conform` in a process of its own, forked from one that has imported it: seven hundred of them need no start each.
+
+What the command does from `main` on is as ever; tests of the program on disk, of Ctrl-C and of pipes start that.
+"""
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["harness.cli.main"])
+
+
+def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float) -> int:
+    """Its status. What it prints goes to `out` and `err`. Raises TimeoutError, and ends it, after `seconds`."""
+    process = CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), out, err))
+    process.start()
+    process.join(seconds)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise TimeoutError(f"conform {' '.join(words)} took more than {seconds} s")
+    return process.exitcode
+
+
+def _command(words: list[str], cwd: Path, environment: dict[str, str], out: Path, err: Path) -> None:
+    from harness.cli.main import main
+
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, path in enumerate((Path(os.devnull), out, err)):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.argv = ["conform", *words]
+    main()
