@@ -29,9 +29,17 @@ def page(rows: Collection[Row], waiting: Collection[str], scripts: Path = SCRIPT
     ]
     return _PAGE.format(
         matrix=matrix(rows),
-        waiting=f"\n{', '.join(f'`{name}`' for name in sorted(waiting))}: not judged yet.\n" if waiting else "",
+        waiting=_unjudged(waiting),
         sections="\n".join(_section(name, sorted(held[name], key=lambda row: row.variant), scripts) for name in told),
     )
+
+
+def _unjudged(waiting: Collection[str]) -> str:
+    """What is said of the variants that were not judged yet; "" where there are none."""
+    if not waiting:
+        return ""
+    names = ", ".join(f"`{name}`" for name in sorted({variant.partition(":")[0] for variant in waiting}))
+    return f"\nNot judged yet: {len(waiting)} ways to run {names}.\n"
 
 
 def matrix(rows: Collection[Row]) -> str:
