@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from harness.adapter import Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
-from impls.pytorch.adapter import to_numpy
-from impls.torch_module.adapter import TorchModule, tensor
+from impls.pytorch.adapter import to_numpy, to_tensor
+from impls.torch_module.adapter import TorchModule
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 from transformers import BertConfig
@@ -70,7 +70,7 @@ class HuggingFaceBert(TorchModule):
 
     @torch.no_grad()
     def weights(self, x: Array, masks: Masks) -> Tensors:
-        output, attended = self.output(x, masks), tensor(x)
+        output, attended = self.output(x, masks), to_tensor(x)
         _, weights = self.module.attention(attended, self.mask(attended, masks))
         return {"attention_weights": to_numpy(weights), "output": output}
 
@@ -81,13 +81,13 @@ class HuggingFaceBert(TorchModule):
         additive = masks.encoding == "additive"
         if masks.attention is None and masks.bias is None and not (masks.causal or additive):
             valid = masks.valid()
-            return create_bidirectional_mask(self.config, x, None if valid is None else tensor(valid))
+            return create_bidirectional_mask(self.config, x, None if valid is None else to_tensor(valid))
         allowed, bias = masks.joined(self.heads), masks.added(self.heads)
         if bias is None and not additive and self.choices["attention"] == "sdpa":
-            return tensor(allowed)
+            return to_tensor(allowed)
         barred = -np.inf if additive else torch.finfo(self.dtype).min
         added = np.where(True if allowed is None else allowed, 0.0 if bias is None else bias, barred)
-        return tensor(added).to(self.dtype)
+        return to_tensor(added).to(self.dtype)
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if operation == "build" and isinstance(error, KeyError):  # an activation that ACT2FN does not have

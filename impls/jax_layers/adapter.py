@@ -3,7 +3,6 @@
 A library says how its block is made and called (`made`), and under which names it holds its parameters.
 """
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ import jax
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
-from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Tensors, cache_folder
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Tensors
 from harness.adapter.base import Array
+from impls.jax_layers.process import set_up
 
 Tree = Any
 Key = jax.Array | None
@@ -44,15 +44,7 @@ class JaxLayers(Adapter):
         """The block of this layer. Raises what the library does for one that cannot be."""
 
     def start(self, device: str, threads: int) -> Environment:
-        if device != "cpu":
-            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
-        os.environ["PJRT_NPROC"] = str(threads)  # the size of XLA's pool, read when the first array is made
-        jax.config.update("jax_platforms", device)
-        jax.config.update("jax_enable_x64", True)
-        folder = cache_folder("jax")
-        if folder is not None and not jax.config.jax_compilation_cache_dir:
-            jax.config.update("jax_compilation_cache_dir", str(folder))
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
+        set_up(device, threads)
         versions = {name: version(name) for name in (*self.packages, "jax", "numpy")}
         return Environment(versions, {"threads": threads, "jax_enable_x64": True, **self.choices})
 

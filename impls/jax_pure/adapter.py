@@ -1,6 +1,5 @@
 """Drives the JAX encoder: a jitted function for each check, compiled once for each layer, dtype and shape."""
 
-import os
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
@@ -18,12 +17,12 @@ from harness.adapter import (
     ParameterMap,
     Take,
     Tensors,
-    cache_folder,
     serve,
     stack_of,
     timed,
 )
 from harness.adapter.base import Array
+from impls.jax_layers.process import set_up
 from impls.jax_pure.encoder import Config, Dropout, Tree, initial
 from impls.jax_pure.encoder import Masks as Given
 from impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
@@ -101,12 +100,7 @@ class JaxPure(Adapter):
     built: tuple[dict[str, Any], str] | None = None
 
     def start(self, device: str, threads: int) -> Environment:
-        if device != "cpu":
-            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
-        os.environ["PJRT_NPROC"] = str(threads)  # the size of XLA's pool, read when the first array is made
-        jax.config.update("jax_platforms", device)
-        jax.config.update("jax_enable_x64", True)
-        keep_what_is_compiled()
+        set_up(device, threads)
         settings: dict[str, str | int | bool] = {
             "threads": threads,
             "jax_enable_x64": jax.config.jax_enable_x64,
@@ -171,21 +165,6 @@ class JaxPure(Adapter):
 def widened(mask: Array, due: tuple[int, ...]) -> Array:
     """Its axes of 1 as wide as is due. That another size is wrong is for the layer to say."""
     return np.broadcast_to(mask, [n if size == 1 else size for size, n in zip(mask.shape, due, strict=True)])
-
-
-def keep_what_is_compiled() -> None:
-    """Compiling is nearly all of a run's time: later runs find the programs of this one in the user's cache folder.
-
-    JAX keeps them under a key of the program itself, of jaxlib and of the processor. A folder of the user's own choice
-    (JAX_COMPILATION_CACHE_DIR) is left to be that; one that cannot be written to is done without.
-    """
-    if jax.config.jax_compilation_cache_dir:
-        return
-    folder = cache_folder("jax")
-    if folder is not None:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def nested(named: Tensors) -> Tree:

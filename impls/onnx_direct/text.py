@@ -4,21 +4,19 @@ Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff. Values b
 the specification's; in a stack, each layer's begin with its prefix. The constants are initializers too.
 """
 
-import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
 from onnx import helper, numpy_helper
 
 from harness.adapter import Tensors, stack_of
-from harness.adapter.base import Array
+from impls.onnx_direct.constants import constants_of
 
 SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
 """Values that are the same for each layer of a stack. Constants are, too."""
@@ -119,47 +117,6 @@ def header(form: Form, outputs: list[str]) -> str:
         f'<ir_version: {ir_version}, opset_import: ["": {form.opset}], producer_name: "encoder-conformance">\n'
         f"encoder ({', '.join(given)}) => ({', '.join(f'{kind}[] {name}' for name in outputs)}) {{\n"
     )
-
-
-def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
-    """By name: numbers in the layer's dtype, axes and shapes."""
-    D, attention = layer["d_model"], layer["attention"]
-    H, filled = attention["num_heads"], attention["masked_score"]
-    least = max(float(ml_dtypes.finfo(dtype).min), float(np.finfo(np.float32).min))
-    rates = np.exp(-math.log(10000) / D * np.arange(0, D, 2))
-    numbers = {
-        "root": math.sqrt(D if attention["scale"] == "d_model" else D // H),
-        "filled": least if filled == "minus_infinity" else max(filled, least),
-        # To be added, where a number near the lowest would reach minus infinity, and ONNX Runtime's Attention takes the
-        # lowest for it.
-        "filled_added": max(-1e30 if filled == "minus_infinity" else filled, least / 2),
-        "infinite": -math.inf,
-        "undefined": math.nan,
-        "epsilon": layer["norm"]["epsilon"],
-        "nought": 0,
-        "half": 0.5,
-        "one": 1,
-        "root_two": math.sqrt(2),
-        "cubic": 0.044715,
-        "root_two_by_pi": math.sqrt(2 / math.pi),
-        "rates": rates,
-    }
-    shapes = {
-        "last_axis": [-1],
-        "inner_axes": [1, 2, 3],
-        "second_axis": [1],
-        "split": [0, 0, H, D // H],
-        "merged": [0, 0, D],
-        "pairs": [0, -1],
-        "column_shape": [-1, 1],
-        "nothing": [0],
-        "width": [D],
-    }
-    scalars = {"first": 0, "next": 1}
-    return {
-        **{name: np.array(value, dtype) for name, value in numbers.items()},
-        **{name: np.array(value, np.int64) for name, value in {**shapes, **scalars}.items()},
-    }
 
 
 def masks(form: Form) -> Lines:

@@ -132,11 +132,7 @@ class PyTorch(Adapter):
         return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
-        if array is None:
-            return None
-        if array.dtype.name == "bfloat16":  # which NumPy has from elsewhere, and PyTorch does not read
-            return torch.tensor(array.view(np.int16), device=self.device).view(torch.bfloat16)
-        return torch.tensor(array, dtype=dtype, device=self.device)
+        return None if array is None else to_tensor(array, dtype=dtype, device=self.device)
 
 
 def choices(layer: dict[str, Any]) -> dict[str, Any]:
@@ -160,6 +156,12 @@ def choices(layer: dict[str, Any]) -> dict[str, Any]:
         "empty_row": "zero" if empty_row == "unspecified" else empty_row,
         "dropout": layer["dropout"],
     }
+
+
+def to_tensor(array: Array, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
+    if array.dtype.name == "bfloat16":  # which NumPy has from elsewhere, and PyTorch does not read
+        return torch.tensor(array.view(np.int16), device=device).view(torch.bfloat16)
+    return torch.tensor(array, dtype=dtype, device=device)
 
 
 def to_numpy(tensor: Tensor) -> Array:

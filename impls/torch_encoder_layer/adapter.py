@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from harness.adapter import Environment, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
-from impls.pytorch.adapter import to_numpy
-from impls.torch_module.adapter import TorchModule, tensor
+from impls.pytorch.adapter import to_numpy, to_tensor
+from impls.torch_module.adapter import TorchModule
 
 QKV = ("attention.query", "attention.key", "attention.value")
 ACTIVATIONS = {"gelu_tanh": partial(F.gelu, approximate="tanh"), "silu": F.silu}
@@ -68,7 +68,7 @@ class TorchEncoderLayer(TorchModule):
 
     @torch.no_grad()
     def weights(self, x: Array, masks: Masks) -> Tensors:
-        output, attended = self.output(x, masks), tensor(x)
+        output, attended = self.output(x, masks), to_tensor(x)
         if self.module.norm_first:
             attended = self.module.norm1(attended)
         mask, padding = self.masks(masks, attended)
@@ -93,7 +93,7 @@ class TorchEncoderLayer(TorchModule):
             one_for_all = attention.shape[:2] == (1, 1)
             every = np.broadcast_to(attention, (len(x), self.heads, S, S)).reshape(-1, S, S)
             attention = attention[0, 0] if one_for_all else every
-        return tuple(None if mask is None else tensor(mask) for mask in (attention, padding))
+        return tuple(None if mask is None else to_tensor(mask) for mask in (attention, padding))
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from harness.adapter import Adapter, Environment, Masks, ParameterMap, Tensors
 from harness.adapter.base import Array
-from impls.pytorch.adapter import to_numpy
+from impls.pytorch.adapter import to_numpy, to_tensor
 
 NARROW = ("dtype", "scalar type", "data type")
 """What an error says that PyTorch raises of tensors whose number formats do not agree."""
@@ -47,12 +46,12 @@ class TorchModule(Adapter):
         self.layer, self.heads, self.dtype = layer, layer["attention"]["num_heads"], getattr(torch, dtype)
         self.module = self.made(layer).to(self.dtype)
         own = self.parameters.to_own(parameters, layer)
-        self.module.load_state_dict({name: tensor(value) for name, value in own.items()}, strict=True)
+        self.module.load_state_dict({name: to_tensor(value) for name, value in own.items()}, strict=True)
         return self.parameters.to_spec({name: to_numpy(value) for name, value in self.module.state_dict().items()})
 
     @torch.no_grad()
     def output(self, x: Array, masks: Masks) -> Array:
-        return to_numpy(self.called(tensor(x), masks))
+        return to_numpy(self.called(to_tensor(x), masks))
 
     @torch.no_grad()
     def stages(self, x: Array, masks: Masks) -> Tensors:
@@ -72,19 +71,19 @@ class TorchModule(Adapter):
             ),
         ]
         try:
-            keep("output", self.called(tensor(x), masks))
+            keep("output", self.called(to_tensor(x), masks))
         finally:
             for hook in hooks:
                 hook.remove()
         return seen
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        given, wanted = tensor(x).requires_grad_(), dict(self.module.named_parameters())
+        given, wanted = to_tensor(x).requires_grad_(), dict(self.module.named_parameters())
         if self.checkpoint:
             output = checkpoint(self.called, given, masks, use_reentrant=False)
         else:
             output = self.called(given, masks)
-        found = torch.autograd.grad(output, [given, *wanted.values()], grad_outputs=tensor(cotangent))
+        found = torch.autograd.grad(output, [given, *wanted.values()], grad_outputs=to_tensor(cotangent))
         by_x, *by = map(to_numpy, found)
         return {"x": by_x, **self.parameters.to_spec(dict(zip(wanted, by, strict=True)))}
 
@@ -100,9 +99,3 @@ class TorchModule(Adapter):
         if operation == "build":
             return "configuration"
         return "dtype" if any(word in str(error).lower() for word in NARROW) else "shape"
-
-
-def tensor(array: Array) -> Tensor:
-    if array.dtype.name == "bfloat16":  # which NumPy has from elsewhere, and PyTorch does not read
-        return torch.tensor(array.view(np.int16)).view(torch.bfloat16)
-    return torch.tensor(array)

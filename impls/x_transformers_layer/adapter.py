@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from x_transformers import Encoder
 
 from harness.adapter import Masks, ParameterMap, Take, Tensors, serve
-from impls.torch_module.adapter import TorchModule, tensor
+from impls.pytorch.adapter import to_tensor
+from impls.torch_module.adapter import TorchModule
 
 LINEAR = {
     "layers.0.1.to_q": "attention.query",
@@ -73,9 +74,9 @@ class XTransformers(TorchModule):
         valid, allowed, bias = masks.valid(), between.joined(self.heads), masks.added(self.heads)
         return self.module(
             x,
-            mask=None if valid is None else tensor(valid),
-            attn_mask=None if allowed is None else tensor(allowed),
-            attn_bias=None if bias is None else tensor(bias[0]).to(self.dtype),
+            mask=None if valid is None else to_tensor(valid),
+            attn_mask=None if allowed is None else to_tensor(allowed),
+            attn_bias=None if bias is None else to_tensor(bias[0]).to(self.dtype),
         )
 
 

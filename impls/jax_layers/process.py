@@ -1,0 +1,32 @@
+"""How a worker process is set up for JAX: what it runs on, and where it keeps what it compiles."""
+
+import os
+
+import jax
+
+from harness.adapter import cache_folder
+
+
+def set_up(device: str, threads: int) -> None:
+    """To be called before the first array is made. Raises ValueError for another device than the cpu."""
+    if device != "cpu":
+        raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
+    os.environ["PJRT_NPROC"] = str(threads)  # the size of XLA's pool, read when the first array is made
+    jax.config.update("jax_platforms", device)
+    jax.config.update("jax_enable_x64", True)
+    keep_what_is_compiled()
+
+
+def keep_what_is_compiled() -> None:
+    """Compiling is nearly all of a run's time: later runs find the programs of this one in the user's cache folder.
+
+    JAX keeps them under a key of the program itself, of jaxlib and of the processor. A folder of the user's own choice
+    (JAX_COMPILATION_CACHE_DIR) is left to be that; one that cannot be written to is done without.
+    """
+    if jax.config.jax_compilation_cache_dir:
+        return
+    folder = cache_folder("jax")
+    if folder is not None:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
