@@ -60,6 +60,11 @@ class Line:
         return (-self.workers, len(self.waiting)) if self.workers else (1, self._longest)
 
     @property
+    def asks(self) -> bool:
+        """Whether any of what waits needs a worker's answer, or is all opted out of."""
+        return any(not task.opt_out for tasks in self.waiting for task in tasks)
+
+    @property
     def wants_a_worker(self) -> bool:
         """The first always; one more where it would find enough to do beside those that are there."""
         return bool(self.waiting) and len(self.waiting) >= LAYERS_WORTH_A_WORKER * self.workers

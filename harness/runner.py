@@ -68,13 +68,24 @@ class Run:
         self._lines = {share.ready.implementation.name: Line(share, partial(session, share)) for share in shares}
         self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
         self._aborted = threading.Event()
+        self._wanted = threading.Event()
         self._taking = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def begin(self) -> None:
+        """Start the workers: they import their frameworks while the caller does something else. Nothing is asked of
+        them before the records are wanted; `abort` ends them if they never are."""
+        self._pool = ThreadPoolExecutor(self.jobs)
+        for _ in range(self.jobs):
+            self._pool.submit(self._work)
 
     def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
-        with ThreadPoolExecutor(self.jobs) as pool:
-            for _ in range(self.jobs):
-                pool.submit(self._work)
+        if self._pool is None:
+            self.begin()
+        assert self._pool
+        self._wanted.set()
+        with self._pool:
             unfinished = self.jobs
             try:
                 while unfinished:
@@ -118,6 +129,7 @@ class Run:
             sessions = [session for line in self._lines.values() for session in line.sessions]
         for session in sessions:
             session.abort()
+        self._wanted.set()  # who waits for it finds that there is nothing left to do
 
     def _work(self) -> None:
         """One worker after the other, until nothing is left that another would be worth."""
@@ -135,6 +147,9 @@ class Run:
             return None if line is None else (line, line.join())
 
     def _take_through(self, line: Line, session: Session) -> None:
+        if line.asks:
+            session.start()
+        self._wanted.wait()
         while tasks := self._next_layer(line):
             for task in tasks:
                 if self._aborted.is_set():

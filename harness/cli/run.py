@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,8 +113,8 @@ def run(
     ready, absent = _implementations(impls, interpreters(pythons), device)
     jobs = jobs or os.cpu_count() or 1
     refuse_unwritable(out)
-    expected = _expected(chosen, specification, layer_file, jobs)
     shares = [Share(r, plan(r.implementation, chosen, dtypes)) for r in ready]
+    expected: dict[str, Expected] = {}
     in_progress = Run(
         shares,
         lambda case: expected[case.id],
@@ -123,6 +124,11 @@ def run(
         logs=out / "logs",
         threads=threads,
     )
+    if layer_file or seed:
+        expected |= _computed(chosen, jobs)
+    else:
+        with _under_way(in_progress):
+            expected |= _frozen(chosen, specification)
     ledger = Ledger(out, shares, absent, in_progress, environment(shares, in_progress, device, seed))
     try:
         _collect(in_progress, ledger, total=sum(len(share.tasks) for share in shares))
@@ -196,24 +202,35 @@ def _implementations(
     return ready, absent
 
 
-def _expected(
-    cases: list[Case], specification: Specification, layer_file: Path | None, jobs: int
-) -> dict[str, Expected]:
-    """The frozen goldens, every one checked before a worker starts; computed now for a layer of the user's own, or
-    another seed."""
-    if layer_file or any(case.seed for case in cases):
-        found = {}
-        try:
-            with progress_bar() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
-                bar = progress.add_task("computing goldens", total=len(cases))
-                for case, expected in computed:
-                    found[case.id] = expected
-                    progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
-        except BaseException as error:
-            computed_of_all = f"{len(found)} of {len(cases)} goldens were computed, and they are not kept"
-            error.add_note(f"nothing was judged, and no report is written: {computed_of_all}")
-            raise
-        return found
+@contextlib.contextmanager
+def _under_way(in_progress: Run) -> Generator[None]:
+    """Its workers start meanwhile; they are ended if what is done meanwhile fails."""
+    in_progress.begin()
+    try:
+        yield
+    except BaseException:
+        in_progress.abort()
+        raise
+
+
+def _frozen(cases: list[Case], specification: Specification) -> dict[str, Expected]:
+    """The frozen goldens, every one checked before anything is asked."""
     manifest = read_manifest()
     check_ids(specification.with_golden, manifest)
     return {case.id: read_golden(case, manifest, constants()) for case in cases}
+
+
+def _computed(cases: list[Case], jobs: int) -> dict[str, Expected]:
+    """Goldens that are computed now: those of a layer of the user's own, or of another seed."""
+    found = {}
+    try:
+        with progress_bar() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
+            bar = progress.add_task("computing goldens", total=len(cases))
+            for case, expected in computed:
+                found[case.id] = expected
+                progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
+    except BaseException as error:
+        computed_of_all = f"{len(found)} of {len(cases)} goldens were computed, and they are not kept"
+        error.add_note(f"nothing was judged, and no report is written: {computed_of_all}")
+        raise
+    return found

@@ -62,6 +62,7 @@ class Session:
         self.settings: dict[str, Any] = {}
         self._worker: WorkerProcess | None = None
         self._built: tuple[object, ...] | None = None
+        self._drawn: tuple[tuple[object, ...], Tensors] | None = None
         self._unstartable: Failure | None = None
         self._unbuildable: dict[tuple[object, ...], Failure] = {}
         self._closed = threading.Event()
@@ -79,7 +80,7 @@ class Session:
         """Build the task's layer, and give back the parameters as they came, whatever they are."""
 
         def ask(worker: WorkerProcess) -> Parameters:
-            self._built, sent = None, _parameters(task)
+            self._built, sent = None, self._parameters(task)
             request = Build(layer=task.case.layer, dtype=task.dtype)
             answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
             try:
@@ -103,7 +104,7 @@ class Session:
         def ask(worker: WorkerProcess) -> Observation:
             self._built = None
             request = FlawedBuild(layer=layer, dtype=task.dtype)
-            return worker.ask(request, _parameters(task), self.ready.implementation.timeouts.build).tensors
+            return worker.ask(request, self._parameters(task), self.ready.implementation.timeouts.build).tensors
 
         return self._asked(task, ask)
 
@@ -228,7 +229,14 @@ class Session:
     def _build(self, worker: WorkerProcess, task: Task) -> None:
         if self._built == task.build_key:
             return
-        self._hold(worker, task.build_key, Build(layer=task.case.layer, dtype=task.dtype), _parameters(task))
+        self._hold(worker, task.build_key, Build(layer=task.case.layer, dtype=task.dtype), self._parameters(task))
+
+    def _parameters(self, task: Task) -> Tensors:
+        """Those of the task's layer, drawn once for all the times that it is built in a row."""
+        if self._drawn is None or self._drawn[0] != task.build_key:
+            drawn = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
+            self._drawn = task.build_key, drawn
+        return self._drawn[1]
 
     def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Tensors) -> None:
         if self._built == key:
@@ -256,10 +264,6 @@ class Session:
         if wrong := wrong_layout(answer, case):
             raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
         return turned_back(answer, case)
-
-
-def _parameters(task: Task) -> Tensors:
-    return {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
 
 
 def _given(case: Case) -> AsGiven:

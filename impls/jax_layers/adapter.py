@@ -16,7 +16,7 @@ from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
 from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Tensors
 from harness.adapter.base import Array
-from impls.jax_layers.process import set_up
+from impls.jax_layers.process import Programs, set_up
 
 Tree = Any
 Key = jax.Array | None
@@ -39,6 +39,9 @@ class JaxLayers(Adapter):
     """Of the paths in the tree of parameters, joined by dots."""
     built: tuple[dict[str, Any], str] | None = None
 
+    def __init__(self) -> None:
+        self.programs = Programs()
+
     @abstractmethod
     def made(self, layer: Mapping[str, Any], dtype: str) -> Block:
         """The block of this layer. Raises what the library does for one that cannot be."""
@@ -51,7 +54,7 @@ class JaxLayers(Adapter):
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         if self.built != (layer, dtype):
             self.built = None
-            jax.clear_caches()  # hundreds of programs are more than LLVM finds memory sections for
+            self.programs.make_room_for(layer, dtype)
             self.block = self.made(layer, dtype)
             self.forward = jax.jit(self.block.apply)
             self.backward = jax.jit(partial(backward, self.block.apply), static_argnums=0)

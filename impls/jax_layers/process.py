@@ -1,6 +1,7 @@
-"""How a worker process is set up for JAX: what it runs on, and where it keeps what it compiles."""
+"""How a worker process is set up for JAX: what it runs on, where it keeps what it compiles, and how much of it."""
 
 import os
+from typing import Any
 
 import jax
 
@@ -30,3 +31,24 @@ def keep_what_is_compiled() -> None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+LAYERS_KEPT = 8
+"""Programs of so many layers are kept in memory: each program is about 75 memory maps, a layer may have sixty programs,
+and Linux gives a process 65,530 maps (vm.max_map_count), after which LLVM finds no memory for another."""
+
+
+class Programs:
+    """What a process holds compiled."""
+
+    def __init__(self) -> None:
+        self._layers: list[tuple[dict[str, Any], str]] = []
+
+    def make_room_for(self, layer: dict[str, Any], dtype: str) -> None:
+        """Forget every program before those of one layer more than are kept."""
+        if (layer, dtype) in self._layers:
+            return
+        if len(self._layers) == LAYERS_KEPT:
+            jax.clear_caches()
+            self._layers.clear()
+        self._layers.append((layer, dtype))

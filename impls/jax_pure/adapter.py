@@ -22,7 +22,7 @@ from harness.adapter import (
     timed,
 )
 from harness.adapter.base import Array
-from impls.jax_layers.process import set_up
+from impls.jax_layers.process import Programs, set_up
 from impls.jax_pure.encoder import Config, Dropout, Tree, initial
 from impls.jax_pure.encoder import Masks as Given
 from impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
@@ -97,7 +97,8 @@ def linearised(
 
 
 class JaxPure(Adapter):
-    built: tuple[dict[str, Any], str] | None = None
+    def __init__(self) -> None:
+        self.programs = Programs()
 
     def start(self, device: str, threads: int) -> Environment:
         set_up(device, threads)
@@ -110,9 +111,7 @@ class JaxPure(Adapter):
         return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        if self.built not in (None, (layer, dtype)):
-            jax.clear_caches()  # hundreds of programs are more than LLVM finds memory sections for
-        self.built = layer, dtype
+        self.programs.make_room_for(layer, dtype)
         self.config = config_of(layer)
         self.map, self.dtype = parameter_map(layer), dtype
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
@@ -138,8 +137,8 @@ class JaxPure(Adapter):
         return Fresh(self.map.to_spec(held), self.map.spec_names(held))
 
     def key(self) -> jax.Array | None:
-        """What dropout is drawn from: none outside training."""
-        return jax.random.key(self.seed) if self.mode == "train" else None
+        """What dropout is drawn from: none outside training, and none where nothing is dropped."""
+        return jax.random.key(self.seed) if self.mode == "train" and any(self.config.dropout) else None
 
     def given(self, x: Array, masks: Masks) -> Given:
         """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms."""
