@@ -57,7 +57,7 @@ class Run:
         self._expected, self._constants = expected, constants
         self.jobs = max(1, min(jobs, sum(share.workers for share in shares)))
         self.threads = threads or max(1, (os.cpu_count() or 1) // self.jobs)
-        logs.mkdir(parents=True, exist_ok=True)
+        self._logs = logs
 
         def session(share: Share, number: int) -> Session:
             name = _NOT_IN_FILE_NAMES.sub("-", share.ready.implementation.name)
@@ -75,6 +75,7 @@ class Run:
     def begin(self) -> None:
         """Start the workers: they import their frameworks while the caller does something else. Nothing is asked of
         them before the records are wanted; `abort` ends them if they never are."""
+        self._logs.mkdir(parents=True, exist_ok=True)
         self._pool = ThreadPoolExecutor(self.jobs)
         for _ in range(self.jobs):
             self._pool.submit(self._work)
