@@ -10,6 +10,7 @@ from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
 from harness.oracle.steps import WAYS, takes_step
+from harness.oracle.steps.activation import VARIANT_OF
 from harness.oracle.steps.softmax import EMPTY_ROW
 from harness.spec.case import Bools, Case, causal_mask
 from harness.spec.deviation import Deviation, Patch
@@ -57,6 +58,8 @@ def changes(case: Case, deviation: Deviation) -> bool:
     if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
         return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
     taken = {step: form for step, form in patch.steps.items() if takes_step(case.layer, step)}
+    if any(right["activation"] != VARIANT_OF.get(form, right["activation"]) for form in patch.steps.values()):
+        return False
     steps_change = any(form != right.get(step) for step, form in taken.items())
     mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
     edits = {name: edit for name in shapes if (edit := _edit_of(name, patch))}
@@ -91,7 +94,7 @@ def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
         merged[key] = {**merged[key], **value}
     valid = Layer.model_validate(merged, strict=False)
     epsilon = patch.get("norm", {}).get("epsilon")
-    if epsilon is None or valid == layer:
+    if epsilon is None:
         return valid
     # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
     return valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})

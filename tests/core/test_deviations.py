@@ -19,7 +19,7 @@ from harness.impl.manifest import read_implementation
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.deviant import deviant
+from harness.oracle.deviant import changes, deviant
 from harness.paths import SPECS
 from harness.report.ledger import read_report
 from harness.report.model import Diagnosis
@@ -173,6 +173,19 @@ def test_a_cause_that_is_not_in_the_catalogue_is_not_invented(conform: Callable,
 
 def test_a_conforming_run_has_no_diagnosis(conform: Callable, honest: Path) -> None:
     assert conform("run", "--impl", honest, "--case", "pre-gelu/no-mask").report["diagnoses"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "not_of"),
+    [
+        # Of a layer that says 1e-6 the float32 number, and of a library its double: 366,000 σ in float64.
+        ("norm-eps-1e-6", "pre-rms-silu/low-variance", None),
+        ("gelu-root-in-float32", "pre-gelu/no-mask", "post-relu/no-mask"),
+    ],
+)
+def test_a_deviation_acts_where_it_says_something(name: str, of: str, not_of: str | None) -> None:
+    assert changes(load().cases[of], catalogue()[name])
+    assert not_of is None or not changes(load().cases[not_of], catalogue()[name])
 
 
 def test_a_declared_deviation_is_verified(conform: Callable, fake: Callable) -> None:

@@ -20,6 +20,7 @@ SEEN_IN_FLOAT64_ONLY = {
     "attention-and-norm-in-float32",
     "attention-scores-in-float32",
     "float32-inside",
+    "gelu-root-in-float32",
     "linear-in-float32",
     "norm-in-float32",
     "scale-in-float32",

@@ -105,6 +105,9 @@ WAYS: dict[str, Step] = {
     "none": forward_only(none),
 }
 
+VARIANT_OF = {"gelu-root-in-float32": "gelu"}
+"""Which wrong forms are one activation of a layer computed wrongly, and say nothing of a layer with another."""
+
 AFTER: dict[str, Step] = {
     "standard": pass_on,
     "relu": relu,
