@@ -104,10 +104,16 @@ class When(Strict):
         return When.model_construct(left, **{key: getattr(self, key) for key in left})
 
 
+New = Annotated[
+    bool, Field(description="found here: nothing public was seen to say it, and the link is where it can be seen")
+]
+
+
 class Unsupported(Strict):
     when: When
     reason: Sentence
     link: Link
+    new: New = False
 
     def of_variant(self, chosen: Chosen) -> "Unsupported | None":
         when = self.when.of_variant(chosen)
@@ -121,6 +127,7 @@ class Declared(Strict):
     when: When | None = Field(default=None, description="the variants and cases that have it; without it, all")
     reason: Sentence
     link: Link
+    new: New = False
 
     def of_variant(self, chosen: Chosen) -> "Declared | None":
         if self.when is None:

@@ -15,6 +15,7 @@ KEPT = ROOT / "docs" / "findings.json"
 PAGE = ROOT / "docs" / "findings.md"
 SCRIPTS = ROOT / "docs" / "findings"
 RULE = "[specs/README.md](../specs/README.md), V-5 to V-7"
+NEW = "**New.** "
 SAID_BY_A_RULE = ("is foretold in size only", "no gradient is specified for")
 """What is not asked because of the deviations that are declared, and of no entry of the manifest."""
 
@@ -111,7 +112,7 @@ def _deviating(rows: list[Row]) -> Iterator[tuple[str, ...]]:
             f"`{deviation}`",
             where,
             "; ".join(_distance(dtype, [one for _, one in found if one.dtype == dtype]) for dtype in _dtypes(found)),
-            reason,
+            (NEW if declared and declared[0].new else "") + reason,
             declared[0].link if declared else "",
         )
 
@@ -137,10 +138,11 @@ def _not_asked(rows: list[Row]) -> Iterator[str]:
         for reason in (*row.unsupported, *row.failed):
             link = reason.link or (RULE if by_rule(reason.text) else "")
             ways.setdefault((reason.text, link), []).append((row, reason.checks, reason.cases))
+    new = {entry.reason for row in rows for entry in _told(row).unsupported if entry.new}
     for (text, link), found in ways.items():
         where = "" if len(found) == len(rows) else f" ({', '.join(f'`{short(row)}`' for row, _, _ in found)})"
         checks, cases = max(found, key=lambda one: one[1])[1:]
-        yield f"- {text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
+        yield f"- {NEW if text in new else ''}{text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
 
 
 def _script(path: Path) -> str:
@@ -159,6 +161,7 @@ specification without it. What is not asked has its reason and a link below; wha
 
 {matrix}
 {waiting}
-A script in docs/findings/ shows its finding with the framework alone, in a few lines.
+A script in docs/findings/ shows its finding with the framework alone, in a few lines. **New** is what nothing
+public was seen to say when it was found here: no issue, no page of the documentation.
 
 {sections}"""
