@@ -90,11 +90,28 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
         moved = value.reshape(-1)[at]
         around = tensor.golden if centre is None else centre[name].reshape(-1)[at]
         spread = condition[name].reshape(-1)[at]
-        if noisy and at.size:  # and only then: the plain condition is NaN where the plain golden is
-            scatter = float(np.sqrt(np.mean((moved - around) ** 2))) / dtype.roundoff
-            spread = np.sqrt(spread**2 + tensor.condition**2 + scatter**2)
+        if noisy:
+            plain = np.where(np.isfinite(tensor.condition), tensor.condition, 0.0)  # it is NaN where the golden is
+            scatter = _scatter(moved - around, plain) / dtype.roundoff
+            spread = np.sqrt(spread**2 + plain**2 + scatter**2)
         kept[name] = ExpectedTensor(tensor.shape, at, around if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
+
+
+def _scatter(distance: Array, condition: Array) -> Array:
+    """What a deviation that is foretold in size only scatters each value by: its rms distance from the golden.
+
+    Half of it is alike for all and half in proportion to their condition, for what scatters most is what noise is
+    amplified in: a weight between 0 and 1 more than one that is all but 0. What is NaN says nothing of the rest.
+    """
+    finite = np.isfinite(distance)
+    if not finite.any():
+        return np.zeros_like(distance)
+    mean_square = np.mean(distance[finite] ** 2)
+    shares = condition**2
+    whole = np.mean(shares[finite])
+    even = np.ones_like(shares)
+    return np.asarray(np.sqrt(mean_square * (even + (shares / whole if whole else even)) / 2))
 
 
 def _apart(patched: Expected, expected: Expected, names: tuple[str, ...], dtype: Format) -> float:

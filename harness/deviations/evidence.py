@@ -123,14 +123,16 @@ class Evidence:
         off, moved = self._apart(self._observed, centre, sigma), self._apart(centre, self.right, sigma)
         seen = off + moved
         inner = np.isfinite(seen)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is out by 2^100 is far along, or nowhere
+            along, length = float(np.sum(seen[inner] * moved[inner])), float(np.sum(moved[inner] ** 2))
         return Errors(
             rms=self._rms(off),
             max=np.minimum(np.maximum.reduceat(np.abs(off), self._starts), UNCOMPARABLE),
             moved=self._rms(moved),
             scatter=scatter,
             touched=np.maximum.reduceat(moved != 0.0, self._starts) | (scatter > 0.0),
-            along=float(np.sum(seen[inner] * moved[inner])),
-            length=float(np.sum(moved[inner] ** 2)),
+            along=along,
+            length=length,
         )
 
     def _row(self, values: Mapping[str, Array]) -> Array:

@@ -9,7 +9,7 @@ from harness.adapter.masks import Masks
 from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
-from harness.oracle.steps import WAYS, takes_step
+from harness.oracle.steps import WAYS, form_of, takes_step
 from harness.oracle.steps.activation import VARIANT_OF
 from harness.oracle.steps.softmax import EMPTY_ROW
 from harness.spec.case import Bools, Case, causal_mask
@@ -40,7 +40,7 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
         layer = patched_layer(layer, deviation)
         parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
-        ways |= {step: form for step, form in patch.steps.items() if takes_step(case.layer, step)}
+        ways |= {step: form for step, form in _forms(case.layer, patch).items() if form is not None}
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
     return Deviant(layer, replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways))
 
@@ -55,16 +55,26 @@ def changes(case: Case, deviation: Deviation) -> bool:
         return False
     if (row := _row_it_gives(patch)) and (not has_empty_row(case) or row == case.layer.attention.fully_masked_row):
         return False
-    if any(step != "activation" and right.get(step, "standard") != "standard" for step in patch.steps):
-        return False  # wrong forms are variants of the standard one: LayerNorm in bfloat16 says nothing of an RMSNorm
-    taken = {step: form for step, form in patch.steps.items() if takes_step(case.layer, step)}
+    forms = _forms(case.layer, patch)
+    if None in forms.values():
+        return False
     if any(right["activation"] != VARIANT_OF.get(form, right["activation"]) for form in patch.steps.values()):
         return False
-    steps_change = any(form != right.get(step) for step, form in taken.items())
+    steps_change = any(form != right.get(step) for step, form in forms.items())
     mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
     edits = {name: edit for name in shapes if (edit := _edit_of(name, patch))}
     parameters_change = any(_applies(name, edit, shapes) for name, edit in edits.items())
     return layer_changes or steps_change or parameters_change or mask_changes
+
+
+def _forms(layer: Layer, patch: Patch) -> dict[str, str | None]:
+    """Each step that the layer takes and the patch names → the wrong form that it has there, if it has one."""
+    right = right_ways(layer)
+    return {
+        step: form_of(step, right.get(step, "standard"), form)
+        for step, form in patch.steps.items()
+        if takes_step(layer, step)
+    }
 
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:

@@ -59,6 +59,18 @@ _ONLY_IN: dict[str, Callable[[Layer], bool]] = {
 }
 
 
+def form_of(step: str, right: str, wrong: str) -> str | None:
+    """The wrong form of a step as a layer has it whose right form is `right`; None where it says nothing of that.
+
+    Wrong forms are variants of the standard one: an unbiased variance says nothing of an RMSNorm. What computes in a
+    narrower format does so whatever it computes: of such forms each right one has its own.
+    """
+    if right == "standard" or step == "activation":
+        return wrong
+    own = f"{right}-{wrong}"
+    return own if own in WAYS[step] else None
+
+
 def takes_step(layer: Layer, step: str) -> bool:
     """Whether this layer or stack takes the step at all."""
     return step not in _ONLY_IN or _ONLY_IN[step](layer)

@@ -68,9 +68,9 @@ def _scores(size: Callable[[Array], float]) -> Step:
     return forward_only(scores)
 
 
-def _scores_in(dtype: str) -> Step:
+def _scores_in(dtype: str, right: Step = attention_scores) -> Step:
     def narrow(a: Arithmetic, query: Array, key: Array) -> Array:
-        return attention_scores(a, narrowed(query, dtype), narrowed(key, dtype))[0]
+        return right(a, narrowed(query, dtype), narrowed(key, dtype))[0]
 
     return forward_only(narrow)
 
@@ -111,6 +111,10 @@ SCORES: dict[str, Step] = {
     "in-float16": _scores_in("float16"),
     "in-tf32": _scores_in("tf32"),
     "in-float32": in_float32(attention_scores),
+    "by-d-model-in-bfloat16": _scores_in("bfloat16", scores_by_d_model),
+    "by-d-model-in-float16": _scores_in("float16", scores_by_d_model),
+    "by-d-model-in-tf32": _scores_in("tf32", scores_by_d_model),
+    "by-d-model-in-float32": in_float32(scores_by_d_model),
 }
 
 

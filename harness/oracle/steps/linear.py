@@ -71,6 +71,13 @@ def shared_by_heads(a: Arithmetic, x: Array, weight: Array, bias: Array, num_hea
     return y.reshape(x.shape), pullback
 
 
+def _shared_in(dtype: str) -> Step:
+    def narrow(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
+        return shared_by_heads(a, narrowed(x, dtype), narrowed(weight, dtype), bias, num_heads)[0]
+
+    return forward_only(narrow)
+
+
 def first_head_for_all(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
     """One map [d, d], that of head 0's own features, for every head's slice of x [B, S, H, d]."""
     d = x.shape[-1] // num_heads
@@ -94,6 +101,10 @@ def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_
 PROJECTION: dict[str, Step] = {
     **{name: _told(form) for name, form in WAYS.items()},
     "shared_by_heads": shared_by_heads,
+    "shared_by_heads-in-bfloat16": _shared_in("bfloat16"),
+    "shared_by_heads-in-float16": _shared_in("float16"),
+    "shared_by_heads-in-tf32": _shared_in("tf32"),
+    "shared_by_heads-in-float32": in_float32(shared_by_heads),
     "first-head-for-all": forward_only(first_head_for_all),
     "scaled": forward_only(scaled),
     "scaled-before-bias": forward_only(scaled_before_bias),

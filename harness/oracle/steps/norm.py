@@ -163,6 +163,14 @@ def _in(dtype: str) -> Step:
     return forward_only(narrow)
 
 
+def _rms_norm_in(dtype: str) -> Step:
+    def narrow(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+        normal = rms_norm(a, narrowed(x, dtype), np.ones_like(gain), shift, epsilon)[0]
+        return narrowed(a.multiply(narrowed(normal, dtype), gain), dtype)
+
+    return forward_only(narrow)
+
+
 WAYS: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,
@@ -182,6 +190,9 @@ WAYS: dict[str, Step] = {
     "in-bfloat16": _in("bfloat16"),
     "in-float16": _in("float16"),
     "in-float32": in_float32(layer_norm),
+    "rms_norm-in-bfloat16": _rms_norm_in("bfloat16"),
+    "rms_norm-in-float16": _rms_norm_in("float16"),
+    "rms_norm-in-float32": in_float32(rms_norm),
 }
 
 STACK: dict[str, Step] = {
