@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.deviations.catalogue import is_noisy
-from harness.deviations.play import continued, continued_with_noise
+from harness.deviations.play import continued, continued_with_noise, draws
 from harness.deviations.sighting import Array, Sighting
 from harness.oracle.deviant import changes
 from harness.portable import Floats
@@ -17,7 +17,6 @@ from harness.spec.deviation import Deviation
 
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
-_DRAWS = 8
 _NOISE_OF_MORE = 4.0
 """Units of roundoff, at least, in what a hypothesis foretells beyond what a right step would give."""
 
@@ -97,9 +96,9 @@ class Evidence:
             sigma = self._sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acting):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
-        draws = self._draws(acting)
-        centre = np.where(np.isfinite(draws[0]), centre, draws[0])
-        squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in draws]
+        drawn = [self._row(draw) for draw in draws(self.case, acting, self._seen)]
+        centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
+        squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in drawn]
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
         return self._errors(centre, sigma, scatter)
 
@@ -108,16 +107,6 @@ class Evidence:
         if key not in self._foretold:
             self._foretold[key] = self._row(continued(self.case, exact, self._seen))
         return self._foretold[key]
-
-    def _draws(self, deviations: Sequence[Deviation]) -> list[Array]:
-        """What is left to chance, drawn several times; rounding leaves nothing to it, and is played once."""
-        draws: list[Array] = []
-        for number in range(_DRAWS):
-            draw = self._row(continued(self.case, deviations, self._seen, number))
-            if draws and np.array_equal(draw, draws[0], equal_nan=True):
-                break
-            draws.append(draw)
-        return draws
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
         off, moved = self._apart(self._observed, centre, sigma), self._apart(centre, self.right, sigma)

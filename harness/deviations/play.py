@@ -18,6 +18,7 @@ from harness.spec.dtypes import Format
 from harness.spec.situation import Check
 from harness.spec.stages import kind_of, stages
 
+_DRAWS = 8
 _NOISE_RUNS = 24
 
 
@@ -31,6 +32,17 @@ def continued(
 ) -> dict[str, Array]:
     """Every stage as the wrong implementation computes it from the stages that were `seen` before it, whole."""
     return _stages(deviant(case, deviations), Arithmetic(np.float64, draw), seen)
+
+
+def draws(case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """`continued`, several times with what is left to chance drawn anew. Rounding leaves nothing to it: once is all."""
+    found = [continued(case, deviations, seen)]
+    for number in range(1, _DRAWS):
+        drawn = continued(case, deviations, seen, number)
+        if all(np.array_equal(drawn[name], found[0][name], equal_nan=True) for name in drawn):
+            break
+        found.append(drawn)
+    return found
 
 
 class _Sampled(Rounded):

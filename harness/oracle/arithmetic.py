@@ -6,6 +6,7 @@ how much rounding noise the computation makes.
 
 import itertools
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,12 @@ class Arithmetic:
     def __init__(self, dtype: npt.DTypeLike = np.float64, draw: int = 0) -> None:
         """`draw` numbers what a wrong form leaves to chance, as dropout does; right ones leave nothing."""
         self.dtype, self.draw = np.dtype(dtype), draw
+
+    @cached_property
+    def float32(self) -> "Arithmetic":
+        """What a wrong form computes in float32 with: one order of its roundings, or in further draws, roundings by
+        chance. One order may be a lucky one: a mean that happens to be exact says nothing of another's."""
+        return Rounded(FLOAT32_ROUNDOFF, self.draw) if self.draw else Float32()
 
     def exact(self, values: npt.ArrayLike) -> Array:
         """A portable tensor, which every format holds as it is."""
@@ -135,6 +142,9 @@ class Float32(Arithmetic):
 
     def affine(self, x: Array, weight: Array, bias: Array) -> Array:
         return self.add(self.matmul(x, weight), bias)
+
+
+FLOAT32_ROUNDOFF = 2.0**-24
 
 
 class Rounded(Arithmetic):

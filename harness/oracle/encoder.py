@@ -176,7 +176,8 @@ def encoder_layer(
     def feed_forward(x: Node) -> Node:
         hidden = show("ffn_hidden", linear("ffn_hidden", "feed_forward.hidden", x))
         activated = show("ffn_activation", step("activation", hidden))
-        return show("ffn_output", step("after_ffn", linear("ffn_output", "feed_forward.output", activated)))
+        output = linear("ffn_output", "feed_forward.output", activated)
+        return show("ffn_output", step("after_ffn", output, dropout=layer.dropout.ffn_output))
 
     def residual(name: str, x: Node, change: Node, normed: Node) -> Node:
         return show(name, step(name, x, change, normed=normed.value, first=first.value))
@@ -199,4 +200,5 @@ def _softmax_choices(layer: Layer) -> dict[str, object]:
     return {
         "fill": -np.inf if fill == "minus_infinity" else float(fill),
         "empty_row": layer.attention.fully_masked_row,
+        "dropout": layer.dropout.attention_weights,
     }

@@ -181,6 +181,9 @@ def test_a_conforming_run_has_no_diagnosis(conform: Callable, honest: Path) -> N
         # Of a layer that says 1e-6 the float32 number, and of a library its double: 366,000 σ in float64.
         ("norm-eps-1e-6", "pre-rms-silu/low-variance", None),
         ("gelu-root-in-float32", "pre-gelu/no-mask", "post-relu/no-mask"),
+        ("norm-in-bfloat16", "pre-rms-silu/no-mask", None),
+        ("matmul-in-bfloat16", "pre-gelu-shared-heads/no-mask", None),
+        ("norm-unbiased-variance", "pre-gelu/no-mask", "pre-rms-silu/no-mask"),
     ],
 )
 def test_a_deviation_acts_where_it_says_something(name: str, of: str, not_of: str | None) -> None:

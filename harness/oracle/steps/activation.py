@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from harness import portable
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only
+from harness.oracle.steps.forward_only import forward_only, left_on
 from harness.oracle.tape import Pullback, Step
 
 
@@ -88,10 +87,19 @@ def pass_on(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
     return x, lambda g: (g,)
 
 
-def dropout(a: Arithmetic, x: Array) -> Array:
-    """Dropout of 0.1 left on, after the feed-forward network."""
-    kept = portable.integers(f"dropout {a.draw} ffn_output", x.size).reshape(x.shape) >= -204
-    return np.where(kept, x / 0.9, 0.0)
+def dropout(a: Arithmetic, x: Array, *, dropout: float) -> Array:
+    """Dropout left on, after the feed-forward network."""
+    return left_on(a, x, "ffn_output", x.shape, dropout)
+
+
+def _untold(form: Step) -> Step:
+    """A form that need not know the layer's rate of dropout."""
+
+    def after(a: Arithmetic, x: Array, *, dropout: float) -> tuple[Array, Pullback]:
+        return form(a, x)
+
+    after.__doc__ = form.__doc__
+    return after
 
 
 LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
@@ -109,8 +117,8 @@ VARIANT_OF = {"gelu-root-in-float32": "gelu"}
 """Which wrong forms are one activation of a layer computed wrongly, and say nothing of a layer with another."""
 
 AFTER: dict[str, Step] = {
-    "standard": pass_on,
-    "relu": relu,
-    "gelu": gelu,
+    "standard": _untold(pass_on),
+    "relu": _untold(relu),
+    "gelu": _untold(gelu),
     "dropout": forward_only(dropout),
 }

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array, Float32
-from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed
+from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.steps.forward_only import forward_only, in_float32, in_float32_of, narrowed
 from harness.oracle.steps.softmax import Softmax
 from harness.oracle.tape import Pullback, Step
 
@@ -95,7 +95,7 @@ def _context_in(dtype: str) -> Step:
 
 
 def _context_in_float32(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> Array:
-    context = Float32().matmul(softmax.weights.astype(np.float32), value.astype(np.float32))
+    context = a.float32.matmul(in_float32_of(a, softmax.weights), in_float32_of(a, value))
     return context.astype(value.dtype)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array, Float32
+from harness import portable
+from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.tape import Pullback, Step
 
 
@@ -29,10 +30,15 @@ def in_float32(right: Step) -> Step:
     """
 
     def narrow(a: Arithmetic, x: Array, *rest: Array, **choices: object) -> Array:
-        inside = [operand.astype(np.float32) for operand in (x, *rest)]
-        return right(Float32(), *inside, **choices)[0].astype(x.dtype)
+        inside = [in_float32_of(a, operand) for operand in (x, *rest)]
+        return right(a.float32, *inside, **choices)[0].astype(x.dtype)
 
     return forward_only(narrow)
+
+
+def in_float32_of(a: Arithmetic, x: Array) -> Array:
+    """A value of float32, in what `a.float32` computes with."""
+    return x.astype(np.float32).astype(a.float32.dtype)
 
 
 def narrowed(x: Array, dtype: str) -> Array:
@@ -44,3 +50,11 @@ def narrowed(x: Array, dtype: str) -> Array:
         return np.ldexp(np.rint(mantissa * 2.0**11) / 2.0**11, exponent).astype(x.dtype)
     to = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     return x.astype(to).astype(x.dtype)
+
+
+def left_on(a: Arithmetic, x: Array, name: str, shape: tuple[int, ...], rate: float) -> Array:
+    """Dropout in evaluation, of a mask of `shape` that the portable generator draws: of the layer's rate, or of 0.1
+    where a layer that is to drop nothing has none."""
+    rate = rate or 0.1
+    drawn = portable.integers(f"dropout {a.draw} {name}", int(np.prod(shape))).reshape(shape)  # −255 … 255
+    return np.where(drawn >= -255 + round(511 * rate), x / (1 - rate), 0.0)

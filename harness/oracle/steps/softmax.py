@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from harness import portable
-from harness.oracle.arithmetic import Arithmetic, Array, Float32
-from harness.oracle.steps.forward_only import narrowed
+from harness.oracle.arithmetic import Arithmetic, Array
+from harness.oracle.steps.forward_only import in_float32_of, left_on, narrowed
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,17 @@ class Softmax:
 
 
 def masked_softmax(
-    a: Arithmetic, scores: Array, mask: Any, fill: float = -np.inf, empty_row: str = "unspecified"
+    a: Arithmetic,
+    scores: Array,
+    mask: Any,
+    fill: float = -np.inf,
+    empty_row: str = "unspecified",
+    dropout: float = 0.0,
 ) -> Softmax:
     """Softmax over the keys, with `fill` in place of the scores that the mask excludes (E-5, M-1, M-6).
 
     `empty_row` is what a row of −∞ gives (M-4): "zero", "uniform" or "nan"; zero where nobody says, which keeps it from
-    disturbing anything else.
+    disturbing anything else. `dropout` is the layer's rate: nothing is dropped outside training, but by a wrong form.
     """
     kept = scores if mask is None else np.where(mask, scores, fill)
     empty = np.isneginf(kept.max(axis=-1, keepdims=True))
@@ -149,20 +153,19 @@ def _in(dtype: str) -> Callable[..., Softmax]:
 
 
 def _in_float32(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
-    return masked_softmax(Float32(), scores.astype(np.float32), mask, **right).weights.astype(scores.dtype)
+    return masked_softmax(a.float32, in_float32_of(a, scores), mask, **right).weights.astype(scores.dtype)
 
 
 def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
-    """Dropout of 0.1 left on: each weight is zeroed where the portable generator says so, the others scaled.
+    """Dropout left on: each weight is zeroed where the portable generator says so, the others scaled.
 
     `broadcast`: the same weights in every item and head.
     """
 
-    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+    def softmax(a: Arithmetic, scores: Array, mask: Any, *, dropout: float, **right: Any) -> Array:
         weights = masked_softmax(a, scores, mask, **right).weights
         shape = (1, 1, *weights.shape[2:]) if broadcast else weights.shape
-        drawn = portable.integers(f"dropout {a.draw} attention_weights", int(np.prod(shape))).reshape(shape)
-        return np.where(drawn >= -204, weights / 0.9, 0.0)
+        return left_on(a, weights, "attention_weights", shape, dropout)
 
     return _as_asked(softmax)
 
