@@ -1,4 +1,5 @@
-"""Flax's LayerNorm takes the variance as E[x²] − E[x]² unless it is told not to: far from zero little of it is left."""
+"""Flax's LayerNorm takes the variance as E[x²] − E[x]² unless it is told not to: far from zero little of it is left.
+(https://github.com/google/flax/issues/1491)"""
 
 import flax.linen as nn
 import jax

@@ -1,7 +1,7 @@
 """Flax NNX's MultiHeadAttention in float64 is good to float32: jax.nn.dot_product_attention casts its scores.
 
 Ask for the weights, or for dropout, and it takes another road, which is good to float64.
-"""
+(https://github.com/jax-ml/jax/issues/37422)"""
 
 import jax
 

@@ -1,4 +1,5 @@
-"""Keras in float64 on TensorFlow: attention's scale and GELU's constant are cast from float32."""
+"""Keras in float64 on TensorFlow: attention's scale and GELU's constant are cast from float32.
+(https://github.com/tensorflow/tensorflow/issues/57779)"""
 
 import os
 

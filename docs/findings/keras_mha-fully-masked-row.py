@@ -1,4 +1,5 @@
-"""A query with no key in Keras' MultiHeadAttention: the mean of the values, or 0 where the scores are asked for."""
+"""A query with no key in Keras' MultiHeadAttention: the mean of the values, or 0 where the scores are asked for.
+(https://github.com/keras-team/keras/pull/21149)"""
 
 import os
 

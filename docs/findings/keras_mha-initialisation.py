@@ -1,4 +1,5 @@
-"""Keras draws the projections of MultiHeadAttention from a narrower range than the same map as a Dense layer."""
+"""Keras drew the projections of MultiHeadAttention from a narrower range than the same map as a Dense layer. In 3.15.1
+they are drawn alike (https://github.com/keras-team/keras/pull/22789)."""
 
 import os
 

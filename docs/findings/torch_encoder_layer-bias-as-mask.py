@@ -1,5 +1,5 @@
 """A mask of numbers, ALiBi's say, is added to the scores on the slow path; the fast one takes what is not 0 for true,
-and so ignores it: here each position attends to itself alone."""
+and so ignores it: here each position attends to itself alone. (https://github.com/pytorch/pytorch/issues/107084)"""
 
 import torch
 from torch import nn

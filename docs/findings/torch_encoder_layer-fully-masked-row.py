@@ -1,4 +1,5 @@
-"""A query with no key to attend to is 0 in attention on the slow path, and NaN on the fast one."""
+"""A query with no key to attend to is 0 in attention on the slow path, and NaN on the fast one.
+(https://github.com/pytorch/pytorch/pull/190486)"""
 
 import torch
 from torch import nn

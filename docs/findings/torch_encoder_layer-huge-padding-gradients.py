@@ -1,5 +1,6 @@
 """A padded position of 2^100 changes no output, but in float32 it makes every gradient of a post-norm layer NaN, though
-nothing flows from it: the variance of LayerNorm overflows, and its backward pass multiplies 0 by infinity."""
+nothing flows from it: the variance of LayerNorm overflows, and its backward pass multiplies 0 by infinity.
+(https://github.com/pytorch/pytorch/issues/162489)"""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
 """Query, key and value are one matrix [3 · d_model, d_model], drawn as such: their weights are Xavier uniform for four
-times d_model in place of twice, smaller by the root of 2."""
+times d_model in place of twice, smaller by the root of 2. (https://github.com/pytorch/pytorch/issues/166378)"""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
 """NaN at a padded position reaches the positions that may not attend to it: its value is weighed by 0, and 0 · NaN is
-NaN. 2^100 there changes nothing."""
+NaN. 2^100 there changes nothing. (https://github.com/pytorch/pytorch/issues/101967)"""
 
 import torch
 from torch import nn
