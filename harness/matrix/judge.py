@@ -73,12 +73,12 @@ def asked(task: Task) -> bool:
 
 
 def reasons(records: Iterable[Record], implementation: Implementation) -> list[Reason]:
-    links = {entry.reason: entry.link for entry in implementation.unsupported}
+    declared = {entry.reason for entry in implementation.unsupported}
     by_text: dict[str, list[str]] = {}
     for record in records:
-        text = record.message if record.message in links else f"{record.outcome.value}: {unnumbered(record.message)}"
+        text = record.message if record.message in declared else f"{record.outcome.value}: {unnumbered(record.message)}"
         by_text.setdefault(text, []).append(record.case)
-    return [Reason(text, links.get(text, ""), len(found), some(found)) for text, found in by_text.items()]
+    return [Reason(text, len(found), some(found)) for text, found in by_text.items()]
 
 
 def seen(records: Iterable[Record]) -> list[Seen]:

@@ -133,16 +133,17 @@ def _distance(dtype: str, found: list[Seen]) -> str:
 
 
 def _not_asked(rows: list[Row]) -> Iterator[str]:
-    ways: dict[tuple[str, str], list[tuple[Row, int, str]]] = {}
+    said = {entry.reason: entry for row in rows for entry in _told(row).unsupported}
+    ways: dict[str, list[tuple[Row, int, str]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
-            link = reason.link or (RULE if by_rule(reason.text) else "")
-            ways.setdefault((reason.text, link), []).append((row, reason.checks, reason.cases))
-    new = {entry.reason for row in rows for entry in _told(row).unsupported if entry.new}
-    for (text, link), found in ways.items():
+            ways.setdefault(reason.text, []).append((row, reason.checks, reason.cases))
+    for text, found in ways.items():
+        link = said[text].link if text in said else RULE if by_rule(text) else ""
         where = "" if len(found) == len(rows) else f" ({', '.join(f'`{short(row)}`' for row, _, _ in found)})"
         checks, cases = max(found, key=lambda one: one[1])[1:]
-        yield f"- {NEW if text in new else ''}{text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
+        new = NEW if text in said and said[text].new else ""
+        yield f"- {new}{text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
 
 
 def _script(path: Path) -> str:

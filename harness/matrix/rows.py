@@ -10,10 +10,9 @@ from harness.files import replace_file
 
 @dataclass(frozen=True)
 class Reason:
-    """Why some checks are not asked, or what of them failed."""
+    """Why some checks are not asked, or what of them failed. The manifest has the link."""
 
     text: str
-    link: str
     checks: int
     cases: str
     """Layers and situations, a few of them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, cache_folder, serve
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, cache_folder, serve
 from harness.adapter.base import Array
 
 IN, BIAS, OUT = ("d_model", "num_heads", "head_dim"), ("num_heads", "head_dim"), ("num_heads", "head_dim", "d_model")
@@ -25,8 +25,6 @@ PARAMETERS = ParameterMap(TAKES)
 
 class KerasLayers(Adapter):
     def start(self, device: str, threads: int) -> Environment:
-        if device != "cpu":
-            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
         backend = os.environ["KERAS_BACKEND"] = self.choices["backend"]  # which Keras reads when it is imported
         os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_ENABLE_X64": "1", "PJRT_NPROC": str(threads)}
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder("jax") or ""))
@@ -40,7 +38,8 @@ class KerasLayers(Adapter):
         from impls.keras_layers.block import Block  # now that the backend is chosen
 
         self.heads = layer["attention"]["num_heads"]
-        self.block = Block(layer, dtype, own_epsilon=self.choices["defaults"] == "own")
+        self.made = partial(Block, layer, dtype, own_epsilon=self.choices["defaults"] == "own")
+        self.block = self.made()
         self.held, self.seeds = self.block.held, self.block.seeds
         for name, value in PARAMETERS.to_own(parameters, layer).items():
             self.held[name].assign(value)
@@ -48,6 +47,11 @@ class KerasLayers(Adapter):
             self.framework.clear_caches()
             self.compiled = self.framework.jit(self.stateless, static_argnums=(3, 4))
         return PARAMETERS.to_spec({name: np.asarray(weight) for name, weight in self.held.items()})
+
+    def initialise(self, seed: int) -> Fresh:
+        self.keras.utils.set_random_seed(seed)
+        held = {name: np.asarray(weight) for name, weight in self.made().held.items()}
+        return Fresh(PARAMETERS.to_spec(held), PARAMETERS.spec_names(held))
 
     def stateless(self, values: Any, x: Any, *told: Any) -> Any:
         with self.keras.StatelessScope(list(zip([*self.held.values(), *self.seeds], values, strict=True))):
