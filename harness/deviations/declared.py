@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.deviations.catalogue import catalogue, is_noisy
-from harness.deviations.play import draws, played_with_noise
+from harness.deviations.play import played_with_noise, scatter
 from harness.errors import InputError, nearest
 from harness.golden.expected import Expected, ExpectedTensor
 from harness.judge.outcome import Outcome
@@ -76,7 +76,7 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
     golden, condition = played_with_noise(case, deviations)
     foretold = tuple(deviation for deviation in deviations if not is_noisy(deviation))
     centre = played_with_noise(case, foretold)[0] if noisy and foretold else None
-    chances = draws(case, deviations, {}) if noisy else []
+    scattered = scatter(case, deviations, foretold) if noisy else {}
     kept = {}
     for name, tensor in expected.tensors.items():
         if name not in golden:  # a gradient
@@ -92,25 +92,24 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
         around = tensor.golden if centre is None else centre[name].reshape(-1)[at]
         spread = condition[name].reshape(-1)[at]
         if noisy:
-            plain = np.where(np.isfinite(tensor.condition), tensor.condition, 0.0)  # it is NaN where the golden is
-            off = np.stack([drawn[name].reshape(-1)[at] - around for drawn in chances])
-            scatter = _scatter(off, plain) / dtype.roundoff
-            spread = np.sqrt(spread**2 + plain**2 + scatter**2)
+            # Conditions are NaN where what they are of is: a row that one deviation fills and another leaves NaN.
+            plain, own = (np.where(np.isfinite(each), each, 0.0) for each in (tensor.condition, spread))
+            shared_out = _shared_out(scattered[name].reshape(-1)[at], plain) / dtype.roundoff
+            spread = np.sqrt(own**2 + plain**2 + shared_out**2)
         kept[name] = ExpectedTensor(tensor.shape, at, around if noisy else moved, spread)
     return Expected(kept, expected.kinked_rows)
 
 
-def _scatter(distances: Array, condition: Array) -> Array:
-    """What a deviation that is foretold in size only scatters each value by: its rms distance from the golden, of
-    [draws, values].
+def _shared_out(scatter: Array, condition: Array) -> Array:
+    """What a deviation that is foretold in size only scatters each value by: of all values together it is `scatter`.
 
     Half of it is alike for all and half in proportion to their condition, for what scatters most is what noise is
     amplified in: a weight between 0 and 1 more than one that is all but 0. What is NaN says nothing of the rest.
     """
-    finite = np.isfinite(distances).all(axis=0)
+    finite = np.isfinite(scatter)
     if not finite.any():
         return np.zeros_like(condition)
-    mean_square = np.mean(distances[:, finite] ** 2)
+    mean_square = np.mean(scatter[finite] ** 2)
     shares = condition**2
     whole = np.mean(shares[finite])
     even = np.ones_like(shares)

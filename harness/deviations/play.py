@@ -84,6 +84,23 @@ def played_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict
     return _with_noise[key]
 
 
+_scatter: dict[tuple[object, ...], dict[str, Array]] = {}
+
+
+def scatter(case: Case, deviations: Sequence[Deviation], foretold: Sequence[Deviation]) -> dict[str, Array]:
+    """How far every value of the wrong layer is, rms over draws, from what those that can be `foretold` make of it."""
+    key = (case.id, case.numbers_from, *(deviation.deviation for deviation in deviations))
+    if key not in _scatter:
+        centre, drawn = played(case, foretold), draws(case, deviations, {})
+        with np.errstate(all="ignore"):
+            _scatter[key] = {
+                name: np.sqrt(np.mean([(draw[name] - centre[name]) ** 2 for draw in drawn], axis=0))
+                for name in centre
+                if centre[name].shape == drawn[0][name].shape
+            }
+    return _scatter[key]
+
+
 def verdict(
     check: Check, case: Case, wrong: dict[str, Array], expected: Expected, dtype: Format, constants: Constants
 ) -> Verdict:
