@@ -17,6 +17,7 @@ from planted_jax.stack import planted_encoder
 
 class PlantedJax(JaxPure):
     def __init__(self) -> None:
+        super().__init__()
         self.plant(planted_by_environment())
 
     def plant(self, ids: list[str]) -> None:
