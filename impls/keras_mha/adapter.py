@@ -28,6 +28,7 @@ class KerasLayers(Adapter):
         backend = os.environ["KERAS_BACKEND"] = self.choices["backend"]  # which Keras reads when it is imported
         os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_ENABLE_X64": "1", "PJRT_NPROC": str(threads)}
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder("jax") or ""))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # all of these programs are small
         self.keras, self.framework = import_module("keras"), import_module(backend)
         if backend == "tensorflow":
             self.framework.config.threading.set_intra_op_parallelism_threads(threads)
