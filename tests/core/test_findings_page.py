@@ -17,8 +17,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
 KEPT = kept(DOCS / "findings.json")
 ROWS = [KEPT[variant] for variant in variants() if variant in KEPT]
-UNEXPLAINED = {"keras_mha:backend=jax,defaults=given", "keras_mha:backend=jax,defaults=own"}
-"""Rows that fail checks which their manifest does not explain yet. The page says so of each."""
 SCRIPTS = sorted((DOCS / "findings").glob("*.py"))
 
 
@@ -42,12 +40,12 @@ def test_a_readme_without_the_marks_is_refused() -> None:
 def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row: Row) -> None:
     _, implementation = find_implementation(row.variant)
     assert implementation.chosen == row.choices
-    assert (row.passed == row.applicable > 0) is (row.variant not in UNEXPLAINED), row.failed
+    assert row.passed == row.applicable > 0, row.failed
     declared = {entry.deviation: entry.link for entry in implementation.deviations}
     assert all(declared[seen.deviation] for seen in row.deviates)
     reasons = {entry.reason: entry.link for entry in implementation.unsupported}
     assert [reason.text for reason in row.unsupported if not (reasons.get(reason.text) or by_rule(reason.text))] == []
-    assert row.rms is None or row.rms <= 2 or row.variant in UNEXPLAINED
+    assert row.rms is None or row.rms <= 2
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
