@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from harness.deviations.catalogue import catalogue
@@ -69,6 +70,12 @@ def short(row: Row) -> str:
     return row.implementation + told_apart(implementation.choices, row.choices)
 
 
+@cache
+def links(implementation: str) -> dict[str, str]:
+    """Reason → link, of what a manifest says is unsupported."""
+    return {entry.reason: entry.link for entry in read_manifest(IMPLS / implementation).unsupported}
+
+
 def by_rule(text: str) -> bool:
     return any(words in text for words in SAID_BY_A_RULE)
 
@@ -133,17 +140,16 @@ def _distance(dtype: str, found: list[Seen]) -> str:
 
 
 def _not_asked(rows: list[Row]) -> Iterator[str]:
-    said = {entry.reason: entry for row in rows for entry in _told(row).unsupported}
+    new = {entry.reason for row in rows for entry in _told(row).unsupported if entry.new}
     ways: dict[str, list[tuple[Row, int, str]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
             ways.setdefault(reason.text, []).append((row, reason.checks, reason.cases))
     for text, found in ways.items():
-        link = said[text].link if text in said else RULE if by_rule(text) else ""
+        link = links(rows[0].implementation).get(text, RULE if by_rule(text) else "")
         where = "" if len(found) == len(rows) else f" ({', '.join(f'`{short(row)}`' for row, _, _ in found)})"
         checks, cases = max(found, key=lambda one: one[1])[1:]
-        new = NEW if text in said and said[text].new else ""
-        yield f"- {new}{text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
+        yield f"- {NEW if text in new else ''}{text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
 
 
 def _script(path: Path) -> str:

@@ -162,7 +162,7 @@ def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
     `broadcast`: the same weights in every item and head.
     """
 
-    def softmax(a: Arithmetic, scores: Array, mask: Any, *, dropout: float, **right: Any) -> Array:
+    def softmax(a: Arithmetic, scores: Array, mask: Any, *, dropout: float = 0.0, **right: Any) -> Array:
         weights = masked_softmax(a, scores, mask, **right).weights
         shape = (1, 1, *weights.shape[2:]) if broadcast else weights.shape
         return left_on(a, weights, "attention_weights", shape, dropout)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from harness.deviations.tables import markdown
+from harness.matrix.page import links
 from harness.matrix.rows import Row
 from harness.paths import ROOT
 
@@ -37,11 +38,11 @@ def unjudged(waiting: Collection[str]) -> str:
 
 def road_of(road: str, rows: list[Row]) -> str:
     """A table, and below it the reasons by number."""
-    numbers: dict[tuple[str, str], int] = {}
+    numbers: dict[str, int] = {}
     table = []
     for row in sorted(shown(rows), key=place):
         marks = [
-            f"[{numbers.setdefault((reason.text, reason.link), len(numbers) + 1)}] {reason.checks}"
+            f"[{numbers.setdefault(reason.text, len(numbers) + 1)}] {reason.checks}"
             for reason in (*row.unsupported, *row.failed)
         ]
         variant = " ".join(value for name, value in row.choices.items() if name not in OTHER)
@@ -51,7 +52,7 @@ def road_of(road: str, rows: list[Row]) -> str:
         rms = "–" if row.rms is None else f"{row.rms:.2f}"
         table.append((variant, runtime, level, passed, rms, ", ".join(marks) or "–"))
     versions = ", ".join(f"{name} {version}" for name, version in versions_of(rows).items())
-    notes = [f"{number}. {note(text, link, rows)}" for (text, link), number in numbers.items()]
+    notes = [f"{number}. {note(text, links(road).get(text, ''), rows)}" for text, number in numbers.items()]
     return "\n".join([f"## {road}", "", f"{versions}.", "", markdown(COLUMNS, table).rstrip(), "", *notes, ""])
 
 
