@@ -1,5 +1,6 @@
 """How a worker process is set up for JAX: what it runs on, where it keeps what it compiles, and how much of it."""
 
+import gc
 import os
 from typing import Any
 
@@ -16,6 +17,9 @@ def set_up(device: str, threads: int) -> None:
     jax.config.update("jax_platforms", device)
     jax.config.update("jax_enable_x64", True)
     keep_what_is_compiled()
+    # Tracing makes millions of objects and few cycles: the collector looks at them less often, and at JAX's own never.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 def keep_what_is_compiled() -> None:
