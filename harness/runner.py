@@ -72,21 +72,21 @@ class Run:
         self._taking = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
 
-    def begin(self) -> None:
+    def begin(self) -> ThreadPoolExecutor:
         """Start the workers: they import their frameworks while the caller does something else. Nothing is asked of
         them before the records are wanted; `abort` ends them if they never are."""
-        self._logs.mkdir(parents=True, exist_ok=True)
-        self._pool = ThreadPoolExecutor(self.jobs)
-        for _ in range(self.jobs):
-            self._pool.submit(self._work)
+        if self._pool is None:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            self._pool = ThreadPoolExecutor(self.jobs)
+            for _ in range(self.jobs):
+                self._pool.submit(self._work)
+        return self._pool
 
     def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
-        if self._pool is None:
-            self.begin()
-        assert self._pool
+        pool = self.begin()
         self._wanted.set()
-        with self._pool:
+        with pool:
             unfinished = self.jobs
             try:
                 while unfinished:

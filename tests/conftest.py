@@ -155,8 +155,8 @@ def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         plants = importlib.import_module(f"{name}.steps").WAYS
         for step, forms in WAYS.items():
             right = {"rms_norm", "shared_by_heads", "none"} - set(plants[step])  # a layer's choice, and no wrong form
-            # In a narrower format the layer's choice is one more form that the oracle plays: form_of finds it.
-            own = {form for form in forms if form.startswith(("rms_norm-", "shared_by_heads-", "by-d-model-"))}
+            # A wrong form of a layer's choice is that of its standard form under one more name (own_forms).
+            own = {f"{choice}-{form}" for choice in forms for form in forms}
             assert set(forms) - right - own | {"standard"} == set(plants[step]), step
 
     return same_forms

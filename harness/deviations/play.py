@@ -78,10 +78,14 @@ _with_noise: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]]
 
 def played_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage of the wrong layer and its condition, with nothing seen of it: what verdicts are made with."""
-    key = (case.id, case.numbers_from, *(deviation.deviation for deviation in deviations))
+    key = _key(case, deviations)
     if key not in _with_noise:
         _with_noise[key] = continued_with_noise(case, deviations, {}, Rounded)
     return _with_noise[key]
+
+
+def _key(case: Case, deviations: Sequence[Deviation]) -> tuple[object, ...]:
+    return case.id, case.numbers_from, *(deviation.deviation for deviation in deviations)
 
 
 _scatter: dict[tuple[object, ...], dict[str, Array]] = {}
@@ -89,7 +93,7 @@ _scatter: dict[tuple[object, ...], dict[str, Array]] = {}
 
 def scatter(case: Case, deviations: Sequence[Deviation], foretold: Sequence[Deviation]) -> dict[str, Array]:
     """How far every value of the wrong layer is, rms over draws, from what those that can be `foretold` make of it."""
-    key = (case.id, case.numbers_from, *(deviation.deviation for deviation in deviations))
+    key = _key(case, deviations)
     if key not in _scatter:
         centre, drawn = played(case, foretold), draws(case, deviations, {})
         with np.errstate(all="ignore"):

@@ -79,5 +79,9 @@ def chosen_from(choices: Sequence[Choice], asked: Mapping[str, str], where: str)
 
 def told_apart(choices: Sequence[Choice], chosen: Mapping[str, str]) -> str:
     """What a variant's name adds to the implementation's: `:opset=20,level=basic`; "" where all is as it comes."""
-    other = [f"{c.name}={chosen[c.name]}" for c in choices if c.values == "any" or chosen[c.name] != c.values[0]]
-    return f":{','.join(other)}" if other else ""
+    return named("", {c.name: chosen[c.name] for c in choices if c.values == "any" or chosen[c.name] != c.values[0]})
+
+
+def named(name: str, chosen: Mapping[str, str]) -> str:
+    """The way back of `asked_of`."""
+    return f"{name}:{','.join(f'{key}={value}' for key, value in chosen.items())}" if chosen else name

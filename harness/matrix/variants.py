@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
+from harness.impl.choices import named
 from harness.impl.manifest import Implementation, known_folders, read_manifest
 
 
@@ -23,4 +24,4 @@ def _of(implementation: Implementation) -> Iterator[str]:
         yield implementation.name
         return
     for values in product(*choices.values()):
-        yield f"{implementation.name}:{','.join(f'{key}={value}' for key, value in zip(choices, values, strict=True))}"
+        yield named(implementation.name, dict(zip(choices, values, strict=True)))

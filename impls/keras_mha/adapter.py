@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, cache_folder, serve
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Take, Tensors, serve
 from harness.adapter.base import Array
 
 IN, BIAS, OUT = ("d_model", "num_heads", "head_dim"), ("num_heads", "head_dim"), ("num_heads", "head_dim", "d_model")
@@ -26,9 +26,9 @@ PARAMETERS = ParameterMap(TAKES)
 class KerasLayers(Adapter):
     def start(self, device: str, threads: int) -> Environment:
         backend = os.environ["KERAS_BACKEND"] = self.choices["backend"]  # which Keras reads when it is imported
-        os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_ENABLE_X64": "1", "PJRT_NPROC": str(threads)}
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder("jax") or ""))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # all of these programs are small
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        if backend == "jax":
+            import_module("impls.jax_layers.process").set_up(device, threads)
         self.keras, self.framework = import_module("keras"), import_module(backend)
         if backend == "tensorflow":
             self.framework.config.threading.set_intra_op_parallelism_threads(threads)

@@ -65,7 +65,9 @@ def form_of(step: str, right: str, wrong: str) -> str | None:
     Wrong forms are variants of the standard one: an unbiased variance says nothing of an RMSNorm. What computes in a
     narrower format does so whatever it computes: of such forms each right one has its own.
     """
-    if right == "standard" or step == "activation":
+    if step == "activation":  # its wrong forms take the place of any, but for variants of one
+        return wrong if activation.VARIANT_OF.get(wrong, right) == right else None
+    if right == "standard":
         return wrong
     own = f"{right}-{wrong}"
     return own if own in WAYS[step] else None

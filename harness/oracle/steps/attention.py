@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, in_float32, in_float32_of, narrowed
+from harness.oracle.steps.forward_only import forward_only, in_float32_of, in_narrower, narrowed, own_forms
 from harness.oracle.steps.softmax import Softmax
 from harness.oracle.tape import Pullback, Step
 
@@ -68,13 +68,6 @@ def _scores(size: Callable[[Array], float]) -> Step:
     return forward_only(scores)
 
 
-def _scores_in(dtype: str, right: Step = attention_scores) -> Step:
-    def narrow(a: Arithmetic, query: Array, key: Array) -> Array:
-        return right(a, narrowed(query, dtype), narrowed(key, dtype))[0]
-
-    return forward_only(narrow)
-
-
 def _key_by_reshape(a: Arithmetic, query: Array, key: Array) -> Array:
     """The key read as [B, H, d, S] with no transpose."""
     batch, heads, sequence, head_dim = key.shape
@@ -107,14 +100,8 @@ SCORES: dict[str, Step] = {
     "scaled-twice": _scores(lambda query: float(query.shape[-1])),
     "multiplied": _scores(lambda query: float(1 / np.sqrt(query.shape[-1]))),
     "key-by-reshape": forward_only(_key_by_reshape),
-    "in-bfloat16": _scores_in("bfloat16"),
-    "in-float16": _scores_in("float16"),
-    "in-tf32": _scores_in("tf32"),
-    "in-float32": in_float32(attention_scores),
-    "by-d-model-in-bfloat16": _scores_in("bfloat16", scores_by_d_model),
-    "by-d-model-in-float16": _scores_in("float16", scores_by_d_model),
-    "by-d-model-in-tf32": _scores_in("tf32", scores_by_d_model),
-    "by-d-model-in-float32": in_float32(scores_by_d_model),
+    **in_narrower(attention_scores),
+    **own_forms("by-d-model", in_narrower(scores_by_d_model)),
 }
 
 

@@ -36,6 +36,25 @@ def in_float32(right: Step) -> Step:
     return forward_only(narrow)
 
 
+def in_narrower(right: Step) -> dict[str, Step]:
+    """A step that multiplies its first two operands, in each narrower format, under the name of that: a matrix product
+    rounds what it is given and adds up in a wider one. In float32 every operation rounds."""
+    rounded = {f"in-{dtype}": _of_rounded(right, dtype) for dtype in ("bfloat16", "float16", "tf32")}
+    return {**rounded, "in-float32": in_float32(right)}
+
+
+def _of_rounded(right: Step, dtype: str) -> Step:
+    def narrow(a: Arithmetic, x: Array, y: Array, *rest: Array, **choices: object) -> Array:
+        return right(a, narrowed(x, dtype), narrowed(y, dtype), *rest, **choices)[0]
+
+    return forward_only(narrow)
+
+
+def own_forms(name: str, forms: dict[str, Step]) -> dict[str, Step]:
+    """Wrong forms of a step that a layer asks for by `name`, and not in its standard form: `form_of` finds them."""
+    return {f"{name}-{form}": step for form, step in forms.items()}
+
+
 def in_float32_of(a: Arithmetic, x: Array) -> Array:
     """A value of float32, in what `a.float32` computes with."""
     return x.astype(np.float32).astype(a.float32.dtype)

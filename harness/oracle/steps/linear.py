@@ -3,10 +3,8 @@
 Query, key and value are linear maps too; their wrong forms may know how many heads the result is split into.
 """
 
-import numpy as np
-
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed
+from harness.oracle.steps.forward_only import forward_only, in_narrower, own_forms
 from harness.oracle.tape import Pullback, Step
 
 
@@ -31,21 +29,11 @@ def bias_twice(a: Arithmetic, x: Array, weight: Array, bias: Array) -> Array:
     return a.add(a.add(a.matmul(x, weight), bias), bias)
 
 
-def _in(dtype: str) -> Step:
-    def narrow(a: Arithmetic, x: Array, weight: Array, bias: Array) -> Array:
-        return a.add(np.asarray(narrowed(x, dtype) @ narrowed(weight, dtype)), bias)
-
-    return forward_only(narrow)
-
-
 WAYS: dict[str, Step] = {
     "standard": linear,
     "not-applied": forward_only(not_applied),
     "bias-twice": forward_only(bias_twice),
-    "in-bfloat16": _in("bfloat16"),
-    "in-float16": _in("float16"),
-    "in-tf32": _in("tf32"),
-    "in-float32": in_float32(linear),
+    **in_narrower(linear),
 }
 
 
@@ -71,13 +59,6 @@ def shared_by_heads(a: Arithmetic, x: Array, weight: Array, bias: Array, num_hea
     return y.reshape(x.shape), pullback
 
 
-def _shared_in(dtype: str) -> Step:
-    def narrow(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
-        return shared_by_heads(a, narrowed(x, dtype), narrowed(weight, dtype), bias, num_heads)[0]
-
-    return forward_only(narrow)
-
-
 def first_head_for_all(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
     """One map [d, d], that of head 0's own features, for every head's slice of x [B, S, H, d]."""
     d = x.shape[-1] // num_heads
@@ -101,10 +82,7 @@ def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_
 PROJECTION: dict[str, Step] = {
     **{name: _told(form) for name, form in WAYS.items()},
     "shared_by_heads": shared_by_heads,
-    "shared_by_heads-in-bfloat16": _shared_in("bfloat16"),
-    "shared_by_heads-in-float16": _shared_in("float16"),
-    "shared_by_heads-in-tf32": _shared_in("tf32"),
-    "shared_by_heads-in-float32": in_float32(shared_by_heads),
+    **own_forms("shared_by_heads", in_narrower(shared_by_heads)),
     "first-head-for-all": forward_only(first_head_for_all),
     "scaled": forward_only(scaled),
     "scaled-before-bias": forward_only(scaled_before_bias),

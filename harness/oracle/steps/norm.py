@@ -3,7 +3,7 @@
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed
+from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed, own_forms
 from harness.oracle.tape import Pullback, Step
 
 
@@ -155,20 +155,17 @@ def skipped(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) 
     return x
 
 
-def _in(dtype: str) -> Step:
-    def narrow(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-        inside = narrowed(x, dtype)
-        return narrowed(_scaled(a, narrowed(_normed(a, inside, (-1,), epsilon), dtype), gain, shift), dtype)
+def _in_narrower(right: Step) -> dict[str, Step]:
+    """The norm with x, what is normed and the result rounded to a format; in float32 every operation rounds."""
 
-    return forward_only(narrow)
+    def rounding_to(dtype: str) -> Step:
+        def narrow(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+            normal = right(a, narrowed(x, dtype), np.ones_like(gain), np.zeros_like(shift), epsilon)[0]
+            return narrowed(_scaled(a, narrowed(normal, dtype), gain, shift), dtype)
 
+        return forward_only(narrow)
 
-def _rms_norm_in(dtype: str) -> Step:
-    def narrow(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-        normal = rms_norm(a, narrowed(x, dtype), np.ones_like(gain), shift, epsilon)[0]
-        return narrowed(a.multiply(narrowed(normal, dtype), gain), dtype)
-
-    return forward_only(narrow)
+    return {**{f"in-{dtype}": rounding_to(dtype) for dtype in ("bfloat16", "float16")}, "in-float32": in_float32(right)}
 
 
 WAYS: dict[str, Step] = {
@@ -187,12 +184,8 @@ WAYS: dict[str, Step] = {
     "gain-before-norm": forward_only(gain_before_norm),
     "gain-plus-one": forward_only(gain_plus_one),
     "skipped": forward_only(skipped),
-    "in-bfloat16": _in("bfloat16"),
-    "in-float16": _in("float16"),
-    "in-float32": in_float32(layer_norm),
-    "rms_norm-in-bfloat16": _rms_norm_in("bfloat16"),
-    "rms_norm-in-float16": _rms_norm_in("float16"),
-    "rms_norm-in-float32": in_float32(rms_norm),
+    **_in_narrower(layer_norm),
+    **own_forms("rms_norm", _in_narrower(rms_norm)),
 }
 
 STACK: dict[str, Step] = {

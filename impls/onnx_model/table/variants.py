@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
+from harness.impl.choices import named
 from harness.impl.manifest import known_folders, read_manifest
 
 LEVELS_OF = {"onnxruntime": ("all", "extended", "basic", "disable"), "reference": ("all",), "openvino": ("all",)}
@@ -20,5 +21,4 @@ def variants() -> Iterator[str]:
         for opset in product(*others):
             for runtime, levels in LEVELS_OF.items():
                 for level in levels:
-                    told = [*opset, ("runtime", runtime), ("level", level)]
-                    yield f"{name}:{','.join(f'{key}={value}' for key, value in told)}"
+                    yield named(name, {**dict(opset), "runtime": runtime, "level": level})
