@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from harness.errors import InputError, nearest
-from harness.impl.choices import Choice, ChoiceName, Chosen, Value, asked_of, chosen_from, told_apart
+from harness.impl.choices import Choice, Chosen, asked_of, chosen_from, told_apart
+from harness.impl.entries import Declared, Unsupported
 from harness.impl.offered import offered
 from harness.paths import IMPLS, shown
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
-from harness.spec.layer import FeedForward
 from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.situation import Check, Encoding, Layout, Mode
 from harness.spec.stages import SHAPES
-from harness.spec.strict import Identifier, Link, Sentence, Strict
+from harness.spec.strict import Link, Sentence, Strict
 from harness.spec.yaml_file import read_model
 
 Device = Literal["cpu", "cuda"]
@@ -47,96 +47,6 @@ class Capabilities(Strict):
         if unknown:
             raise ValueError(f"lacks names {', '.join(unknown)}, which the specification does not know")
         return self
-
-
-class When(Strict):
-    """The checks that an entry of `unsupported` or `deviations` speaks of: those that agree with every key given."""
-
-    check: Check | None = None
-    dtype: DtypeName | None = None
-    activation: Annotated[str, Field()] | None = None
-    placement: Literal["pre", "post"] | None = None
-    norm: Literal["layer_norm", "rms_norm"] | None = None
-    stack: bool | None = None
-    projections: Literal["full", "shared_by_heads"] | None = None
-    num_heads: Literal["odd", "even"] | None = None
-    qkv_bias: bool | None = None
-    output_bias: bool | None = None
-    fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] | None = None
-    attention_dropout: bool | None = None
-    padding_content: Literal["finite", "any"] | None = None
-    situation: Identifier | None = None
-    choices: dict[ChoiceName, Value] | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> "When":
-        if not self.model_fields_set:
-            raise ValueError("names no key; an entry that matches everything is no entry")
-        known = FeedForward.model_fields["activation"].annotation
-        if self.activation is not None and self.activation not in getattr(known, "__args__", ()):
-            raise ValueError(f"activation {self.activation!r} is unknown")
-        return self
-
-    def matches(self, case: Case, dtype: str, check: Check) -> bool:
-        facts = {
-            "check": check,
-            "dtype": dtype,
-            "activation": case.layer.feed_forward.activation,
-            "placement": case.layer.norm.placement,
-            "norm": case.layer.norm.kind,
-            "stack": case.layer.is_stack,
-            "projections": case.layer.attention.projections,
-            "num_heads": "odd" if case.layer.attention.num_heads % 2 else "even",
-            "qkv_bias": case.layer.attention.qkv_bias,
-            "output_bias": case.layer.attention.output_bias,
-            "fully_masked_row": case.layer.attention.fully_masked_row,
-            "attention_dropout": case.layer.dropout.attention_weights > 0,
-            "padding_content": case.layer.padding_content,
-            "situation": case.situation.situation,
-        }
-        return all(facts[key] == getattr(self, key) for key in self.model_fields_set)
-
-    def of_variant(self, chosen: Chosen) -> "When | None":
-        """What it says of one variant, where its choices are no longer in question; None if it speaks of others."""
-        if not (self.choices or {}).items() <= chosen.items():
-            return None
-        left = self.model_fields_set - {"choices"}
-        return When.model_construct(left, **{key: getattr(self, key) for key in left})
-
-
-New = Annotated[
-    bool, Field(description="found here: nothing public was seen to say it, and the link is where it can be seen")
-]
-
-
-class Unsupported(Strict):
-    when: When
-    reason: Sentence
-    link: Link
-    new: New = False
-
-    def of_variant(self, chosen: Chosen) -> "Unsupported | None":
-        when = self.when.of_variant(chosen)
-        return None if when is None else self.model_copy(update={"when": when})
-
-
-class Declared(Strict):
-    """A deviation that this implementation has: it is judged against the specification patched by it."""
-
-    deviation: Identifier
-    when: When | None = Field(default=None, description="the variants and cases that have it; without it, all")
-    reason: Sentence
-    link: Link
-    new: New = False
-
-    def of_variant(self, chosen: Chosen) -> "Declared | None":
-        if self.when is None:
-            return self
-        when = self.when.of_variant(chosen)
-        return None if when is None else self.model_copy(update={"when": when})
-
-    def is_of(self, case: Case, dtype: str, check: Check) -> bool:
-        return self.when is None or self.when.matches(case, dtype, check)
 
 
 class Timeouts(Strict):

@@ -8,8 +8,9 @@ from pathlib import Path
 from harness.deviations.catalogue import catalogue
 from harness.deviations.tables import markdown
 from harness.impl.choices import told_apart
+from harness.impl.entries import Entry
 from harness.impl.manifest import Implementation, find_implementation, read_manifest
-from harness.matrix.rows import Row, Seen
+from harness.matrix.rows import Reason, Row, Seen
 from harness.paths import IMPLS, ROOT
 
 KEPT = ROOT / "docs" / "findings.json"
@@ -17,8 +18,12 @@ PAGE = ROOT / "docs" / "findings.md"
 SCRIPTS = ROOT / "docs" / "findings"
 RULE = "[specs/README.md](../specs/README.md), V-5 to V-7"
 NEW = "**New.** "
-SAID_BY_A_RULE = ("is foretold in size only", "no gradient is specified for")
-"""What is not asked because of the deviations that are declared, and of no entry of the manifest."""
+SAID_BY_A_RULE = {
+    "no gradient is specified for": "No gradient is specified for what is declared",
+    "is foretold in size only": "What is declared is foretold in size only, and an invariant asks for less",
+}
+"""Words of a reason → what the page says of all that have them. They come of the deviations that are declared, and of
+no entry of the manifest."""
 
 
 def page(rows: Collection[Row], waiting: Collection[str], scripts: Path = SCRIPTS) -> str:
@@ -77,7 +82,11 @@ def links(implementation: str) -> dict[str, str]:
 
 
 def by_rule(text: str) -> bool:
-    return any(words in text for words in SAID_BY_A_RULE)
+    return _by_a_rule(text) is not None
+
+
+def _by_a_rule(text: str) -> str | None:
+    return next((said for words, said in SAID_BY_A_RULE.items() if words in text), None)
 
 
 def scripts_of(name: str, folder: Path) -> list[Path]:
@@ -96,32 +105,48 @@ def _versions(row: Row) -> str:
 def _section(name: str, rows: list[Row], scripts: Path) -> str:
     implementation = read_manifest(IMPLS / name)
     parts = [f"## {implementation.title}\n\n`{name}`, {_versions(rows[0])}. {implementation.homepage}\n"]
-    if deviating := list(_deviating(rows)):
-        parts.append(markdown(("deviation", "where", "seen", "what it is", "link"), deviating) + "\n")
-    if left := list(_not_asked(rows)):
+    if deviating := list(_deviating(rows, scripts)):
+        parts.append("Deviates by:\n\n" + "\n".join(deviating) + "\n")
+    if left := list(_not_asked(rows, scripts)):
         parts.append("Not asked, or failed:\n\n" + "\n".join(left) + "\n")
-    if shown := [_script(path) for path in scripts_of(name, scripts)]:
-        parts.append("Shown by the framework alone:\n\n" + "\n".join(shown) + "\n")
+    named = {entry.script for entry in (*implementation.unsupported, *implementation.deviations)}
+    if more := [path for path in scripts_of(name, scripts) if path.name not in named]:
+        parts.append("Seen beside that:\n\n" + "\n".join(f"- {_shown(path.name, scripts)}" for path in more) + "\n")
     return "\n".join(parts)
 
 
-def _deviating(rows: list[Row]) -> Iterator[tuple[str, ...]]:
+def _deviating(rows: list[Row], scripts: Path) -> Iterator[str]:
     seen: dict[str, list[tuple[Row, Seen]]] = {}
     for row in rows:
         for one in row.deviates:
             seen.setdefault(one.deviation, []).append((row, one))
     for deviation, found in sorted(seen.items()):
-        ways = sorted({short(row) for row, _ in found})
-        where = "always" if len(ways) == len(rows) else ", ".join(f"`{way}`" for way in ways)
+        where = _where([row for row, _ in found], rows)
+        distances = (_distance(dtype, [one for _, one in found if one.dtype == dtype]) for dtype in _dtypes(found))
         declared = [entry for row, _ in found for entry in _told(row).deviations if entry.deviation == deviation]
-        reason = declared[0].reason if declared else catalogue()[deviation].sentence
-        yield (
-            f"`{deviation}`",
-            where,
-            "; ".join(_distance(dtype, [one for _, one in found if one.dtype == dtype]) for dtype in _dtypes(found)),
-            (NEW if declared and declared[0].new else "") + reason,
-            declared[0].link if declared else "",
-        )
+        said = _entry(declared[0], "", scripts) if declared else [f"{catalogue()[deviation].sentence}. **unexplained**"]
+        yield _point(f"`{deviation}`{where}. {said[0]}", f"{'; '.join(distances)}.", *said[1:])
+
+
+def _point(*lines: str) -> str:
+    return "- " + "\n  ".join(lines)
+
+
+def _entry(entry: Entry, seen: str, scripts: Path) -> list[str]:
+    """What a manifest's entry says, and after its reason what was seen of it."""
+    lines = [f"{NEW if entry.new else ''}{entry.reason}{seen}. {entry.link}"]
+    return [*lines, _shown(entry.script, scripts)] if entry.script else lines
+
+
+def _shown(script: str, scripts: Path) -> str:
+    said = " ".join((ast.get_docstring(ast.parse((scripts / script).read_text(encoding="utf-8"))) or "").split())
+    return f"[{script}](findings/{script}): {said}"
+
+
+def _where(found: Iterable[Row], rows: list[Row]) -> str:
+    """The variants that have it; "" where all do."""
+    ways = sorted({short(row) for row in found})
+    return "" if len(ways) == len(rows) else f" ({', '.join(f'`{way}`' for way in ways)})"
 
 
 def _told(row: Row) -> Implementation:
@@ -139,22 +164,21 @@ def _distance(dtype: str, found: list[Seen]) -> str:
     return f"{dtype}: {size}, {most.checks} checks ({most.cases})"
 
 
-def _not_asked(rows: list[Row]) -> Iterator[str]:
-    new = {entry.reason for row in rows for entry in _told(row).unsupported if entry.new}
-    ways: dict[str, list[tuple[Row, int, str]]] = {}
+def _not_asked(rows: list[Row], scripts: Path) -> Iterator[str]:
+    entries = {entry.reason: entry for row in rows for entry in _told(row).unsupported}
+    ways: dict[str, list[tuple[Row, Reason]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
-            ways.setdefault(reason.text, []).append((row, reason.checks, reason.cases))
+            ways.setdefault(_by_a_rule(reason.text) or reason.text, []).append((row, reason))
     for text, found in ways.items():
-        link = links(rows[0].implementation).get(text, RULE if by_rule(text) else "")
-        where = "" if len(found) == len(rows) else f" ({', '.join(f'`{short(row)}`' for row, _, _ in found)})"
-        checks, cases = max(found, key=lambda one: one[1])[1:]
-        yield f"- {NEW if text in new else ''}{text}{where}: {checks} checks ({cases}). {link or '**unexplained**'}"
-
-
-def _script(path: Path) -> str:
-    said = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())
-    return f"- [{path.name}](findings/{path.name}): {said}"
+        where = _where([row for row, _ in found], rows)
+        if text in SAID_BY_A_RULE.values():
+            most = max(sum(reason.checks for other, reason in found if other is row) for row, _ in found)
+            yield f"- {text}{where}: {most} checks. {RULE}"
+            continue
+        checks, cases = max(((reason.checks, reason.cases) for _, reason in found), key=lambda one: one[0])
+        seen = f"{where}: {checks} checks ({cases})"
+        yield _point(*(_entry(entries[text], seen, scripts) if text in entries else [f"{text}{seen}. **unexplained**"]))
 
 
 _PAGE = """# Findings: what the layers that people use do
@@ -168,7 +192,8 @@ specification without it. What is not asked has its reason and a link below; wha
 
 {matrix}
 {waiting}
-A script in docs/findings/ shows its finding with the framework alone, in a few lines. **New** is what nothing
-public was seen to say when it was found here: no issue, no page of the documentation.
+A script in docs/findings/ shows its finding with the framework alone, in a few lines: what a user sees. **New** is what
+nothing public was seen to say when it was found here: no issue, no page of the documentation. The number of checks is
+that of the variant that has the most.
 
 {sections}"""

@@ -7,6 +7,12 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
+Placement = Literal["pre", "post"]
+NormKind = Literal["layer_norm", "rms_norm"]
+Projections = Literal["full", "shared_by_heads"]
+FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+PaddingContent = Literal["finite", "any"]
 Family = Literal[
     "small", "variants", "rows", "nan_rows", "published", "sized", "vision", "stacks", "encoders", "published_encoder",
     "dropout",
@@ -25,8 +31,8 @@ Epsilon = Annotated[float, Field(gt=0, lt=1e6), AfterValidator(_as_float32)]
 
 
 class Norm(Strict):
-    placement: Literal["pre", "post"] = Field(description="before each sub-layer, or after each residual sum")
-    kind: Literal["layer_norm", "rms_norm"] = Field(description="clause E-1, or E-9, which has no shift")
+    placement: Placement = Field(description="before each sub-layer, or after each residual sum")
+    kind: NormKind = Field(description="clause E-1, or E-9, which has no shift")
     epsilon: Epsilon = Field(description="added under the root; rounded to float32 (clause L-2)")
 
 
@@ -35,16 +41,14 @@ MaskedScore = Literal["minus_infinity"] | Annotated[float, Field(lt=-1e4, gt=-1e
 
 class Attention(Strict):
     num_heads: PositiveInt
-    projections: Literal["full", "shared_by_heads"] = Field(
+    projections: Projections = Field(
         description="query, key and value: D × D maps, or one d × d map each that every head shares (clause E-12)"
     )
     qkv_bias: bool = Field(description="whether query, key and value have a bias")
     output_bias: bool = Field(description="whether the output projection has a bias")
     scale: Literal["head_dim", "d_model"] = Field(description="scores are divided by the square root of this size")
     masked_score: MaskedScore = Field(description="what a score becomes where the mask says ignore (M-1, M-6)")
-    fully_masked_row: Literal["unspecified", "zero", "uniform", "nan"] = Field(
-        description="the weights of a query with no key to attend to (M-4)"
-    )
+    fully_masked_row: FullyMaskedRow = Field(description="the weights of a query with no key to attend to (M-4)")
 
     @model_validator(mode="after")
     def _row_follows_from_score(self) -> "Attention":
@@ -58,7 +62,7 @@ class Attention(Strict):
 
 class FeedForward(Strict):
     d_ff: PositiveInt
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = Field(description="gelu is the exact one, with erf")
+    activation: Activation = Field(description="gelu is the exact one, with erf")
     bias: bool = Field(description="whether its two linear maps have biases")
 
 
@@ -106,7 +110,7 @@ class Layer(Strict):
     stack: Stack
     embedding: Embedding | None
     padded_rows: Literal["unspecified"] = Field(description="what the output holds at padded positions")
-    padding_content: Literal["finite", "any"] = Field(
+    padding_content: PaddingContent = Field(
         description="what padded positions may hold without changing anything elsewhere (clause M-8)"
     )
 

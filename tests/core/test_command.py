@@ -152,6 +152,11 @@ def test_bad_input_is_named_and_exits_with_2(
         ({"homepage": "example.org"}, "homepage"),
         ({"timeouts": "{start: 1, build: 1}"}, "key timeouts.run is missing"),
         ({"unsupported": "[{when: {}, reason: because it cannot, link: 'https://example.org'}]"}, "names no key"),
+        (
+            {"unsupported": "[{when: {situation: []}, reason: because it cannot}]"},
+            "unsupported.0.when.situation.several",
+        ),
+        ({"unsupported": "[{when: {activation: swish}, reason: because it cannot}]"}, "'relu', 'gelu', 'gelu_tanh' or"),
         ({"unsupported": "[{when: {dtype: float32}, link: 'https://example.org'}]"}, "unsupported.0.reason is missing"),
     ],
 )

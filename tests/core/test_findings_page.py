@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InputError
-from harness.impl.manifest import find_implementation
+from harness.impl.manifest import find_folder, find_implementation, read_manifest
 from harness.matrix.page import by_rule, links, matrix, page
 from harness.matrix.readme import with_table
 from harness.matrix.rows import Row, kept
@@ -41,11 +41,20 @@ def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row: Row) -> None:
     _, implementation = find_implementation(row.variant)
     assert implementation.chosen == row.choices
     assert row.passed == row.applicable > 0, row.failed
-    declared = {entry.deviation: entry.link for entry in implementation.deviations}
-    assert all(declared[seen.deviation] for seen in row.deviates)
+    declared = {entry.deviation: entry for entry in implementation.deviations}
+    assert all(declared[seen.deviation].link for seen in row.deviates)
     known = links(row.implementation)
     assert [reason.text for reason in row.unsupported if not (known.get(reason.text) or by_rule(reason.text))] == []
     assert row.rms is None or row.rms <= 2
+
+
+@pytest.mark.parametrize("name", sorted({row.implementation for row in ROWS}))
+def test_each_deviation_and_each_new_finding_has_a_script(name: str) -> None:
+    manifest = read_manifest(find_folder(name))
+    told = [*manifest.deviations, *(entry for entry in manifest.unsupported if entry.new)]
+    assert [entry.reason for entry in told if not entry.script] == []
+    named = {entry.script for entry in (*manifest.deviations, *manifest.unsupported) if entry.script}
+    assert named <= {path.name for path in SCRIPTS}
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)

@@ -224,6 +224,18 @@ def test_a_backend_of_single_layers_says_so(conform: Callable, fake: Callable) -
     assert outcomes == {"pre-gelu/single-position": "pass", "stack-pre-gelu/no-mask": "unsupported"}
 
 
+def test_an_opt_out_of_several_speaks_of_each_of_them_and_of_nothing_else(conform: Callable, fake: Callable) -> None:
+    when = "{situation: [single-position, causal], check: [output, stages]}"
+    unsupported = f'[{{when: {when}, reason: "it does not go there", link: "https://example.org/x"}}]'
+    cases = [f"--case=pre-gelu/{name}" for name in ("single-position", "causal", "padding-right")]
+    ended = conform("run", "--impl", fake("some", unsupported=unsupported), *cases, "--dtype", "float32")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    left_out = {(r["case"], r["check"]) for r in ended.report["records"] if r["outcome"] == "unsupported"}
+    assert left_out == {
+        (f"pre-gelu/{name}", check) for name in ("single-position", "causal") for check in ("output", "stages")
+    }
+
+
 def test_a_run_in_which_everything_is_opted_out_is_no_success(conform: Callable, fake: Callable) -> None:
     ended = conform("run", "--impl", fake("idle", dtypes="[float64]"), *CASES[:2], "--dtype", "float32")
     assert ended.status == 3
