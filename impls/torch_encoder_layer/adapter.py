@@ -16,6 +16,7 @@ from impls.torch_module.adapter import TorchModule
 QKV = ("attention.query", "attention.key", "attention.value")
 ACTIVATIONS = {"gelu_tanh": partial(F.gelu, approximate="tanh"), "silu": F.silu}
 """Those that it does not know by name, and takes as a callable."""
+ASKED = {"need_weights": True, "average_attn_weights": False}
 
 
 class TorchEncoderLayer(TorchModule):
@@ -66,16 +67,14 @@ class TorchEncoderLayer(TorchModule):
         self.module.self_attn.batch_first = self.layout != "sequence_first"  # all that the argument batch_first does
         return self.module(x, *self.masks(masks, x), is_causal=masks.causal)
 
-    @torch.no_grad()
     def weights(self, x: Array, masks: Masks) -> Tensors:
-        output, attended = self.output(x, masks), to_tensor(x)
-        if self.module.norm_first:
-            attended = self.module.norm1(attended)
-        mask, padding = self.masks(masks, attended)
-        _, weights = self.module.self_attn(
-            attended, attended, attended, padding, True, mask, average_attn_weights=False
-        )
-        return {"attention_weights": to_numpy(weights), "output": output}
+        """The layer itself never asks for them: hooks on its attention do (need_weights), and take them."""
+        attention, seen = self.module.self_attn, {}
+        asked = attention.register_forward_pre_hook(lambda _, given, told: (given, told | ASKED), with_kwargs=True)
+        taken = attention.register_forward_hook(lambda _, given, both: seen.update(attention_weights=both[1]))
+        with asked, taken:
+            output = self.output(x, masks)
+        return {name: to_numpy(weights) for name, weights in seen.items()} | {"output": output}
 
     def masks(self, masks: Masks, x: Tensor) -> tuple[Tensor | None, ...]:
         """src_mask [S, S] or [B · H, S, S] and src_key_padding_mask [B, S]: true to ignore, or numbers to be added."""
