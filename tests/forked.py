@@ -6,14 +6,25 @@ What the command does from `main` on is as ever; tests of the program on disk, o
 import multiprocessing
 import os
 import sys
+from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
+from unittest.mock import patch
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["harness.cli.main"])
 
 
+@cache
+def _server() -> None:
+    """Starts what is forked from. It imports what is installed, as the command does, and not what the checkout has."""
+    with patch.dict(os.environ, {"PYTHONSAFEPATH": "1"}):
+        forkserver.ensure_running()
+
+
 def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float) -> int:
     """Its status. What it prints goes to `out` and `err`. Raises TimeoutError, and ends it, after `seconds`."""
+    _server()
     process = CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), out, err))
     process.start()
     process.join(seconds)
