@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from harness.deviations.acting import acting
+from harness.deviations.acting import opt_out as opt_out_by_declaring
 from harness.errors import InputError, nearest
 from harness.impl.manifest import Implementation
 from harness.invariants.ability import opt_out as opt_out_of_invariant
 from harness.spec.case import Case
+from harness.spec.deviation import Deviation
 from harness.spec.dtypes import FORMATS, DtypeName, Format
 from harness.spec.situation import Check, Level
 from harness.spec.stages import kind_of
@@ -31,6 +34,11 @@ class Task:
         """What the answer comes in, and the roundoff that it is judged by."""
         own = FORMATS[self.dtype]
         return own if self.rounded_as is None else own.computed_in(FORMATS[self.rounded_as])
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        """What the implementation declares of it."""
+        return acting(self.implementation, self.case, self.dtype, self.check)
 
     @property
     def build_key(self) -> tuple[object, ...]:
@@ -80,5 +88,7 @@ def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeN
 
 def _opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> str | None:
     if check == "invariant":
-        return opt_out_of_invariant(implementation, case, dtype)
-    return implementation.opt_out(case, dtype, check)
+        own = opt_out_of_invariant(implementation, case, dtype)
+    else:
+        own = implementation.opt_out(case, dtype, check)
+    return own or opt_out_by_declaring(implementation, case, dtype, check)

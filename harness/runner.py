@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.deviations.declared import declared, judge_declared
+from harness.deviations.declared import judge_declared
 from harness.deviations.diagnose import diagnose
 from harness.deviations.sighting import Sighting
 from harness.golden.expected import Expected
@@ -178,9 +178,6 @@ class Asked:
 
 def ask(session: Session, task: Task, expected: Expected, constants: Constants) -> Asked:
     """Put one check to an implementation and judge what it answers."""
-    if task.check == "gradients" and not task.opt_out and (deviations := declared(task)):
-        reason = f"no gradient is specified for {' and '.join(d.deviation for d in deviations)}"
-        return Asked(_record(task, Outcome.UNSUPPORTED, message=reason))
     if task.opt_out:
         return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
     begun = time.monotonic()
@@ -192,7 +189,7 @@ def ask(session: Session, task: Task, expected: Expected, constants: Constants) 
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(observation, Failure):
         return Asked(_record(task, observation.outcome, message=observation.message, seconds=seconds))
-    if deviations := declared(task):
+    if deviations := task.deviations:
         verdict = judge_declared(task, deviations, observation, expected, constants)
     else:
         verdict = judge(task.check, task.tensors, observation, expected, task.format, constants)

@@ -12,7 +12,6 @@ from harness.errors import InputError, nearest
 from harness.golden.expected import Expected, ExpectedTensor
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict, judge
-from harness.oracle.deviant import changes, changes_unspecified_rows_alone
 from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import Constants
@@ -20,14 +19,6 @@ from harness.spec.deviation import Deviation
 from harness.spec.dtypes import Format
 
 Array = npt.NDArray[Any]
-
-
-def declared(task: Task) -> tuple[Deviation, ...]:
-    """The deviations that the task's implementation declares of its case and that change it."""
-    entries = [e for e in task.implementation.deviations if e.is_of(task.case, task.dtype, task.check)]
-    acting = [catalogue()[e.deviation] for e in entries if changes(task.case, catalogue()[e.deviation])]
-    compared = any(not changes_unspecified_rows_alone(task.case, deviation) for deviation in acting)
-    return tuple(acting) if compared else ()  # rows that are compared nowhere take no gradient out of judgement
 
 
 def check_declared(ids: Sequence[str], where: str) -> None:

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from harness.deviations.catalogue import is_noisy
-from harness.deviations.declared import declared
 from harness.deviations.play import played
 from harness.invariants.ability import asked_variants
 from harness.invariants.asking import observe
@@ -21,11 +19,7 @@ def put(session: Session, task: Task) -> Verdict:
 
     `deviates` where it is broken and the oracle breaks it too when it plays what is declared.
     """
-    deviations = declared(task)
-    if noisy := [deviation.deviation for deviation in deviations if is_noisy(deviation)]:
-        invariant = task.case.situation.invariant
-        reason = f"{' and '.join(noisy)} is foretold in size only, and {invariant} asks for less"
-        return Verdict(outcome=Outcome.UNSUPPORTED, message=reason)
+    deviations = task.deviations
     observed = observe(session, task)
     if isinstance(observed, Failure):
         return Verdict(outcome=observed.outcome, message=observed.message)

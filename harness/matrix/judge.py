@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from harness.deviations.acting import in_short
 from harness.errors import InputError
 from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
@@ -69,7 +70,7 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
 def asked(task: Task) -> bool:
     """What an implementation has not among its capabilities, training say, is no news in its row."""
     declared = [entry.reason for entry in task.implementation.unsupported]
-    return task.opt_out is None or task.opt_out in declared
+    return task.opt_out is None or task.opt_out in declared or in_short(task.opt_out) is not None
 
 
 def reasons(records: Iterable[Record], implementation: Implementation) -> list[Reason]:

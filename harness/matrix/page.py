@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from harness.deviations.acting import in_short
 from harness.deviations.catalogue import catalogue
 from harness.deviations.tables import markdown
 from harness.impl.choices import told_apart
@@ -18,12 +19,6 @@ PAGE = ROOT / "docs" / "findings.md"
 SCRIPTS = ROOT / "docs" / "findings"
 RULE = "[specs/README.md](../specs/README.md), V-5 to V-7"
 NEW = "**New.** "
-SAID_BY_A_RULE = {
-    "no gradient is specified for": "No gradient is specified for what is declared",
-    "is foretold in size only": "What is declared is foretold in size only, and an invariant asks for less",
-}
-"""Words of a reason → what the page says of all that have them. They come of the deviations that are declared, and of
-no entry of the manifest."""
 
 
 def page(rows: Collection[Row], waiting: Collection[str], scripts: Path = SCRIPTS) -> str:
@@ -79,14 +74,6 @@ def short(row: Row) -> str:
 def links(implementation: str) -> dict[str, str]:
     """Reason → link, of what a manifest says is unsupported."""
     return {entry.reason: entry.link for entry in read_manifest(IMPLS / implementation).unsupported}
-
-
-def by_rule(text: str) -> bool:
-    return _by_a_rule(text) is not None
-
-
-def _by_a_rule(text: str) -> str | None:
-    return next((said for words, said in SAID_BY_A_RULE.items() if words in text), None)
 
 
 def scripts_of(name: str, folder: Path) -> list[Path]:
@@ -169,10 +156,10 @@ def _not_asked(rows: list[Row], scripts: Path) -> Iterator[str]:
     ways: dict[str, list[tuple[Row, Reason]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
-            ways.setdefault(_by_a_rule(reason.text) or reason.text, []).append((row, reason))
+            ways.setdefault(in_short(reason.text) or reason.text, []).append((row, reason))
     for text, found in ways.items():
         where = _where([row for row, _ in found], rows)
-        if text in SAID_BY_A_RULE.values():
+        if in_short(found[0][1].text):
             most = max(sum(reason.checks for other, reason in found if other is row) for row, _ in found)
             yield f"- {text}{where}: {most} checks. {RULE}"
             continue

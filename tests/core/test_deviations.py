@@ -21,6 +21,7 @@ from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.deviant import changes, deviant
 from harness.paths import SPECS
+from harness.plan import plan
 from harness.report.ledger import read_report
 from harness.report.model import Diagnosis
 from harness.report.terminal import diagnosis_text
@@ -197,6 +198,25 @@ def test_a_declared_deviation_is_verified(conform: Callable, fake: Callable) -> 
     assert ended.status == 0, ended.stdout
     assert set(ended.outcomes("output")) == set(ended.outcomes("stages")) == {"deviates"}
     assert ended.report["diagnoses"] == []
+
+
+def test_what_nothing_specifies_beside_what_is_declared_is_left_out_when_the_run_is_planned(fake: Callable) -> None:
+    """So that the suite makes no item of a case of which nothing can be judged, and starts nobody for it."""
+    cases = [load().cases[f"pre-gelu/{name}"] for name in ("checkpointed", "no-mask", "invariant-batch")]
+    for deviation, left_out in (
+        ("norm-eps-1e-3", {"gradients": "no gradient is specified for norm-eps-1e-3"}),
+        (
+            "bfloat16-inside",
+            {
+                "gradients": "no gradient is specified for bfloat16-inside",
+                "invariant": "bfloat16-inside is foretold in size only, and batch_independence asks for less",
+            },
+        ),
+    ):
+        implementation = read_implementation(fake(deviation.replace("-", "_"), deviations=declaring(deviation)))
+        tasks = plan(implementation, cases, ("float32",))
+        assert {task.check: task.opt_out for task in tasks if task.opt_out} == left_out
+        assert {task.check for task in tasks} == {"output", "stages", "gradients", "invariant"}
 
 
 def test_a_declared_deviation_that_is_not_there_is_stale(conform: Callable, fake: Callable) -> None:
