@@ -96,10 +96,27 @@ def _section(name: str, rows: list[Row], scripts: Path) -> str:
         parts.append("Deviates by:\n\n" + "\n".join(deviating) + "\n")
     if left := list(_not_asked(rows, scripts)):
         parts.append("Not asked, or failed:\n\n" + "\n".join(left) + "\n")
-    named = {entry.script for entry in (*implementation.unsupported, *implementation.deviations)}
-    if more := [path for path in scripts_of(name, scripts) if path.name not in named]:
-        parts.append("Seen beside that:\n\n" + "\n".join(f"- {_shown(path.name, scripts)}" for path in more) + "\n")
+    if beside := list(_beside(implementation, rows, scripts)):
+        parts.append("Beside the cases of the table:\n\n" + "\n".join(beside) + "\n")
     return "\n".join(parts)
+
+
+def _beside(implementation: Implementation, rows: list[Row], scripts: Path) -> Iterator[str]:
+    """What the manifest says of formats and levels that the rows do not have, and scripts of what it does not say."""
+    told = {reason.text for row in rows for reason in (*row.unsupported, *row.failed)}
+    told |= {entry.reason for row in rows for seen in row.deviates if (entry := _entry_of(row, seen.deviation))}
+    entries = (*implementation.unsupported, *implementation.deviations)
+    beside = {entry.reason: entry for entry in entries if entry.script and entry.reason not in told}
+    for entry in beside.values():
+        yield _point(*_entry(entry, "", scripts))
+    named = {entry.script for entry in entries}
+    for path in scripts_of(implementation.name, scripts):
+        if path.name not in named:
+            yield _point(_shown(path.name, scripts))
+
+
+def _entry_of(row: Row, deviation: str) -> Entry | None:
+    return next((entry for entry in _told(row).deviations if entry.deviation == deviation), None)
 
 
 def _deviating(rows: list[Row], scripts: Path) -> Iterator[str]:
@@ -110,8 +127,8 @@ def _deviating(rows: list[Row], scripts: Path) -> Iterator[str]:
     for deviation, found in sorted(seen.items()):
         where = _where([row for row, _ in found], rows)
         distances = (_distance(dtype, [one for _, one in found if one.dtype == dtype]) for dtype in _dtypes(found))
-        declared = [entry for row, _ in found for entry in _told(row).deviations if entry.deviation == deviation]
-        said = _entry(declared[0], "", scripts) if declared else [f"{catalogue()[deviation].sentence}. **unexplained**"]
+        entry = _entry_of(found[0][0], deviation)
+        said = _entry(entry, "", scripts) if entry else [f"{catalogue()[deviation].sentence}. **unexplained**"]
         yield _point(f"`{deviation}`{where}. {said[0]}", f"{'; '.join(distances)}.", *said[1:])
 
 
@@ -181,6 +198,7 @@ specification without it. What is not asked has its reason and a link below; wha
 {waiting}
 A script in docs/findings/ shows its finding with the framework alone, in a few lines: what a user sees. **New** is what
 nothing public was seen to say when it was found here: no issue, no page of the documentation. The number of checks is
-that of the variant that has the most.
+that of the variant that has the most. *Beside the cases of the table* are those of 16 bits and those that are
+recommended, which `conform run` and the tox environments judge too.
 
 {sections}"""

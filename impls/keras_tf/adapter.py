@@ -60,8 +60,6 @@ class KerasTensorFlow(Adapter):
     """What `encoder` was made for. Other parameters are put into it, for Keras takes 60 ms to make one."""
 
     def start(self, device: str, threads: int) -> Environment:
-        if device != "cpu":
-            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
         tf.config.set_visible_devices([], "GPU")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)

@@ -27,8 +27,6 @@ from impls.onnx_model.runtimes import PACKAGES, Session, open
 
 class OnnxFile(Adapter):
     def start(self, device: str, threads: int) -> Environment:
-        if device != "cpu":
-            raise ValueError(f"asked for {device}, but this adapter runs on the cpu only")
         self.threads = threads
         self.seen: tuple[str, Inspection] | None = None
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
