@@ -6,7 +6,8 @@
 
 Prints what was named otherwise, then the two shares, and how long a diagnosis took. A single counts when it comes
 first and is explained, or is named among indistinguishable twins; a pair when both are named. float32, small layers.
-What no output and no stage shows in float32 is left out, and named.
+What no stage shows there in float32 (of stacks, say) is left
+out, and named.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from harness.judge.outcome import Outcome  # noqa: E402
 from harness.judge.verdict import judge  # noqa: E402
 from harness.oracle.deviant import changes  # noqa: E402
 from harness.report.model import Diagnosis  # noqa: E402
+from harness.spec.case import Case  # noqa: E402
 from harness.spec.constants import constants  # noqa: E402
 from harness.spec.dtypes import FORMATS  # noqa: E402
 from harness.spec.load import load  # noqa: E402
@@ -51,7 +53,7 @@ class Plants:
         self.adapter: Any = getattr(importlib.import_module(module), name)()
         self.adapter.start("cpu", 2)
         manifest, cases = read_manifest(), load().with_golden.values()
-        small = [case for case in cases if case.layer.family == "small"]
+        small = [case for case in cases if case.layer.family == "small" and _shows_stages(case)]
         self.cases = [(case, read_golden(case, manifest, constants())) for case in small]
 
     def seen(self, ids: list[str]) -> list[Sighting]:
@@ -62,15 +64,21 @@ class Plants:
             drawn = {name: value.astype(np.float32) for name, value in case.parameters().items()}
             self.adapter.build(case.layer.model_dump(mode="json"), drawn, "float32")
             try:
-                answers = self.adapter.stages(
-                    case.x().astype(np.float32), Masks(case.padding_mask(), case.attention_mask())
+                bias = case.attention_bias()
+                masks = Masks(
+                    case.padding_mask(), case.attention_mask(), None if bias is None else bias.astype(np.float32)
                 )
+                answers = self.adapter.stages(case.x().astype(np.float32), masks)
             except Exception as error:
                 print(f"  {' + '.join(ids)} in {case.id}: {type(error).__name__}: {error}")
                 continue
             verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
             found.append(sighting(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
         return found
+
+
+def _shows_stages(case: Case) -> bool:
+    return "stages" in case.situation.checks and "float32" in case.situation.dtypes
 
 
 def right(diagnosis: Diagnosis, ids: list[str]) -> bool:
