@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from impls.jax_pure.encoder import Tree, layer_norm
+from impls.jax_pure.encoder import ACTIVATIONS, Tree, layer_norm
 from planted_jax.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_jax.made_of import Form, dropped, in_float32, narrowed
 from planted_jax.stack_steps import STACK
@@ -170,7 +170,9 @@ ACTIVATION: dict[str, Form] = {
     "gelu": lambda own, x: jax.nn.gelu(x, approximate=False),
     "gelu_tanh": lambda own, x: jax.nn.gelu(x, approximate=True),
     "gelu-quick": lambda own, x: x * jax.nn.sigmoid(1.702 * x),
-    "gelu-root-in-float32": lambda own, x: x * 0.5 * (1 + jax.lax.erf(x * ROOT_IN_FLOAT32)),
+    "gelu-root-in-float32": lambda own, x: (
+        x * 0.5 * (1 + jax.lax.erf(x * ROOT_IN_FLOAT32)) if own is ACTIVATIONS["gelu"] else own(x)
+    ),
     "silu": lambda own, x: jax.nn.silu(x),
     "leaky-relu": lambda own, x: jax.nn.leaky_relu(x),
     "none": lambda own, x: x,
