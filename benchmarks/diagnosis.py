@@ -6,8 +6,7 @@
 
 Prints what was named otherwise, then the two shares, and how long a diagnosis took. A single counts when it comes
 first and is explained, or is named among indistinguishable twins; a pair when both are named. float32, small layers.
-What no stage shows there in float32 (of stacks, say) is left
-out, and named.
+What no stage shows there in float32 (of stacks, say) is left out, and named.
 """
 
 import argparse

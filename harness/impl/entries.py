@@ -1,6 +1,6 @@
 """The entries of a manifest: what an implementation cannot do, or does otherwise; when, why, and where to see it."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
@@ -76,8 +76,9 @@ def _several(value: object) -> tuple[object, ...]:
 
 
 class Entry(Strict):
-    """What can be read of something that an implementation cannot do, or does otherwise."""
+    """Something that an implementation cannot do, or does otherwise: of which checks, why, and where to see it."""
 
+    when: When | None = Field(default=None, description="the variants and cases that have it; without it, all")
     reason: Sentence
     link: Link
     new: bool = Field(
@@ -87,22 +88,8 @@ class Entry(Strict):
         default=None, description="a file of docs/findings/ that shows it with the framework alone"
     )
 
-
-class Unsupported(Entry):
-    when: When
-
-    def of_variant(self, chosen: Chosen) -> "Unsupported | None":
-        when = self.when.of_variant(chosen)
-        return None if when is None else self.model_copy(update={"when": when})
-
-
-class Declared(Entry):
-    """A deviation that this implementation has: it is judged against the specification patched by it."""
-
-    deviation: Identifier
-    when: When | None = Field(default=None, description="the variants and cases that have it; without it, all")
-
-    def of_variant(self, chosen: Chosen) -> "Declared | None":
+    def of_variant(self, chosen: Chosen) -> Self | None:
+        """What it says of one variant; None if it speaks of others."""
         if self.when is None:
             return self
         when = self.when.of_variant(chosen)
@@ -110,3 +97,13 @@ class Declared(Entry):
 
     def is_of(self, case: Case, dtype: str, check: Check) -> bool:
         return self.when is None or self.when.matches(case, dtype, check)
+
+
+class Unsupported(Entry):
+    when: When
+
+
+class Declared(Entry):
+    """A deviation that this implementation has: it is judged against the specification patched by it."""
+
+    deviation: Identifier

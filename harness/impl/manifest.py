@@ -118,7 +118,7 @@ class Implementation(Strict):
     def opt_out(self, case: Case, dtype: str, check: Check) -> str | None:
         """Why this check is not asked, or None if it is."""
         for entry in self.unsupported:
-            if entry.when.matches(case, dtype, check):
+            if entry.is_of(case, dtype, check):
                 return entry.reason
         can, given = self.capabilities, case.situation.given
         masked = case.situation.mask.padding or case.situation.mask.attention

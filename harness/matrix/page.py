@@ -71,9 +71,9 @@ def short(row: Row) -> str:
 
 
 @cache
-def links(implementation: str) -> dict[str, str]:
-    """Reason → link, of what a manifest says is unsupported."""
-    return {entry.reason: entry.link for entry in read_manifest(IMPLS / implementation).unsupported}
+def entries(implementation: str) -> dict[str, Entry]:
+    """Reason → what a manifest says of it, of all that is unsupported."""
+    return {entry.reason: entry for entry in read_manifest(IMPLS / implementation).unsupported}
 
 
 def scripts_of(name: str, folder: Path) -> list[Path]:
@@ -105,11 +105,11 @@ def _beside(implementation: Implementation, rows: list[Row], scripts: Path) -> I
     """What the manifest says of formats and levels that the rows do not have, and scripts of what it does not say."""
     told = {reason.text for row in rows for reason in (*row.unsupported, *row.failed)}
     told |= {entry.reason for row in rows for seen in row.deviates if (entry := _entry_of(row, seen.deviation))}
-    entries = (*implementation.unsupported, *implementation.deviations)
-    beside = {entry.reason: entry for entry in entries if entry.script and entry.reason not in told}
+    every = (*implementation.unsupported, *implementation.deviations)
+    beside = {entry.reason: entry for entry in every if entry.script and entry.reason not in told}
     for entry in beside.values():
         yield _point(*_entry(entry, "", scripts))
-    named = {entry.script for entry in entries}
+    named = {entry.script for entry in every}
     for path in scripts_of(implementation.name, scripts):
         if path.name not in named:
             yield _point(_shown(path.name, scripts))
@@ -169,7 +169,7 @@ def _distance(dtype: str, found: list[Seen]) -> str:
 
 
 def _not_asked(rows: list[Row], scripts: Path) -> Iterator[str]:
-    entries = {entry.reason: entry for row in rows for entry in _told(row).unsupported}
+    known = entries(rows[0].implementation)
     ways: dict[str, list[tuple[Row, Reason]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
@@ -182,7 +182,7 @@ def _not_asked(rows: list[Row], scripts: Path) -> Iterator[str]:
             continue
         checks, cases = max(((reason.checks, reason.cases) for _, reason in found), key=lambda one: one[0])
         seen = f"{where}: {checks} checks ({cases})"
-        yield _point(*(_entry(entries[text], seen, scripts) if text in entries else [f"{text}{seen}. **unexplained**"]))
+        yield _point(*(_entry(known[text], seen, scripts) if text in known else [f"{text}{seen}. **unexplained**"]))
 
 
 _PAGE = """# Findings: what the layers that people use do

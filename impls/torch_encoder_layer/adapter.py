@@ -69,12 +69,12 @@ class TorchEncoderLayer(TorchModule):
 
     def weights(self, x: Array, masks: Masks) -> Tensors:
         """The layer itself never asks for them: hooks on its attention do (need_weights), and take them."""
-        attention, seen = self.module.self_attn, {}
+        attention, seen = self.module.self_attn, list[Tensor]()
         asked = attention.register_forward_pre_hook(lambda _, given, told: (given, told | ASKED), with_kwargs=True)
-        taken = attention.register_forward_hook(lambda _, given, both: seen.update(attention_weights=both[1]))
+        taken = attention.register_forward_hook(lambda _, given, both: seen.append(both[1]))
         with asked, taken:
             output = self.output(x, masks)
-        return {name: to_numpy(weights) for name, weights in seen.items()} | {"output": output}
+        return {"attention_weights": to_numpy(seen[0]), "output": output}
 
     def masks(self, masks: Masks, x: Tensor) -> tuple[Tensor | None, ...]:
         """src_mask [S, S] or [B · H, S, S] and src_key_padding_mask [B, S]: true to ignore, or numbers to be added."""

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable
 
 from harness.deviations.tables import markdown
-from harness.matrix.page import links
+from harness.impl.entries import Entry
+from harness.matrix.page import entries
 from harness.matrix.rows import Row
 from harness.paths import ROOT
 
@@ -52,7 +53,7 @@ def road_of(road: str, rows: list[Row]) -> str:
         rms = "–" if row.rms is None else f"{row.rms:.2f}"
         table.append((variant, runtime, level, passed, rms, ", ".join(marks) or "–"))
     versions = ", ".join(f"{name} {version}" for name, version in versions_of(rows).items())
-    notes = [f"{number}. {note(text, links(road).get(text, ''), rows)}" for text, number in numbers.items()]
+    notes = [f"{number}. {note(text, entries(road).get(text), rows)}" for text, number in numbers.items()]
     return "\n".join([f"## {road}", "", f"{versions}.", "", markdown(COLUMNS, table).rstrip(), "", *notes, ""])
 
 
@@ -77,11 +78,11 @@ def versions_of(rows: Iterable[Row]) -> dict[str, str]:
     return {name: version for row in rows for name, version in row.versions.items()}
 
 
-def note(text: str, link: str, rows: Iterable[Row]) -> str:
-    """The reason, where it shows, and the link; without one it is a failure that nobody has explained."""
+def note(text: str, entry: Entry | None, rows: Iterable[Row]) -> str:
+    """The reason, where it shows, and the link; without an entry it is a failure that nobody has explained."""
     found = [reason for row in rows for reason in (*row.unsupported, *row.failed) if reason.text == text]
     where = max(found, key=lambda reason: reason.checks).cases
-    return f"{text} ({where}){f' {link}' if link else ' **unexplained**'}"
+    return f"{text} ({where}) {entry.link if entry else '**unexplained**'}"
 
 
 _PAGE = """# ONNX: every road, opset, runtime and level
