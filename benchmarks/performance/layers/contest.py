@@ -1,0 +1,86 @@
+"""What every framework's contest has alike: the layer, its inputs, the sizes, and contenders that take turns.
+
+A module of this package with the name of a framework is run as a program, and prints a JSON object: a row of the page →
+contender → seconds of each turn.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.adapter import Tensors
+from harness.adapter.base import Array
+from harness.spec.case import layer_parameters
+from harness.spec.load import load
+
+LAYER = "post-relu-512"
+BATCH, SEQUENCES = 32, (50, 512)
+REPEATS = {50: 2, 512: 1}
+THREADS = os.cpu_count() or 1
+OURS = "ours, "
+"""How the name of a contender begins that is a layer of this project."""
+AGREE_TO = 1e-3
+"""How far apart contenders may be before they do not compute the same layer: float32's noise here is below 1e-5."""
+
+Rows = dict[str, dict[str, list[float]]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One size of the layer: `layer` and `parameters` are the specification's, x is [BATCH, sequence, d_model]."""
+
+    layer: dict[str, object]
+    parameters: Tensors
+    x: Array
+    cotangent: Array
+
+    @property
+    def sequence(self) -> int:
+        return int(self.x.shape[1])
+
+
+def subject(sequence: int) -> Subject:
+    layer, random = load().layers[LAYER], np.random.default_rng(sequence)
+    x, cotangent = random.standard_normal((2, BATCH, sequence, layer.d_model), dtype=np.float32)
+    parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
+    return Subject(layer.model_dump(mode="json"), parameters, x, cotangent)
+
+
+def turns(contenders: Mapping[str, Callable[[], object]], sequence: int) -> dict[str, list[float]]:
+    """Seconds of each contender in each turn; two turns come first that count for nothing."""
+    for _ in range(2):
+        for contender in contenders.values():
+            contender()
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(REPEATS[sequence]):
+        for name, contender in contenders.items():
+            begun = time.perf_counter()
+            contender()
+            taken[name].append(time.perf_counter() - begun)
+    return taken
+
+
+def check_alike(outputs: Mapping[str, Array]) -> None:
+    """Every contender computes the same layer, or the contest is none."""
+    first, *others = outputs
+    for other in others:
+        apart = float(np.abs(outputs[first] - outputs[other]).max())
+        if not apart <= AGREE_TO:
+            raise RuntimeError(f"{first} and {other} are {apart:.2g} apart: they are not the same layer")
+
+
+def forward(sequence: int) -> str:
+    return f"forward, S={sequence}"
+
+
+def both_ways(sequence: int) -> str:
+    return f"forward and backward, S={sequence}"
+
+
+def show(rows: Rows) -> None:
+    sys.stdout.write(json.dumps(rows) + "\n")

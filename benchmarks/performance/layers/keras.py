@@ -1,0 +1,83 @@
+"""impls/keras_tf's EncoderLayer against Keras' MultiHeadAttention, LayerNormalization and Dense, under tf.function."""
+
+from collections.abc import Callable
+from typing import Any
+
+from impls.keras_tf.adapter import KerasTensorFlow  # first: it chooses Keras' backend
+
+import numpy as np  # isort: skip
+import tensorflow as tf
+
+from benchmarks.performance.layers.contest import (
+    OURS,
+    SEQUENCES,
+    THREADS,
+    Rows,
+    Subject,
+    both_ways,
+    check_alike,
+    forward,
+    show,
+    subject,
+    turns,
+)
+from impls.keras_mha.adapter import PARAMETERS
+from impls.keras_layers.block import Block
+
+Layer = Callable[[Any], Any]
+
+
+def made(of: Subject) -> dict[str, tuple[Layer, list[Any]]]:
+    """Contender → how it is called, and what it holds."""
+    ours = KerasTensorFlow()
+    ours.build(of.layer, of.parameters, "float32")
+    block = Block(of.layer, "float32", own_epsilon=False)
+    for name, value in PARAMETERS.to_own(of.parameters, of.layer).items():
+        block.held[name].assign(value)
+    return {
+        f"{OURS}tf.function": (ours.encoder, list(ours.held.values())),
+        "MultiHeadAttention, tf.function": (lambda x: block(x, None, False), list(block.held.values())),
+    }
+
+
+def both(layer: Layer, weights: list[Any], x: Any, cotangent: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = layer(x)
+    return tape.gradient(output, [x, *(weight.value for weight in weights)], output_gradients=cotangent)
+
+
+def waited(call: Callable[[], Any]) -> Callable[[], Any]:
+    """TensorFlow on a CPU computes before it returns; reading the last number makes sure of it."""
+
+    def done() -> Any:
+        found = call()
+        tf.nest.flatten(found)[-1].numpy()
+        return found
+
+    return done
+
+
+def main() -> None:
+    tf.config.threading.set_intra_op_parallelism_threads(THREADS)
+    tf.config.threading.set_inter_op_parallelism_threads(THREADS)
+    rows: Rows = {}
+    for sequence in SEQUENCES:
+        of = subject(sequence)
+        x, cotangent = tf.constant(of.x), tf.constant(of.cotangent)
+        passes: dict[str, Callable[[], Any]] = {}
+        trained: dict[str, Callable[[], Any]] = {}
+        for name, (layer, weights) in made(of).items():
+            for jit, ending in ((False, ""), (True, " with jit_compile")):
+                one_way = tf.function(layer, jit_compile=jit)
+                two_way = tf.function(lambda x, c, f=layer, w=weights: both(f, w, x, c), jit_compile=jit)
+                passes[name + ending] = waited(lambda f=one_way: f(x))
+                trained[name + ending] = waited(lambda f=two_way: f(x, cotangent))
+        check_alike({name: np.asarray(call()) for name, call in passes.items()})
+        rows[forward(sequence)] = turns(passes, sequence)
+        rows[both_ways(sequence)] = turns(trained, sequence)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
