@@ -10,6 +10,7 @@ import traceback
 import click
 
 import harness
+from harness.cli.core import core
 from harness.cli.deviations import deviations
 from harness.cli.explain import explain
 from harness.cli.export import export
@@ -53,6 +54,7 @@ cli.add_command(smoke)
 cli.add_command(explain)
 cli.add_command(list_)
 cli.add_command(golden)
+cli.add_command(core)
 cli.add_command(deviations)
 cli.add_command(trace)
 cli.add_command(memory)

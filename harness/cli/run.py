@@ -19,7 +19,7 @@ from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import Device, find_implementation, judged_unasked
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.lines import Share
-from harness.plan import LEVELS, plan, select
+from harness.plan import plan, select
 from harness.report.ledger import Ledger, environment
 from harness.report.model import Report
 from harness.report.terminal import console, show_report
@@ -27,6 +27,7 @@ from harness.runner import Run
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS, DtypeName
+from harness.spec.level import LEVELS
 from harness.spec.load import Specification, load
 
 _EXAMPLES = """

@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import TensorVerdict
-from harness.spec.situation import Check, Level
+from harness.spec.level import Level
+from harness.spec.situation import Check
 
 
 class _Frozen(BaseModel):

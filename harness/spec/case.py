@@ -11,9 +11,10 @@ from harness import portable
 from harness.adapter.masks import Masks
 from harness.portable import Floats
 from harness.spec.layer import Layer
+from harness.spec.level import Level
 from harness.spec.masking import Blind, Causal, Drawn
 from harness.spec.parameters import parameters_of, without_prefix
-from harness.spec.situation import WITH_GOLDEN, Check, Level, Situation
+from harness.spec.situation import WITH_GOLDEN, Check, Situation
 from harness.spec.stages import stage_shape, stages
 
 Bools = npt.NDArray[np.bool_]
@@ -40,13 +41,14 @@ class Held:
 class Case:
     """`seed` is the draw of x, parameters and cotangent (rule P-6): 0 is the one that the goldens were frozen for.
 
-    `held` are parameters that are not drawn; then there is no frozen golden.
+    `held` are parameters that are not drawn; then there is no frozen golden. `in_core`: `specs/core.yaml` lists it.
     """
 
     layer: Layer
     situation: Situation
     seed: int = 0
     held: Held | None = None
+    in_core: bool = False
 
     @property
     def id(self) -> str:
@@ -79,7 +81,13 @@ class Case:
 
     @property
     def level(self) -> Level:
-        return self.situation.level
+        """`core` where it is listed as that, or its situation's."""
+        return "core" if self.in_core else self.situation.level
+
+    @property
+    def is_required(self) -> bool:
+        """Whether an implementation has to pass it where it applies; every case of the core is one."""
+        return self.situation.level == "required"
 
     @property
     def clauses(self) -> tuple[str, ...]:
