@@ -87,7 +87,7 @@ def _pairs_of(case: Case, pairs: Mapping[str, set[Criterion]]) -> set[Criterion]
 
 
 def _costs(candidates: Sequence[Case], taken: Iterable[Case]) -> npt.NDArray[np.float64]:
-    built = {(case.layer.layer, dtype) for case in taken for dtype in case.situation.dtypes}
+    built: set[tuple[str, str]] = {(case.layer.layer, dtype) for case in taken for dtype in case.situation.dtypes}
     return np.array([_cost(case, built) for case in candidates])
 
 

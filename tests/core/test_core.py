@@ -1,4 +1,4 @@
-"""The level core: it fits the catalogue and the clauses, a new one has to be covered, and a bad file is said in a line."""
+"""The level core: it fits the catalogue and the clauses, a new one has to be covered, a bad file is said in a line."""
 
 import shutil
 from collections.abc import Callable
