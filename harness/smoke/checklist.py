@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 
-from harness.deviations.sighting import Seen
+from harness.deviations.seen import Seen
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready

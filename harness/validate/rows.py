@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.deviations.sighting import Seen
+from harness.deviations.seen import Seen
 from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.impl.interpreter import Missing, Ready, resolve
