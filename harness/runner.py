@@ -7,31 +7,23 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.deviations.declared import judge_declared
+from harness.asking import Answer, judged, put
 from harness.deviations.diagnose import diagnose
 from harness.golden.expected import Expected
-from harness.golden.narrow import in_format
 from harness.impl.manifest import Device
-from harness.invariants.declared import put
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.judge.verdict import Verdict, judge
 from harness.plan import Task
-from harness.refusals import refused
 from harness.report.model import Diagnosis, Record
 from harness.scheduling import Assignment, WorkQueue, most_urgent
 from harness.spec.case import Case
 from harness.spec.constants import Constants
-from harness.spec.situation import Check
-from harness.training.dropout import judge_dropout
-from harness.training.initialisation import judge_initialisation
-from harness.worker.session import Failure, Observation, Session
+from harness.worker.session import Observation, Session
 
-AFTER_REFUSALS = "after refusing what is wrong: "
-"""How the message of a refusal check begins where only what was asked next, which is right, fails."""
+_UNJUDGED = 8
+"""Answers that may wait to be judged: what is ahead of the judge holds memory."""
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
@@ -78,6 +70,8 @@ class Run:
         self._taking = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._ending = threading.Timer(0.0, self.abort)
+        self._judging = ThreadPoolExecutor(1)
+        self._unjudged = threading.Semaphore(_UNJUDGED)
 
     def begin(self) -> ThreadPoolExecutor:
         """Start the workers: they import their frameworks while the caller does something else. Nothing is asked of
@@ -95,7 +89,7 @@ class Run:
         self._wanted.set()
         if self.until is not None:
             self.end_at(self.until)
-        with pool:
+        with self._judging, pool:
             unfinished = self.jobs
             try:
                 while unfinished:
@@ -158,7 +152,7 @@ class Run:
         except BaseException as error:  # a fault of the harness: the whole run ends, and says so
             self._records.put(error)
         finally:
-            self._records.put(None)
+            self._judging.submit(self._records.put, None)  # after all that it asked is judged
 
     def _join(self) -> tuple[WorkQueue, Session] | None:
         with self._taking:
@@ -176,25 +170,38 @@ class Run:
             for task in tasks:
                 if self._aborted.is_set() or (self._stopping.is_set() and not _same_case(task, failing)):
                     break
-                if self._put(work, session, task) not in EXPECTED and self._fail_fast:
+                if self._put(work, session, task) not in {*EXPECTED, None}:
                     failing = failing or task
                     self._stopping.set()
             if failing:
                 self.abort()
         session.close()
 
-    def _put(self, work: WorkQueue, session: Session, task: Task) -> Outcome:
-        """Ask one check, and keep what it showed."""
-        expected = in_format(task.case, self._expected(task.case), task.format)
-        asked = ask(session, task, expected, self._constants)
+    def _put(self, work: WorkQueue, session: Session, task: Task) -> Outcome | None:
+        """Ask one check, and have it judged while the next is asked. Its outcome, where that is waited for."""
+        answer = put(session, task, self._expected(task.case))
         if self._aborted.is_set():  # an abort is the end of the run, not this worker's crash
-            return Outcome.NOT_RUN
-        if asked.observation is not None:
-            work.seen.see(task, expected, asked.record, asked.observation)
-            if self._observed:
-                self._observed(task, expected, asked.record, asked.observation)
-        self._records.put(asked.record)
-        return asked.record.outcome
+            return None
+        self._unjudged.acquire()
+        verdict = self._judging.submit(self._judge, work, answer)
+        return verdict.result() if self._fail_fast else None
+
+    def _judge(self, work: WorkQueue, answer: Answer) -> Outcome | None:
+        """Judge one answer, and keep what it showed."""
+        try:
+            record = judged(answer, self._constants)
+            if isinstance(answer.found, dict):
+                work.seen.see(answer.task, answer.expected, record, answer.found)
+                if self._observed:
+                    self._observed(answer.task, answer.expected, record, answer.found)
+            self._records.put(record)
+        except BaseException as error:
+            self._records.put(error)
+            return None
+        else:
+            return record.outcome
+        finally:
+            self._unjudged.release()
 
     def _next_block(self, work: WorkQueue, session: Session) -> list[Task]:
         with self._taking:
@@ -203,60 +210,3 @@ class Run:
 
 def _same_case(task: Task, other: Task | None) -> bool:
     return other is not None and (task.case.id, task.dtype) == (other.case.id, other.dtype)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A check that was put to an implementation: the record of it, and what was observed, if anything was."""
-
-    record: Record
-    observation: Observation | None = None
-
-
-def ask(session: Session, task: Task, expected: Expected, constants: Constants) -> Asked:
-    """Put one check to an implementation and judge what it answers."""
-    if task.opt_out:
-        return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
-    begun = time.monotonic()
-    if put_and_judge := _WITHOUT_GOLDEN.get(task.check):
-        verdict = put_and_judge(session, task)
-        return Asked(_record(task, **dict(verdict), seconds=round(time.monotonic() - begun, 4)))
-    observe = partial(refused, session) if task.check == "refusal" else session.observe
-    observation = observe(task, expected.kinked_rows)
-    seconds = round(time.monotonic() - begun, 4)
-    if isinstance(observation, Failure):
-        return Asked(_record(task, observation.outcome, message=observation.message, seconds=seconds))
-    if deviations := task.deviations:
-        verdict = judge_declared(task, deviations, observation, expected, constants)
-    else:
-        verdict = judge(task.check, task.tensors, observation, expected, task.format, constants)
-    if task.check == "refusal" and verdict.outcome not in EXPECTED:
-        verdict = verdict.model_copy(update={"message": f"{AFTER_REFUSALS}{verdict.message}"})
-    return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
-
-
-_WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Verdict]] = {
-    "invariant": put,
-    "dropout": judge_dropout,
-    "initialisation": judge_initialisation,
-}
-"""The checks that ask more than once, and judge the answers by each other or by chance."""
-
-
-def _record(task: Task, outcome: Outcome, **found: object) -> Record:
-    return Record.model_validate(
-        {
-            "implementation": task.implementation.name,
-            "case": task.case.id,
-            "level": task.case.level,
-            "dtype": task.dtype,
-            "check": task.check,
-            "outcome": outcome,
-            **found,
-        }
-    )
-
-
-def not_run(task: Task) -> Record:
-    """The record that a planned check has until it is judged."""
-    return _record(task, Outcome.NOT_RUN, message="the run ended before this check was asked")

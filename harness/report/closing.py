@@ -19,6 +19,14 @@ _OF_A_PART = ("--level", "--case", "--budget")
 _OF_A_PART_ALONE = ("--fail-fast",)
 
 
+@dataclass
+class Effort:
+    """What the checks of an implementation took, builds included, and how much work they were (`work_of`)."""
+
+    seconds: float = 0.0
+    work: float = 0.0
+
+
 @dataclass(frozen=True)
 class Remainder:
     """The cases that a run asked, of how many, and what all of them would take: a command, and seconds if known."""
@@ -30,19 +38,19 @@ class Remainder:
 
 
 def remainder(
-    assignments: Sequence[Assignment], everything: Sequence[Sequence[Task]], seconds: Mapping[str, float], jobs: int
+    assignments: Sequence[Assignment], everything: Sequence[Sequence[Task]], effort: Mapping[str, Effort], jobs: int
 ) -> Remainder:
-    """`everything` is what each could be asked; `seconds` what each of them took for what was asked. A check that was
-    not asked is expected to take as long as one that was, for its work."""
+    """`everything` is what each could be asked; `effort` what was done. A check that was not asked is expected to take
+    as long as one that was, for its work."""
     asked = {task.case.id for each in assignments for task in each.tasks}
     cases = {task.case.id for tasks in everything for task in tasks}
     expected: float | None = 0.0
     for each, tasks in zip(assignments, everything, strict=True):
-        done, whole = sum(map(work_of, each.tasks)), sum(map(work_of, tasks))
-        if not done or not seconds.get(each.name):
+        done, whole = effort[each.name], sum(map(work_of, tasks))
+        if not done.work:
             expected = None
         elif expected is not None:
-            expected += seconds[each.name] * whole / done
+            expected += done.seconds * whole / done.work
     return Remainder(len(asked), len(cases), _command_for_all(sys.argv[1:]), expected and expected / jobs)
 
 
@@ -78,8 +86,10 @@ def closing_lines(report: Report, rest: Remainder) -> list[str]:
         lines[0] = (
             f"Ended by the {report.ended_by}: {len(report.records) - unasked} of {len(report.records)} checks asked."
         )
+    failed = {record.implementation for record in report.records if record.outcome not in {*EXPECTED, Outcome.NOT_RUN}}
     for shown in report.shown:
-        lines += _left(shown)
+        if shown.implementation not in failed:  # what fails excludes little, and has a diagnosis to read
+            lines += _left(shown)
     if rest.asked < rest.cases or report.ended_by:
         took = f" (about {_duration(rest.seconds)} on this machine)" if rest.seconds else ""
         lines.append(f"All {rest.cases} cases: {rest.command}{took}")

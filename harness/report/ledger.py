@@ -11,12 +11,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import harness
+from harness.asking import not_run
 from harness.errors import InputError
 from harness.files import replacing
 from harness.impl.interpreter import Missing
 from harness.judge.outcome import Outcome
 from harness.report.model import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shown
-from harness.runner import Run, not_run
+from harness.runner import Run
 from harness.scheduling import Assignment
 
 _SECONDS_BETWEEN_WRITES = 2.0

@@ -19,6 +19,7 @@ _SHOWN_TWINS = 3
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
 _MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
+_NOT_ASKED = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
 
 
 class _Screen(Console):
@@ -54,7 +55,10 @@ def _matrix(report: Report) -> Table:
     """Each cell: the worst outcome of the checks in that dtype, with the largest rms σ of any tensor."""
     names = [implementation.name for implementation in report.implementations]
     asked: dict[str, list[str]] = {}
+    reached = {record.case for record in report.records if record.outcome != Outcome.NOT_RUN}
     for record in report.records:
+        if reached and record.case not in reached:
+            continue
         if record.dtype not in asked.setdefault(record.case, []):
             asked[record.case].append(record.dtype)
     usual = max((sorted(dtypes) for dtypes in asked.values()), key=[sorted(d) for d in asked.values()].count)
@@ -81,9 +85,10 @@ def _matrix(report: Report) -> Table:
 
 
 def _cell(records: list[Record]) -> Text:
-    judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
+    judged = [record for record in records if record.outcome not in _NOT_ASKED]
     if not judged:
-        return Text(f"{'–':<6}", style="dim")
+        planned = any(record.outcome == Outcome.NOT_RUN for record in records)
+        return Text(f"{'·' if planned else '–':<6}", style="dim")
     worst = max((record.outcome for record in judged), key=SEVERITY.__getitem__)
     rms = max((record.rms for record in judged if record.rms is not None), default=None)
     numeric = worst in _MARK and rms is not None
@@ -197,6 +202,8 @@ def _last_line(report: Report) -> Text:
         text += f", seed {report.environment.seed}"
     if not applicable:
         return Text("INCOMPLETE: nothing was judged; every check is unsupported", style="bold red")
+    if report.ended_by in ("budget", "first failure"):
+        return Text(f"ENDED BY THE {report.ended_by.upper()}: {text}", style="bold red")
     if not report.complete:
         return Text(f"INCOMPLETE: {text}", style="bold red")
     return Text(text, style="bold green" if set(count) <= EXPECTED else "bold red")
