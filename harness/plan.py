@@ -11,10 +11,9 @@ from harness.invariants.ability import opt_out as opt_out_of_invariant
 from harness.spec.case import Case
 from harness.spec.deviation import Deviation
 from harness.spec.dtypes import FORMATS, DtypeName, Format
-from harness.spec.situation import Check, Level
+from harness.spec.level import LEVELS, Level
+from harness.spec.situation import Check
 from harness.spec.stages import kind_of
-
-LEVELS: tuple[Level, ...] = ("required", "recommended", "optional")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,9 @@ def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) 
     kept = [case for case in chosen.values() if level is None or LEVELS.index(case.level) <= LEVELS.index(level)]
     if not kept:
         raise InputError(
-            f"leaves none of {len(chosen)} cases", where="--level", hint="conform list cases shows each case's level"
+            f"{level} has none of the {len(chosen)} cases that are named",
+            where="--level",
+            hint="conform list cases shows each case's level",
         )
     return kept
 

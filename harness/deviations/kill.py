@@ -1,10 +1,11 @@
 """The kill matrix: every deviation played against every case, in σ, to grade the suite."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.deviations.catalogue import catalogue
 from harness.deviations.play import played, verdict
+from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.oracle.deviant import changes
 from harness.pool import Pool
@@ -13,6 +14,7 @@ from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
 from harness.spec.situation import Check
+from harness.spec.stages import stages
 
 UNCOMPARABLE = 1e300
 """The σ of an answer whose numbers cannot be compared at all: NaN, or another shape."""
@@ -32,20 +34,27 @@ class Kill:
 
 
 def kills(names: list[str], cases: list[Case], dtypes: tuple[str, ...], jobs: int) -> Iterator[Kill]:
-    """Every (deviation, case) that the patch says anything about, case by case, in several processes."""
+    """Every (deviation, case) that the patch says anything about, case by case, in several processes.
+
+    `cases` have goldens of their own; they are judged in each of `dtypes`.
+    """
     heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with Pool(jobs) as pool:
         for found in pool.map(_kills_of, *zip(*((case.id, names, dtypes) for case in heavy_first), strict=True)):
             yield from found
 
 
-_PLAYED: frozenset[Check] = frozenset({"output", "stages"})
+PLAYED: frozenset[Check] = frozenset({"output", "stages"})
 """The checks that a played deviation says anything of, where a case has them."""
 
 
 def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[Kill]:
     case = load().cases[case_id]
-    expected = read_golden(case, read_manifest(), constants())
+    golden = read_golden(case, read_manifest(), constants())
+    golden = replace(
+        golden, tensors={name: golden.tensors[name] for name in stages(case.layer) if name in golden.tensors}
+    )
+    expected = {dtype: in_format(case, golden, FORMATS[dtype]) for dtype in dtypes}
     found = []
     for name in names:
         deviation = catalogue()[name]
@@ -53,11 +62,11 @@ def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[K
             continue
         wrong = played(case, [deviation])
         for dtype in dtypes:
-            for check in sorted(_PLAYED.intersection(case.situation.checks)):
-                said = verdict(check, case, wrong, expected, FORMATS[dtype], constants())
+            for check in sorted(PLAYED.intersection(case.situation.checks)):
+                said = verdict(check, case, wrong, expected[dtype], FORMATS[dtype], constants())
                 uncomparable = any(tensor.problem for tensor in said.tensors)
                 sigma = UNCOMPARABLE if uncomparable else said.rms or 0.0
-                found.append(Kill(name, case_id, case.level == "required", dtype, check, sigma, said.stage))
+                found.append(Kill(name, case_id, case.is_required, dtype, check, sigma, said.stage))
     return found
 
 

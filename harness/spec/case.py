@@ -11,9 +11,10 @@ from harness import portable
 from harness.adapter.masks import Masks
 from harness.portable import Floats
 from harness.spec.layer import Layer
+from harness.spec.level import Level
 from harness.spec.masking import Blind, Causal, Drawn
 from harness.spec.parameters import parameters_of, without_prefix
-from harness.spec.situation import WITH_GOLDEN, Check, Level, Situation
+from harness.spec.situation import WITH_GOLDEN, Check, Situation
 from harness.spec.stages import stage_shape, stages
 
 Bools = npt.NDArray[np.bool_]
@@ -40,13 +41,14 @@ class Held:
 class Case:
     """`seed` is the draw of x, parameters and cotangent (rule P-6): 0 is the one that the goldens were frozen for.
 
-    `held` are parameters that are not drawn; then there is no frozen golden.
+    `held` are parameters that are not drawn; then there is no frozen golden. `in_core`: `specs/core.yaml` lists it.
     """
 
     layer: Layer
     situation: Situation
     seed: int = 0
     held: Held | None = None
+    in_core: bool = False
 
     @property
     def id(self) -> str:
@@ -79,7 +81,13 @@ class Case:
 
     @property
     def level(self) -> Level:
-        return self.situation.level
+        """`core` where it is listed as that, or its situation's."""
+        return "core" if self.in_core else self.situation.level
+
+    @property
+    def is_required(self) -> bool:
+        """Whether an implementation has to pass it where it applies; every case of the core is one."""
+        return self.situation.level == "required"
 
     @property
     def clauses(self) -> tuple[str, ...]:
@@ -187,16 +195,19 @@ class Case:
         by_x = {"x": self.x_shape} if self.layer.embedding is None else {}
         return {**by_x, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
 
-    def compared(self, check: Check, tensor: str) -> Bools:
-        """Where a tensor is compared, in its own shape: gradients everywhere, stages at valid rows (clause M-3)."""
-        shape = self.expected_shapes(check)[tensor]
+    def compared(self, check: Check) -> dict[str, Bools]:
+        """Where each tensor of a check is compared, in its own shape: gradients everywhere, stages at valid rows
+        (clause M-3)."""
+        shapes = self.expected_shapes(check)
         if check == "gradients":
-            return np.ones(shape, dtype=np.bool_)
-        rows = self.specified()
-        rows = rows[:, :, None] if len(shape) == 3 else rows[:, None, :, None]
-        if tensor == "attention_scores":  # what a key at a padded position holds is as unspecified as its row
-            rows = rows & self.valid()[:, None, None, :]
-        return np.broadcast_to(rows, shape)
+            return {name: np.ones(shape, dtype=np.bool_) for name, shape in shapes.items()}
+        specified, valid, found = self.specified(), self.valid(), dict[str, Bools]()
+        for name, shape in shapes.items():
+            rows = specified[:, :, None] if len(shape) == 3 else specified[:, None, :, None]
+            if name == "attention_scores":  # what a key at a padded position holds is as unspecified as its row
+                rows = rows & valid[:, None, None, :]
+            found[name] = np.broadcast_to(rows, shape)
+        return found
 
 
 def causal_mask(sequence: int, ahead: int = 0) -> Bools:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,6 +10,8 @@ from harness.errors import InputError, nearest
 from harness.paths import SPECS, shown
 from harness.spec.case import Case
 from harness.spec.clauses import clauses
+from harness.spec.core import FILE as CORE
+from harness.spec.core import read_core
 from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
 from harness.spec.situation import Situation
@@ -19,14 +22,25 @@ _Model = TypeVar("_Model", Layer, Situation, Deviation)
 
 @dataclass(frozen=True)
 class Specification:
+    """`core` lists cases by id. Of `own_layers`, which are a user's, the core is each situation that it lists."""
+
     layers: dict[str, Layer]
     situations: dict[str, Situation]
+    core: tuple[str, ...] = ()
+    own_layers: frozenset[str] = frozenset()
 
     @property
     def cases(self) -> dict[str, Case]:
         """Every layer in every situation that names its family, by id."""
+        listed, situations = frozenset(self.core), {case.partition("/")[2] for case in self.core}
         made = (
-            Case(layer, situation)
+            Case(
+                layer,
+                situation,
+                in_core=situation.situation in situations
+                if layer.layer in self.own_layers
+                else f"{layer.layer}/{situation.situation}" in listed,
+            )
             for layer in self.layers.values()
             for situation in self.situations.values()
             if layer.family in situation.families
@@ -57,11 +71,28 @@ def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specificat
         if problem := _unequal(situation, situations):
             where = f"{shown(specs / 'situations' / situation.situation)}.yaml: key equals"
             raise InputError(problem, where=where, hint="equal situations differ in how they are given alone (G-4)")
-    specification = Specification(layers, situations)
+    specification = Specification(layers, situations, read_core(specs), frozenset(own))
+    _refuse_unfit_core(specification, specs)
     for case in specification.cases.values():
         name = case.layer.layer
         _refuse_halves_of_odd(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
     return specification
+
+
+def _refuse_unfit_core(specification: Specification, specs: Path) -> None:
+    """The core lists required cases of the specification, each once."""
+    where, cases = f"{shown(specs / CORE)}: key cases", specification.cases
+    for at, name in enumerate(specification.core):
+        case = cases.get(name)
+        if case is None:
+            raise InputError(f"lists {name}, which is no case", where=where, hint=_CORE_HINT)
+        if not case.is_required:
+            raise InputError(f"lists {name}, which is {case.situation.level}", where=where, hint=_CORE_HINT)
+        if name in specification.core[:at]:
+            raise InputError(f"lists {name} twice", where=where, hint=_CORE_HINT)
+
+
+_CORE_HINT = "conform core build finds the core anew"
 
 
 def _unequal(situation: Situation, situations: dict[str, Situation]) -> str:
@@ -99,6 +130,7 @@ def _refuse_halves_of_odd(case: Case, layer_file: Path, situations: Path) -> Non
         )
 
 
+@cache
 def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
     """The catalogue of ways to be wrong, in which no two have the same patch."""
     folder = specs / "deviations"

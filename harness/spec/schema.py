@@ -14,12 +14,13 @@ from harness.impl.manifest import Implementation
 from harness.paths import SPECS
 from harness.report.model import Report
 from harness.spec.constants import Constants
+from harness.spec.core import Core
 from harness.spec.deviation import Deviation
 from harness.spec.layer import Layer
 from harness.spec.situation import Situation
 from harness.wire.messages import Answer, Built, Initialised, Request, Started
 
-MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, Implementation, Manifest, Report)
+MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, Core, Implementation, Manifest, Report)
 
 
 def schema_files() -> dict[Path, str]:

@@ -11,7 +11,7 @@ from harness.spec.masking import Drawn, Mask
 from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
-Level = Literal["required", "recommended", "optional"]
+SituationLevel = Literal["required", "recommended", "optional"]
 Check = Literal[
     "output", "weights", "stages", "gradients", "invariant", "refusal", "dropout", "initialisation"
 ]  # fmt: skip
@@ -55,7 +55,7 @@ class Given(Strict):
 class Situation(Strict):
     situation: Identifier = Field(description="the id, equal to the file's name, stable for ever")
     title: Sentence
-    level: Level
+    level: SituationLevel
     clauses: tuple[ClauseId, ...] = Field(min_length=1, description="clauses of specs/README.md this situation tests")
     families: tuple[Family, ...] = Field(min_length=1, description="the layer families this situation applies to")
     equals: Identifier | None = Field(

@@ -11,6 +11,7 @@ from harness.paths import SPECS
 from harness.plan import select
 from harness.spec.coverage import LANGUAGES, coverage, page, values_of
 from harness.spec.layer import Layer
+from harness.spec.level import LEVELS
 from harness.spec.load import load
 from harness.spec.situation import Situation
 
@@ -148,5 +149,5 @@ def test_keys_of_every_sort_are_read_off_the_model() -> None:
 
 
 def test_a_level_takes_in_the_stricter_ones() -> None:
-    chosen = [{case.level for case in select(CASES, (), level)} for level in ("required", "recommended", "optional")]
-    assert chosen == [{"required"}, {"required", "recommended"}, {"required", "recommended", "optional"}]
+    chosen = [{case.level for case in select(CASES, (), level)} for level in LEVELS]
+    assert chosen == [set(LEVELS[: at + 1]) for at in range(len(LEVELS))]

@@ -1,0 +1,44 @@
+"""`conform core`: finds the cases of the level core."""
+
+import os
+
+import click
+
+from harness.core.build import Found, find
+from harness.core.page import PAGE, page
+from harness.core.sensitivity import write_sensitivity
+from harness.files import replace_file
+from harness.paths import SPECS, shown
+from harness.spec.core import FILE
+
+_TEXT = """# yaml-language-server: $schema=schema/core.schema.json
+# Written by `conform core build`; docs/core.md says what each case is there for.
+cases:
+{cases}
+"""
+
+
+@click.group()
+def core() -> None:
+    """The level core: the smallest set of required cases that sees every deviation and cites every clause."""
+
+
+@core.command(epilog="Example: conform core build --jobs 2")
+@click.option("--jobs", type=click.IntRange(1), help="Processes side by side; default: one a processor.")
+def build(jobs: int | None) -> None:
+    """Measure which case sees which deviation, and choose the core anew. Takes some minutes.
+
+    Needed after a change of the catalogue, of a small layer or of a situation. Writes specs/core.yaml,
+    specs/sensitivity.json and docs/core.md.
+    """
+    found = find(jobs or os.cpu_count() or 1)
+    for line in write(found):
+        click.echo(line)
+
+
+def write(found: Found) -> list[str]:
+    """Write what was found; says which files."""
+    write_sensitivity(found.sensitivity)
+    replace_file(SPECS / FILE, _TEXT.format(cases="\n".join(f"  - {case}" for case in found.cases)).encode())
+    replace_file(PAGE, page(found).encode())
+    return [f"{shown(path)}: {len(found.cases)} cases" for path in (SPECS / FILE, PAGE)]

@@ -1,0 +1,108 @@
+"""Which check of which case sees which deviation: the kill matrix as one bit each, frozen in specs/sensitivity.json."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from harness.deviations.kill import Kill
+from harness.errors import InputError
+from harness.files import replace_file
+from harness.paths import SPECS, shown
+from harness.spec.case import Case
+from harness.spec.deviation import Deviation
+from harness.spec.load import load_deviations
+from harness.spec.situation import Check
+from harness.spec.strict import Strict
+
+FILE = "sensitivity.json"
+CONFORMING_RMS = 1.6
+"""The largest rms, in σ, of a conforming implementation in any required case (README's matrix: 1.59)."""
+MARGIN = 200 * CONFORMING_RMS
+"""The rms, in σ, from which a check sees a deviation: 200 times the largest conforming error."""
+_HINT = "conform core build makes it anew"
+
+
+class Sensitivity(Strict):
+    """`seen` is golden id → format → check → a bit for each of `deviations`, as hexadecimal; bit 0 is the first.
+
+    A bit is set where the check's rms is at least `margin` σ when the oracle plays that deviation.
+    """
+
+    format: str = "encoder-conformance sensitivity"
+    version: int = 1
+    margin: float
+    deviations: dict[str, str] = Field(description="id → SHA-256 of the patch that was played")
+    seen: dict[str, dict[str, dict[str, str]]]
+
+    def sees(self, case: Case, dtype: str, check: Check) -> int:
+        """The deviations that a check of this case sees, a bit each. Nothing is known of other numbers than those of
+        the frozen goldens, nor of padding that is not as drawn."""
+        if case.numbers_from != (0, "") or case.situation.input.padding != "as_drawn":
+            return 0
+        return int(self.seen.get(case.golden_id, {}).get(dtype, {}).get(check, "0"), 16)
+
+    def in_format(self, dtype: str) -> int:
+        """The deviations that any case sees in this format."""
+        found = 0
+        for formats in self.seen.values():
+            for bits in formats.get(dtype, {}).values():
+                found |= int(bits, 16)
+        return found
+
+    def names(self, bits: int) -> list[str]:
+        return [name for at, name in enumerate(self.deviations) if bits >> at & 1]
+
+
+def measured(kills: Iterable[Kill], deviations: dict[str, Deviation]) -> Sensitivity:
+    """The table of a kill matrix."""
+    at = {name: number for number, name in enumerate(deviations)}
+    seen: dict[str, dict[str, dict[str, int]]] = {}
+    for kill in kills:
+        if kill.sigma >= MARGIN:
+            checks = seen.setdefault(kill.case, {}).setdefault(kill.dtype, {})
+            checks[kill.check] = checks.get(kill.check, 0) | 1 << at[kill.deviation]
+    return Sensitivity(
+        margin=MARGIN,
+        deviations={name: patch_digest(deviation) for name, deviation in deviations.items()},
+        seen={
+            case: {
+                dtype: {check: f"{bits:x}" for check, bits in sorted(checks.items())}
+                for dtype, checks in sorted(formats.items())
+            }
+            for case, formats in sorted(seen.items())
+        },
+    )
+
+
+def patch_digest(deviation: Deviation) -> str:
+    """What a deviation's row was measured with: its sentence and links may be reworded."""
+    return hashlib.sha256(deviation.patch.model_dump_json().encode()).hexdigest()
+
+
+def write_sensitivity(table: Sensitivity, specs: Path = SPECS) -> None:
+    replace_file(
+        specs / FILE, (json.dumps(table.model_dump(), separators=(",", ":")).replace("},", "},\n") + "\n").encode()
+    )
+
+
+@cache
+def read_sensitivity(specs: Path = SPECS) -> Sensitivity:
+    """The frozen table. Raises InputError where it is not of today's catalogue."""
+    path = specs / FILE
+    try:
+        table = Sensitivity.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint=_HINT) from None
+    except ValidationError as error:
+        raise InputError(f"is no table: {error.errors()[0]['msg']}", where=shown(path), hint=_HINT) from None
+    today = {name: patch_digest(deviation) for name, deviation in load_deviations(specs).items()}
+    if differ := sorted(
+        name for name in {**today, **table.deviations} if today.get(name) != table.deviations.get(name)
+    ):
+        what = f"was measured with another catalogue; {', '.join(differ)} differ"
+        raise InputError(what, where=shown(path), hint=_HINT)
+    return table

@@ -1,0 +1,6 @@
+"""The levels of a case, the strictest first: each contains those before it."""
+
+from typing import Literal
+
+Level = Literal["core", "required", "recommended", "optional"]
+LEVELS: tuple[Level, ...] = ("core", "required", "recommended", "optional")
