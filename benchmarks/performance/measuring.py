@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 Taken = TypeVar("Taken")
 CORES = os.cpu_count() or 1
 
+_NOT_A_USERS = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+"""Variables that a build machine sets, and that make every start compile, or every line a write."""
+
 
 @dataclass(frozen=True)
 class Took:
-    """One command: seconds by the clock, seconds of processor with every process that it waited for, and the largest
-    memory of its own process, in bytes."""
+    """One command: seconds by the clock, and of processor, its own and of every process that it waited for."""
 
     wall: float
     processor: float
-    peak: int
 
 
 class CommandFailed(RuntimeError):
@@ -30,7 +30,8 @@ class CommandFailed(RuntimeError):
 
 def command(words: Sequence[str], log: Path, *, accepted: Sequence[int] = (0,), **variables: str) -> Took:
     """Run a command from the checkout's root and take its measure."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_A_USERS}
+    environment |= {"PYTHONPATH": str(ROOT), **variables}
     with log.open("wb") as output:
         begun = time.perf_counter()
         process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -40,7 +41,7 @@ def command(words: Sequence[str], log: Path, *, accepted: Sequence[int] = (0,), 
     if process.returncode not in accepted:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
         raise CommandFailed(f"{' '.join(words)} ended with status {process.returncode}:\n{last}")
-    return Took(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    return Took(wall, used.ru_utime + used.ru_stime)
 
 
 def in_turns(contenders: Mapping[str, Callable[[], Taken]], repeats: int) -> dict[str, list[Taken]]:
@@ -52,6 +53,6 @@ def in_turns(contenders: Mapping[str, Callable[[], Taken]], repeats: int) -> dic
     return taken
 
 
-def ratio(these: Sequence[float], those: Sequence[float]) -> float:
-    """The median of the ratios of neighbours: what was taken in the same turn met the same machine."""
-    return median(one / other for one, other in zip(these, those, strict=True))
+def ratios(these: Sequence[float], those: Sequence[float]) -> tuple[float, ...]:
+    """Turn by turn: what was taken in the same turn met the same machine."""
+    return tuple(one / other for one, other in zip(these, those, strict=True))

@@ -2,54 +2,91 @@
 
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.performance.measuring import CORES, Took, command, in_turns, ratio
-from benchmarks.performance.page import Figure
+from benchmarks.performance.measuring import CORES, Took, command, in_turns, ratios
+from benchmarks.performance.page import Figure, Measured, median_of
+from harness.threads import blas_threads
 
 QUESTION = (
-    "How much longer does `conform run` take than a script that makes the very same adapter calls? The script is one "
-    "process an implementation, imports the adapter and asks it what the run asked, in the same order, with the same tensors. "
-    "It reads these from a file, and compares the answers with nothing; the harness draws them, sends them to a worker, "
-    "reads the answers, judges and reports. Whole commands, imports of the framework included."
+    "How much longer does `conform run` take than a script that makes the very same adapter calls? The script is "
+    "one process an implementation. It imports the adapter and asks it what the run asked, in the same order, "
+    "with the same tensors, read from a file; it compares the answers with nothing. The harness draws the "
+    "tensors, sends them to its workers, reads the answers, judges them and reports. Both are whole commands, "
+    "imports of the framework included, with nothing left to compile or export."
 )
-SMALL = ("--case", "*-relu/*", "--case", "*-gelu/*", "--dtype", "float32", "--dtype", "float64")
+SMALL = ("--case", "*-relu/*", "--case", "*-gelu/*")
 FOUR = ("pytorch", "keras_tf", "jax_pure", "onnx_pytorch")
-FOUR_CASES = ("--case", "post-gelu/*", "--case", "pre-relu/*", "--dtype", "float32", "--dtype", "float64")
+OF_FOUR = ("--case", "post-gelu/*", "--case", "pre-relu/*")
 TARGET = 1.15
+REPEATS, REPEATS_OF_FOUR = 5, 3
 
 
 class Contest:
     """One `conform run` with a choice of implementations and cases, and what stands in for it without the harness."""
 
     def __init__(self, impls: Sequence[str], cases: Sequence[str], folder: Path) -> None:
+        folder.mkdir(parents=True)
         self.impls, self.folder, self.recorded = impls, folder, folder / "asked.pickle"
         named = [word for name in impls for word in ("--impl", name)]
-        self.words = ["run", "--level", "optional", *named, *cases, "--out", str(folder / "report")]
-        folder.mkdir(parents=True)
-        # Fills the caches of compiled programs and exported models too, so that neither side compiles or exports.
+        formats = ["--dtype", "float32", "--dtype", "float64", "--threads", "1"]
+        self.words = ["run", *named, *cases, *formats, "--out", str(folder / "report")]
+        # This fills the caches of compiled programs and exported models too: neither side compiles or exports later.
         module = "benchmarks.performance.recording"
-        command([sys.executable, "-m", module, str(self.recorded), *self.words, "--jobs", "1"], folder / "log")
+        words = [sys.executable, "-m", module, str(self.recorded), *self.words, "--jobs", "1"]
+        command(words, folder / "log")
         self.requests = sum(map(len, pickle.loads(self.recorded.read_bytes()).values()))
 
     def run(self, *options: str) -> Took:
         conform = [sys.executable, "-m", "harness.cli.main", *self.words, *options]
-        return command(conform, self.folder / "log", **_THREADS)
+        return command(conform, self.folder / "log")
 
-    def bare(self) -> list[Took]:
-        """As many scripts side by side as there are workers in a run by default: one a core."""
+    def bare(self) -> Took:
+        """The scripts, as many side by side as a run has workers by default: one a core."""
+        begun = time.perf_counter()
         with ThreadPoolExecutor(CORES) as pool:
-            return list(pool.map(self._bare_of, self.impls))
+            took = list(pool.map(self._bare_of, self.impls))
+        return Took(time.perf_counter() - begun, sum(one.processor for one in took))
 
     def _bare_of(self, name: str) -> Took:
         words = [sys.executable, "-m", "benchmarks.performance.bare", str(self.recorded), name]
-        return command(words, self.folder / f"log-{name}", **_THREADS)
+        return command(words, self.folder / f"log-{name}", **blas_threads(1))
 
 
-_THREADS: Mapping[str, str] = {"PYTHONUNBUFFERED": ""}
+def measure(scratch: Path) -> Measured:
+    one = Contest(("pytorch",), SMALL, scratch / "one")
+    four = Contest(FOUR, OF_FOUR, scratch / "four")
+    contenders = {"run": one.run, "one worker": lambda: one.run("--jobs", "1"), "bare": one.bare}
+    alone = in_turns(contenders, REPEATS)
+    together = in_turns({"run": four.run, "bare": four.bare}, REPEATS_OF_FOUR)
+    settings = {
+        "threads of each worker and script": "1",
+        "requests of the one": str(one.requests),
+        "requests of the four": str(four.requests),
+    }
+    figures = (
+        _wall("one", "PyTorch alone, `conform run` as it is (two workers) / script", alone["run"], alone["bare"]),
+        _wall("one-worker", "PyTorch alone, `--jobs 1` / script", alone["one worker"], alone["bare"]),
+        _processor("one-processor", "PyTorch alone, processor time as it is", alone["run"], alone["bare"]),
+        _processor(
+            "one-worker-processor", "PyTorch alone, processor time, `--jobs 1`", alone["one worker"], alone["bare"]
+        ),
+        _wall("four", "the four side by side / four scripts, two at a time", together["run"], together["bare"], None),
+        _processor("four-processor", "the four, processor time", together["run"], together["bare"]),
+        median_of("one-seconds", "PyTorch alone, `conform run`", "seconds", [took.wall for took in alone["run"]]),
+        median_of("bare-seconds", "PyTorch alone, script", "seconds", [took.wall for took in alone["bare"]]),
+        median_of("four-seconds", "the four, `conform run`", "seconds", [took.wall for took in together["run"]]),
+        median_of("four-bare-seconds", "the four, scripts", "seconds", [took.wall for took in together["bare"]]),
+    )
+    return Measured(settings, figures)
 
 
-def measure(scratch: Path, repeats: int) -> tuple[dict[str, str], list[Figure], list[str]]:
-    raise NotImplementedError
+def _wall(id: str, what: str, run: list[Took], bare: list[Took], target: float | None = TARGET) -> Figure:
+    return median_of(id, what, "ratio", ratios([t.wall for t in run], [t.wall for t in bare]), at_most=target)
+
+
+def _processor(id: str, what: str, run: list[Took], bare: list[Took]) -> Figure:
+    return median_of(id, what, "ratio", ratios([t.processor for t in run], [t.processor for t in bare]))

@@ -20,8 +20,10 @@ from harness.spec.load import load
 
 LAYER = "post-relu-512"
 BATCH, SEQUENCES = 32, (50, 512)
-REPEATS = {50: 2, 512: 1}
+REPEATS = {50: 11, 512: 3}
 THREADS = os.cpu_count() or 1
+SETTLED = 0.05
+"""Seconds in which the threads of the contender before stop waiting busily for more work."""
 OURS = "ours, "
 """How the name of a contender begins that is a layer of this project."""
 AGREE_TO = 1e-3
@@ -52,13 +54,13 @@ def subject(sequence: int) -> Subject:
 
 
 def turns(contenders: Mapping[str, Callable[[], object]], sequence: int) -> dict[str, list[float]]:
-    """Seconds of each contender in each turn; two turns come first that count for nothing."""
-    for _ in range(2):
-        for contender in contenders.values():
-            contender()
+    """Seconds of each contender in each turn; a turn comes first that counts for nothing."""
+    for contender in contenders.values():
+        contender()
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(REPEATS[sequence]):
         for name, contender in contenders.items():
+            time.sleep(SETTLED)
             begun = time.perf_counter()
             contender()
             taken[name].append(time.perf_counter() - begun)

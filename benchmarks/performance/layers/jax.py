@@ -30,8 +30,8 @@ FLAX = {
     "Flax NNX, jit": (FlaxNNX, "given"),
     "Flax Linen with its fast variance, jit": (FlaxLinen, "own"),
 }
-"""Contender → its adapter, and whether the norms have their own defaults. Those have another epsilon, 1e-6, which nothing of
-the time depends on, and on inputs of variance 1 nothing of the output."""
+"""Contender → its adapter, and whether it has Flax's own defaults: of these epsilon, 1e-6, changes no time, and on
+inputs of variance 1 no output either."""
 
 
 def made(of: Subject) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:

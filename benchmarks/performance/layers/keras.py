@@ -1,6 +1,7 @@
 """impls/keras_tf's EncoderLayer against Keras' MultiHeadAttention, LayerNormalization and Dense, under tf.function."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from impls.keras_tf.adapter import KerasTensorFlow  # first: it chooses Keras' backend
@@ -21,10 +22,11 @@ from benchmarks.performance.layers.contest import (
     subject,
     turns,
 )
-from impls.keras_mha.adapter import PARAMETERS
 from impls.keras_layers.block import Block
+from impls.keras_mha.adapter import PARAMETERS
 
 Layer = Callable[[Any], Any]
+Passes = dict[str, Callable[[], Any]]
 
 
 def made(of: Subject) -> dict[str, tuple[Layer, list[Any]]]:
@@ -58,24 +60,30 @@ def waited(call: Callable[[], Any]) -> Callable[[], Any]:
     return done
 
 
+def contest(sequence: int) -> tuple[Passes, Passes]:
+    """Contender → its way forward, and contender → its way forward and back."""
+    of = subject(sequence)
+    x, cotangent = tf.constant(of.x), tf.constant(of.cotangent)
+    one_way: Passes = {}
+    two_ways: Passes = {}
+    for name, (layer, weights) in made(of).items():
+        for jit, ending in ((False, ""), (True, " with jit_compile")):
+            forth = tf.function(layer, jit_compile=jit)
+            back = tf.function(partial(both, layer, weights), jit_compile=jit)
+            one_way[name + ending] = waited(partial(forth, x))
+            two_ways[name + ending] = waited(partial(back, x, cotangent))
+    return one_way, two_ways
+
+
 def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(THREADS)
     tf.config.threading.set_inter_op_parallelism_threads(THREADS)
     rows: Rows = {}
     for sequence in SEQUENCES:
-        of = subject(sequence)
-        x, cotangent = tf.constant(of.x), tf.constant(of.cotangent)
-        passes: dict[str, Callable[[], Any]] = {}
-        trained: dict[str, Callable[[], Any]] = {}
-        for name, (layer, weights) in made(of).items():
-            for jit, ending in ((False, ""), (True, " with jit_compile")):
-                one_way = tf.function(layer, jit_compile=jit)
-                two_way = tf.function(lambda x, c, f=layer, w=weights: both(f, w, x, c), jit_compile=jit)
-                passes[name + ending] = waited(lambda f=one_way: f(x))
-                trained[name + ending] = waited(lambda f=two_way: f(x, cotangent))
-        check_alike({name: np.asarray(call()) for name, call in passes.items()})
-        rows[forward(sequence)] = turns(passes, sequence)
-        rows[both_ways(sequence)] = turns(trained, sequence)
+        one_way, two_ways = contest(sequence)
+        check_alike({name: np.asarray(call()) for name, call in one_way.items()})
+        rows[forward(sequence)] = turns(one_way, sequence)
+        rows[both_ways(sequence)] = turns(two_ways, sequence)
     show(rows)
 
 

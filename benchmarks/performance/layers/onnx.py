@@ -1,4 +1,4 @@
-"""Our export under ONNX Runtime against what else runs an encoder layer in ONNX: fused offline, the operator, OpenVINO."""
+"""Our export under ONNX Runtime against what else runs an encoder layer in ONNX: fused, as an operator, in OpenVINO."""
 
 import tempfile
 from collections.abc import Callable
@@ -84,7 +84,9 @@ def main() -> None:
     for sequence in SEQUENCES:
         x = subject(sequence).x
         given = {"x": x, "mask": np.ones(x.shape[:2], np.bool_)}
-        passes: dict[str, Callable[[], Any]] = {name: partial(call, session, given) for name, session in sessions.items()}
+        passes: dict[str, Callable[[], Any]] = {
+            name: partial(call, session, given) for name, session in sessions.items()
+        }
         check_alike({name: contender() for name, contender in passes.items()})
         rows[forward(sequence)] = turns(passes, sequence)
     show(rows)

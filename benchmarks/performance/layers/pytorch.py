@@ -74,7 +74,9 @@ def main() -> None:
         passes = {name: inferred(layer, x) for name, (_, layer) in (plain | fast | more).items()}
         check_alike({name: np.asarray(call()) for name, call in passes.items()})
         rows[forward(sequence)] = turns(passes, sequence)
-        trained = {name: differentiated(module, layer, x, cotangent) for name, (module, layer) in (plain | more).items()}
+        trained = {
+            name: differentiated(module, layer, x, cotangent) for name, (module, layer) in (plain | more).items()
+        }
         rows[both_ways(sequence)] = turns(trained, sequence)
     show(rows)
 
