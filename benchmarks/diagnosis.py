@@ -70,8 +70,8 @@ class Plants:
         found = []
         for case, expected in self.cases:
             drawn = {name: value.astype(np.float32) for name, value in case.parameters().items()}
-            self.adapter.build(case.layer.model_dump(mode="json"), drawn, "float32")
             try:
+                self.adapter.build(case.layer.model_dump(mode="json"), drawn, "float32")
                 bias = case.attention_bias()
                 masks = Masks(
                     case.padding_mask(), case.attention_mask(), None if bias is None else bias.astype(np.float32)

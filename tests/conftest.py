@@ -262,7 +262,7 @@ def wrong_epsilon(conform: Callable[..., Ended], tmp_path: Path) -> Callable[[st
         manifest = (IMPLS / name / "impl.yaml").read_text().replace(f"name: {name}", "name: wrong", 1)
         (folder / "impl.yaml").write_text(manifest)
         (folder / "adapter.py").write_text(_WRONG_EPSILON.format(name=name, adapter=adapter))
-        ended = conform("run", "--impl", folder, "--fail-fast", "--jobs", "1")
+        ended = conform("run", "--impl", folder, "--fail-fast", "--jobs", "1", "--dtype", "float32")
         assert ended.status == 1, ended.stdout + ended.stderr
         asked = [outcome for outcome in ended.outcomes() if outcome not in ("not-run", "unsupported")]
         assert asked.count("fail") >= 1
