@@ -20,7 +20,7 @@ from harness.spec.load import load
 
 LAYER = "post-relu-512"
 BATCH, SEQUENCES = 32, (50, 512)
-REPEATS = {50: 11, 512: 3}
+REPEATS = {50: 21, 512: 5}
 THREADS = os.cpu_count() or 1
 SETTLED = 0.05
 """Seconds in which the threads of the contender before stop waiting busily for more work."""
