@@ -143,15 +143,18 @@ class JaxPure(Adapter):
     def given(self, x: Array, masks: Masks, *, stated: bool = False) -> Given:
         """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms.
 
-        With `stated` they are there where nothing is masked too, and allow everything: the gradients and the stages
-        of a shape are then compiled once, as a user's who trains with masks in some batches. The output is not asked
-        in that way: a layer that is called without a mask is judged without one.
+        With `stated` they are all there, a mask that allows everything and a bias of 0 where none is given: gradients
+        and stages are compiled once for a shape, and not for each of the four things that may be given with it, as by
+        a user who trains on batches of which some are masked. The output is asked as it comes, without a mask where
+        none is given.
         """
         (B, S), heads = x.shape[:2], self.config.num_heads
         every = B, heads, S, S
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
         if allowed is None and bias is None and not stated:
             return Given()
+        if bias is None and stated:
+            bias = np.zeros((1, 1, 1, 1), self.dtype)
         return Given(
             np.ones(every, np.bool_) if allowed is None else widened(allowed, every),
             None if bias is None else widened(bias.astype(self.dtype), every),

@@ -46,15 +46,15 @@ def test_what_is_compiled_is_kept_and_changes_no_number(
 def test_situations_of_one_shape_share_the_programs_of_gradients_and_stages(
     conform: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is masked in them. The output has one program with masks and one without, as it has for a user."""
+    """Whatever is given with them. The output has a program for each of mask, bias and nothing, as it has for a user."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    cases = (f"--case=pre-gelu/{situation}" for situation in ("no-mask", "padding-right", "causal"))
+    cases = (f"--case=pre-gelu/{situation}" for situation in ("no-mask", "padding-right", "causal", "alibi"))
     ended = conform("run", "--impl", "jax_pure", *cases, "--dtype", "float32")
     assert ended.status == 0, ended.stdout + ended.stderr
     kept = [path.name for path in (tmp_path / "caches").rglob("*-cache")]
     made = {name: sum(f.startswith(f"jit_{name}-") for f in kept) for name in ("backward", "encoder_stages", "encoder")}
-    assert made == {"backward": 1, "encoder_stages": 1, "encoder": 2}
+    assert made == {"backward": 1, "encoder_stages": 1, "encoder": 3}
 
 
 def test_without_optimisation_it_conforms_too_and_says_so(conform: Callable) -> None:
