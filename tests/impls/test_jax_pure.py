@@ -46,7 +46,7 @@ def test_what_is_compiled_is_kept_and_changes_no_number(
 def test_situations_of_one_shape_share_the_programs_of_gradients_and_stages(
     conform: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is given with them. The output has a program for each of mask, bias and nothing, as it has for a user."""
+    """Whatever is given with them. The output has a program for mask, bias and nothing each, as it has for a user."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     cases = (f"--case=pre-gelu/{situation}" for situation in ("no-mask", "padding-right", "causal", "alibi"))
