@@ -86,6 +86,34 @@ def test_an_initial_kernel_is_drawn_for_its_own_fans() -> None:
     assert len(np.unique(drawn.round(9))) == drawn.size
 
 
+@pytest.mark.linux
+def test_programs_are_kept_from_layer_to_layer_until_memory_maps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    from harness.adapter import Masks
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.jax_layers import process
+    from impls.jax_pure.adapter import JaxPure, forward
+
+    adapter, layers = JaxPure(), load().layers
+    adapter.start("cpu", 1)
+
+    def asked(name: str) -> Any:
+        layer = layers[name]
+        adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
+        return adapter.output(np.linspace(-1, 1, 2 * 5 * layer.d_model).reshape(2, 5, -1), Masks(None, None))
+
+    forward.clear_cache()
+    first = asked("pre-rms-silu")
+    asked("post-relu")
+    asked("pre-rms-silu")
+    assert forward._cache_size() == 2
+    monkeypatch.setattr(process, "MAPS_KEPT", 0)
+    assert np.array_equal(asked("pre-rms-silu"), first)
+    assert forward._cache_size() == 1
+
+
 def test_a_folder_that_cannot_be_written_to_is_done_without(
     conform: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
