@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.performance import layer_times, memory, overhead, startup, verdicts
-from benchmarks.performance.machine import busy, machine, versions
+from benchmarks.performance.machine import machine, versions
 from benchmarks.performance.measuring import ROOT
 from benchmarks.performance.page import Answer, Kept, Measured, read, write
 
@@ -29,14 +29,13 @@ QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
 
 def answer(name: str) -> Answer:
     question, measure = QUESTIONS[name]
-    before = busy()
     with tempfile.TemporaryDirectory() as scratch:
         found = measure(Path(scratch) / name)
     return Answer(
         question=question,
         taken_on=datetime.datetime.now(datetime.UTC).date().isoformat(),
         commit=_commit(),
-        busy=(before, busy()),
+        others=found.others,
         settings=found.settings,
         figures=found.figures,
         notes=found.notes,

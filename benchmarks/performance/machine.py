@@ -1,8 +1,7 @@
-"""What was measured on, and whether anything else was at work there."""
+"""What was measured on."""
 
 import os
 import platform
-import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -43,21 +42,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def busy(seconds: float = 2.0) -> float:
-    """Cores that others keep busy, averaged over a moment in which this process sleeps."""
-    before, begun = _worked(), time.perf_counter()
-    time.sleep(seconds)
-    return (_worked() - before) / os.sysconf("SC_CLK_TCK") / (time.perf_counter() - begun)
-
-
-def _worked() -> int:
-    """Ticks that all the cores together have spent on anything but waiting."""
-    user, nice, system, _, _, interrupt, soft_interrupt, steal = map(
-        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
-    )
-    return user + nice + system + interrupt + soft_interrupt + steal
 
 
 def _processor() -> str:

@@ -29,7 +29,7 @@ def measure(scratch: Path) -> Measured:
         ("thousands", ("pytorch",), EVERYTHING, 1),
         ("ten-thousand", copies, EVERYTHING, 1),
     )
-    return Measured({"workers": "2"}, tuple(figure(scratch, *run) for run in runs))
+    return Measured({"workers": "2"}, tuple(figure(scratch, *run) for run in runs), None)
 
 
 def figure(scratch: Path, id: str, impls: tuple[str, ...], cases: tuple[str, ...], repeats: int) -> Figure:

@@ -68,20 +68,34 @@ def measure(scratch: Path) -> Measured:
         "requests of the four": str(four.requests),
     }
     figures = (
-        _wall("one", "PyTorch alone, `conform run` as it is (two workers) / script", alone["run"], alone["bare"]),
-        _wall("one-worker", "PyTorch alone, `--jobs 1` / script", alone["one worker"], alone["bare"]),
-        _processor("one-processor", "PyTorch alone, processor time as it is", alone["run"], alone["bare"]),
-        _processor(
-            "one-worker-processor", "PyTorch alone, processor time, `--jobs 1`", alone["one worker"], alone["bare"]
+        _wall(
+            "one",
+            "PyTorch alone, `conform run` as it is (two workers) / script",
+            alone.taken["run"],
+            alone.taken["bare"],
         ),
-        _wall("four", "the four side by side / four scripts, two at a time", together["run"], together["bare"], None),
-        _processor("four-processor", "the four, processor time", together["run"], together["bare"]),
-        median_of("one-seconds", "PyTorch alone, `conform run`", "seconds", [took.wall for took in alone["run"]]),
-        median_of("bare-seconds", "PyTorch alone, script", "seconds", [took.wall for took in alone["bare"]]),
-        median_of("four-seconds", "the four, `conform run`", "seconds", [took.wall for took in together["run"]]),
-        median_of("four-bare-seconds", "the four, scripts", "seconds", [took.wall for took in together["bare"]]),
+        _wall("one-worker", "PyTorch alone, `--jobs 1` / script", alone.taken["one worker"], alone.taken["bare"]),
+        _processor("one-processor", "PyTorch alone, processor time as it is", alone.taken["run"], alone.taken["bare"]),
+        _processor(
+            "one-worker-processor",
+            "PyTorch alone, processor time, `--jobs 1`",
+            alone.taken["one worker"],
+            alone.taken["bare"],
+        ),
+        _wall(
+            "four",
+            "the four side by side / four scripts, two at a time",
+            together.taken["run"],
+            together.taken["bare"],
+            None,
+        ),
+        _processor("four-processor", "the four, processor time", together.taken["run"], together.taken["bare"]),
+        median_of("one-seconds", "PyTorch alone, `conform run`", "seconds", [took.wall for took in alone.taken["run"]]),
+        median_of("bare-seconds", "PyTorch alone, script", "seconds", [took.wall for took in alone.taken["bare"]]),
+        median_of("four-seconds", "the four, `conform run`", "seconds", [took.wall for took in together.taken["run"]]),
+        median_of("four-bare-seconds", "the four, scripts", "seconds", [took.wall for took in together.taken["bare"]]),
     )
-    return Measured(settings, figures)
+    return Measured(settings, figures, max(alone.others, together.others))
 
 
 def _wall(id: str, what: str, run: list[Took], bare: list[Took], target: float | None = TARGET) -> Figure:

@@ -49,10 +49,12 @@ class Figure(_Frozen):
 
 @dataclass(frozen=True)
 class Measured:
-    """What measuring a question gave."""
+    """What measuring a question gave. `others`: the cores that others kept busy in the busiest turn that counts; None
+    where nothing was timed."""
 
     settings: dict[str, str]
     figures: tuple[Figure, ...]
+    others: float | None
     notes: tuple[str, ...] = ()
 
 
@@ -70,12 +72,12 @@ def median_of(
 
 
 class Answer(_Frozen):
-    """What one question found, and when and how busy the machine was beside it: cores, before and after."""
+    """What one question found, and when. `others` as `Measured` has it."""
 
     question: str
     taken_on: str
     commit: str
-    busy: tuple[float, float]
+    others: float | None
     settings: dict[str, str]
     figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()
@@ -116,11 +118,10 @@ def section(name: str, answer: Answer) -> str:
         (figure.what, shown(figure.kind, figure.value), spread(figure), target(figure), verdict(figure))
         for figure in answer.figures
     ]
-    table = markdown(("what", "median", "all, sorted", "target", "met"), rows)
-    before, after = answer.busy
+    table = markdown(("what", "median", "quartiles, repeats", "target", "met"), rows)
     how = ", ".join(f"{key} {value}" for key, value in answer.settings.items())
-    quiet = f"Others kept {before:.2f} cores busy before it and {after:.2f} after it."
-    lines = [f"## {name}", "", answer.question, "", f"Taken on {answer.taken_on} at {answer.commit}; {how}. {quiet}"]
+    quiet = "" if answer.others is None else f" In the busiest turn others used {answer.others:.2f} of the cores."
+    lines = [f"## {name}", "", answer.question, "", f"Taken on {answer.taken_on} at {answer.commit}; {how}.{quiet}"]
     reasons = [
         f"- {REASONS[name, figure.id]}" for figure in answer.figures if (name, figure.id) in REASONS and not figure.met
     ]
@@ -133,8 +134,14 @@ def shown(kind: Kind, value: float) -> str:
 
 
 def spread(figure: Figure) -> str:
-    """Every repeat, smallest first: what a reader needs to judge a median by."""
-    return ", ".join(shown(figure.kind, value) for value in sorted(figure.taken))
+    """Of the repeats the first and the last quartile, and how many there are: what a reader judges a median by."""
+    first, last = (sorted(figure.taken)[place] for place in quartiles(len(figure.taken)))
+    return f"{shown(figure.kind, first)} … {shown(figure.kind, last)}, of {len(figure.taken)}"
+
+
+def quartiles(count: int) -> tuple[int, int]:
+    """Where they are among `count` sorted values: as far from either end."""
+    return count // 4, count - 1 - count // 4
 
 
 def target(figure: Figure) -> str:
@@ -158,8 +165,9 @@ that the page is what they say. `--only NAME` measures one section anew and leav
 Machine: {machine}. Versions: {versions}.
 
 Contenders take turns (A B C A B C …), and a ratio is the median of the ratios within each turn, so that a machine that
-slows down slows both. Seconds are this machine's alone. A figure with a target says whether it is met; below its table
-stands why not. {met} of {targets} targets are met.
+slows down slows both. A turn in which others use more than a tenth of a core is taken again, at most as often, and the
+quietest count. Seconds are this machine's alone. A figure with a target says whether it is met; below its table stands
+why not. {met} of {targets} targets are met.
 
 {answers}
 """

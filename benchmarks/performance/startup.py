@@ -30,14 +30,15 @@ def measure(scratch: Path) -> Measured:
     scratch.mkdir(parents=True)
     contenders = {id: partial(took, words, scratch) for id, (_, words) in COMMANDS.items()}
     in_turns(contenders, 1)  # compiles what was never imported
-    taken = {id: [one.wall for one in each] for id, each in in_turns(contenders, REPEATS).items()}
+    turns = in_turns(contenders, REPEATS)
+    taken = {id: [one.wall for one in each] for id, each in turns.taken.items()}
     figures: list[Figure] = [
         median_of(id, what, "milliseconds", [1000 * wall for wall in taken[id]]) for id, (what, _) in COMMANDS.items()
     ]
     against = ratios(taken["list-cases"], taken["packages"])
     figures.append(median_of("list-against", "`conform list cases` / Python and its packages", "ratio", against))
     notes = tuple(imported(id, scratch) for id in ("help", "list-cases"))
-    return Measured({"commands": "each with its bytecode compiled"}, tuple(figures), notes)
+    return Measured({"commands": "each with its bytecode compiled"}, tuple(figures), turns.others, notes)
 
 
 def took(words: tuple[str, ...], scratch: Path) -> Took:

@@ -58,8 +58,8 @@ def measure(scratch: Path) -> Measured:
     scratch.mkdir(parents=True)
     conform = Conform(scratch)
     conform.judged(SHORT)  # what is read for the first time is read slowly
-    taken = in_turns({"conform": conform.rate, "onnx": lambda: node_tests(scratch)}, REPEATS)
-    ours, theirs = taken["conform"], taken["onnx"]
+    turns = in_turns({"conform": conform.rate, "onnx": lambda: node_tests(scratch)}, REPEATS)
+    ours, theirs = turns.taken["conform"], turns.taken["onnx"]
     warm = [rate.verdicts / rate.warm for rate in ours], [rate.verdicts / rate.warm for rate in theirs]
     whole = [rate.verdicts / rate.whole for rate in ours], [rate.verdicts / rate.whole for rate in theirs]
     settings = {"checks": str(ours[0].verdicts), "ONNX's node tests": str(theirs[0].verdicts)}
@@ -71,4 +71,4 @@ def measure(scratch: Path) -> Measured:
         median_of("against-onnx", "checks / ONNX's node tests, warm", "ratio", ratios(*warm)),
         median_of("against-onnx-whole", "checks / ONNX's node tests, of the whole command", "ratio", ratios(*whole)),
     )
-    return Measured(settings, figures)
+    return Measured(settings, figures, turns.others)

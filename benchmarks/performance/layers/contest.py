@@ -1,7 +1,7 @@
 """What every framework's contest has alike: the layer, its inputs, the sizes, and contenders that take turns.
 
-A module of this package with the name of a framework is run as a program, and prints a JSON object: a row of the page →
-contender → seconds of each turn.
+A module of this package with the name of a framework is run as a program, and prints a JSON object: `rows` has a row of
+the page → contender → seconds of each turn, and `others` the cores that others used meanwhile.
 """
 
 import json
@@ -10,9 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from benchmarks.performance.measuring import in_turns
 from harness.adapter import Tensors
 from harness.adapter.base import Array
 from harness.spec.case import layer_parameters
@@ -20,16 +22,19 @@ from harness.spec.load import load
 
 LAYER = "post-relu-512"
 BATCH, SEQUENCES = 32, (50, 512)
-REPEATS = {50: 21, 512: 5}
+REPEATS = {50: 15, 512: 3}
 THREADS = os.cpu_count() or 1
 SETTLED = 0.05
 """Seconds in which the threads of the contender before stop waiting busily for more work."""
 OURS = "ours, "
 """How the name of a contender begins that is a layer of this project."""
+ALONE = "its matrix products alone, "
+"""How the name of a part begins that is timed beside the contenders, to say where their time goes."""
 AGREE_TO = 1e-3
 """How far apart contenders may be before they do not compute the same layer: float32's noise here is below 1e-5."""
 
-Rows = dict[str, dict[str, list[float]]]
+Taken = dict[str, list[float]]
+"""Contender → seconds of each turn."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +58,30 @@ def subject(sequence: int) -> Subject:
     return Subject(layer.model_dump(mode="json"), parameters, x, cotangent)
 
 
-def turns(contenders: Mapping[str, Callable[[], object]], sequence: int) -> dict[str, list[float]]:
-    """Seconds of each contender in each turn; a turn comes first that counts for nothing."""
-    for contender in contenders.values():
-        contender()
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(REPEATS[sequence]):
-        for name, contender in contenders.items():
-            time.sleep(SETTLED)
-            begun = time.perf_counter()
+def timed(contender: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    time.sleep(SETTLED)
+    begun = time.perf_counter()
+    contender()
+    return time.perf_counter() - begun
+
+
+class Contest:
+    """Rows of the page, contested one after the other."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Taken] = {}
+        self.others = 0.0
+
+    def row(self, name: str, contenders: Mapping[str, Callable[[], object]], sequence: int) -> None:
+        """Seconds of each contender in each turn; a turn comes first that counts for nothing."""
+        for contender in contenders.values():
             contender()
-            taken[name].append(time.perf_counter() - begun)
-    return taken
+        found = in_turns({name: partial(timed, call) for name, call in contenders.items()}, REPEATS[sequence])
+        self.rows[name], self.others = found.taken, max(self.others, found.others)
+
+    def show(self) -> None:
+        sys.stdout.write(json.dumps({"others": self.others, "rows": self.rows}) + "\n")
 
 
 def check_alike(outputs: Mapping[str, Array]) -> None:
@@ -82,7 +99,3 @@ def forward(sequence: int) -> str:
 
 def both_ways(sequence: int) -> str:
     return f"forward and backward, S={sequence}"
-
-
-def show(rows: Rows) -> None:
-    sys.stdout.write(json.dumps(rows) + "\n")

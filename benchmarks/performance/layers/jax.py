@@ -11,14 +11,12 @@ from benchmarks.performance.layers.contest import (
     OURS,
     SEQUENCES,
     THREADS,
-    Rows,
+    Contest,
     Subject,
     both_ways,
     check_alike,
     forward,
-    show,
     subject,
-    turns,
 )
 from impls.flax_linen.adapter import FlaxLinen
 from impls.flax_nnx.adapter import FlaxNNX
@@ -63,14 +61,14 @@ def waited(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def main() -> None:
-    rows: Rows = {}
+    contest = Contest()
     for sequence in SEQUENCES:
         contenders = made(subject(sequence))
         passes = {name: waited(one_way) for name, (one_way, _) in contenders.items()}
         check_alike({name: np.asarray(call()) for name, call in passes.items()})
-        rows[forward(sequence)] = turns(passes, sequence)
-        rows[both_ways(sequence)] = turns({name: waited(both) for name, (_, both) in contenders.items()}, sequence)
-    show(rows)
+        contest.row(forward(sequence), passes, sequence)
+        contest.row(both_ways(sequence), {name: waited(both) for name, (_, both) in contenders.items()}, sequence)
+    contest.show()
 
 
 if __name__ == "__main__":

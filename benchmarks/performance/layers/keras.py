@@ -13,14 +13,12 @@ from benchmarks.performance.layers.contest import (
     OURS,
     SEQUENCES,
     THREADS,
-    Rows,
+    Contest,
     Subject,
     both_ways,
     check_alike,
     forward,
-    show,
     subject,
-    turns,
 )
 from impls.keras_layers.block import Block
 from impls.keras_mha.adapter import PARAMETERS
@@ -60,7 +58,7 @@ def waited(call: Callable[[], Any]) -> Callable[[], Any]:
     return done
 
 
-def contest(sequence: int) -> tuple[Passes, Passes]:
+def contenders(sequence: int) -> tuple[Passes, Passes]:
     """Contender → its way forward, and contender → its way forward and back."""
     of = subject(sequence)
     x, cotangent = tf.constant(of.x), tf.constant(of.cotangent)
@@ -78,13 +76,13 @@ def contest(sequence: int) -> tuple[Passes, Passes]:
 def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(THREADS)
     tf.config.threading.set_inter_op_parallelism_threads(THREADS)
-    rows: Rows = {}
+    contest = Contest()
     for sequence in SEQUENCES:
-        one_way, two_ways = contest(sequence)
+        one_way, two_ways = contenders(sequence)
         check_alike({name: np.asarray(call()) for name, call in one_way.items()})
-        rows[forward(sequence)] = turns(one_way, sequence)
-        rows[both_ways(sequence)] = turns(two_ways, sequence)
-    show(rows)
+        contest.row(forward(sequence), one_way, sequence)
+        contest.row(both_ways(sequence), two_ways, sequence)
+    contest.show()
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ import onnx
 import torch
 
 from benchmarks.performance.layers.contest import (
+    ALONE,
     OURS,
     SEQUENCES,
     THREADS,
-    Rows,
+    Contest,
     Subject,
     check_alike,
     forward,
-    show,
     subject,
-    turns,
 )
 from impls.onnx_attention.adapter import OnnxAttention
 from impls.onnx_model import runtimes
@@ -62,12 +61,37 @@ def fused(model: bytes, heads: int, width: int) -> bytes:
         return found.model.SerializeToString()
 
 
+PRODUCTS = (
+    ("x", "attention.query", "q"),
+    ("x", "attention.key", "k"),
+    ("x", "attention.value", "v"),
+    ("q", "attention.output", "a"),
+    ("a", "feed_forward.hidden", "h"),
+    ("h", "feed_forward.output", "y"),
+)
+"""What is multiplied by which weight."""
+
+
+def products(of: Subject) -> bytes:
+    """A model of the layer's six products with its weights, and of nothing else."""
+    helper, free = onnx.helper, ["batch", "sequence"]
+    nodes = [helper.make_node("MatMul", [given, weight], [name]) for given, weight, name in PRODUCTS]
+    weights = [onnx.numpy_helper.from_array(of.parameters[f"{weight}.weight"], weight) for _, weight, _ in PRODUCTS]
+    x, *outputs = (
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [*free, of.layer["d_model"]]) for name in "xykv"
+    )
+    graph = helper.make_graph(nodes, "products", [x], outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()
+
+
 def call(session: runtimes.Session, given: dict[str, Any]) -> Any:
     return next(iter(session.run({name: given[name] for name in session.inputs}).values()))
 
 
 def main() -> None:
-    rows: Rows = {}
+    contest = Contest()
     of = subject(SEQUENCES[0])
     heads, width = of.layer["attention"]["num_heads"], of.layer["d_model"]
     ours, theirs = exported(OnnxPyTorch(), "18", of), exported_nn(of)
@@ -79,6 +103,8 @@ def main() -> None:
         "the operator Attention (onnx_attention)": (exported(OnnxAttention(), "23", of), "onnxruntime"),
         "ours in OpenVINO, float32": (ours, "openvino"),
         "nn.TransformerEncoderLayer in OpenVINO, float32": (theirs, "openvino"),
+        f"{ALONE}ONNX Runtime": (products(of), "onnxruntime"),
+        f"{ALONE}OpenVINO, float32": (products(of), "openvino"),
     }
     sessions = {name: runtimes.open(model, runtime, "all", THREADS, ()) for name, (model, runtime) in models.items()}
     for sequence in SEQUENCES:
@@ -87,9 +113,9 @@ def main() -> None:
         passes: dict[str, Callable[[], Any]] = {
             name: partial(call, session, given) for name, session in sessions.items()
         }
-        check_alike({name: contender() for name, contender in passes.items()})
-        rows[forward(sequence)] = turns(passes, sequence)
-    show(rows)
+        check_alike({name: contender() for name, contender in passes.items() if not name.startswith(ALONE)})
+        contest.row(forward(sequence), passes, sequence)
+    contest.show()
 
 
 if __name__ == "__main__":

@@ -10,14 +10,12 @@ from benchmarks.performance.layers.contest import (
     OURS,
     SEQUENCES,
     THREADS,
-    Rows,
+    Contest,
     Subject,
     both_ways,
     check_alike,
     forward,
-    show,
     subject,
-    turns,
 )
 from impls.pytorch.adapter import PyTorch
 from impls.torch_encoder_layer.adapter import TorchEncoderLayer
@@ -56,7 +54,7 @@ def differentiated(module: nn.Module, layer: Layer, x: Tensor, cotangent: Tensor
 
 
 def main() -> None:
-    rows: Rows = {}
+    contest = Contest()
     for sequence in SEQUENCES:
         of = subject(sequence)
         ours, theirs = made(of)
@@ -73,12 +71,12 @@ def main() -> None:
         fast = {"nn.TransformerEncoderLayer, fast path": (theirs, on_path(theirs, fast=True))}
         passes = {name: inferred(layer, x) for name, (_, layer) in (plain | fast | more).items()}
         check_alike({name: np.asarray(call()) for name, call in passes.items()})
-        rows[forward(sequence)] = turns(passes, sequence)
+        contest.row(forward(sequence), passes, sequence)
         trained = {
             name: differentiated(module, layer, x, cotangent) for name, (module, layer) in (plain | more).items()
         }
-        rows[both_ways(sequence)] = turns(trained, sequence)
-    show(rows)
+        contest.row(both_ways(sequence), trained, sequence)
+    contest.show()
 
 
 if __name__ == "__main__":
