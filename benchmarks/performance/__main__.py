@@ -20,6 +20,7 @@ from benchmarks.performance.page import Answer, Kept, Measured, read, write
 
 QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
     "overhead": (overhead.QUESTION, overhead.measure),
+    "overhead-of-four": (overhead.QUESTION, overhead.measure_four),
     "verdicts": (verdicts.QUESTION, verdicts.measure),
     "memory": (memory.QUESTION, memory.measure),
     "startup": (startup.QUESTION, startup.measure),

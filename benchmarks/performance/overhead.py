@@ -38,7 +38,15 @@ class Contest:
         module = "benchmarks.performance.recording"
         words = [sys.executable, "-m", module, str(self.recorded), *self.words, "--jobs", "1"]
         command(words, folder / "log")
-        self.requests = sum(map(len, pickle.loads(self.recorded.read_bytes()).values()))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        asked = pickle.loads(self.recorded.read_bytes())
+        return {
+            "implementations": ", ".join(self.impls),
+            "requests": f"{sum(map(len, asked.values())):,}",
+            "threads of each worker and script": "1",
+        }
 
     def run(self, *options: str) -> Took:
         conform = [sys.executable, "-m", "harness.cli.main", *self.words, *options]
@@ -57,48 +65,39 @@ class Contest:
 
 
 def measure(scratch: Path) -> Measured:
-    one = Contest(("pytorch",), SMALL, scratch / "one")
-    four = Contest(FOUR, OF_FOUR, scratch / "four")
-    contenders = {"run": one.run, "one worker": lambda: one.run("--jobs", "1"), "bare": one.bare}
-    alone = in_turns(contenders, REPEATS)
-    together = in_turns({"run": four.run, "bare": four.bare}, REPEATS_OF_FOUR)
-    settings = {
-        "threads of each worker and script": "1",
-        "requests of the one": str(one.requests),
-        "requests of the four": str(four.requests),
-    }
+    one = Contest(("pytorch",), SMALL, scratch)
+    turns = in_turns({"run": one.run, "one worker": lambda: one.run("--jobs", "1"), "bare": one.bare}, REPEATS)
+    run, one_worker, bare = (turns.taken[name] for name in ("run", "one worker", "bare"))
     figures = (
-        _wall(
-            "one",
-            "PyTorch alone, `conform run` as it is (two workers) / script",
-            alone.taken["run"],
-            alone.taken["bare"],
-        ),
-        _wall("one-worker", "PyTorch alone, `--jobs 1` / script", alone.taken["one worker"], alone.taken["bare"]),
-        _processor("one-processor", "PyTorch alone, processor time as it is", alone.taken["run"], alone.taken["bare"]),
-        _processor(
-            "one-worker-processor",
-            "PyTorch alone, processor time, `--jobs 1`",
-            alone.taken["one worker"],
-            alone.taken["bare"],
-        ),
-        _wall(
-            "four",
-            "the four side by side / four scripts, two at a time",
-            together.taken["run"],
-            together.taken["bare"],
-            None,
-        ),
-        _processor("four-processor", "the four, processor time", together.taken["run"], together.taken["bare"]),
-        median_of("one-seconds", "PyTorch alone, `conform run`", "seconds", [took.wall for took in alone.taken["run"]]),
-        median_of("bare-seconds", "PyTorch alone, script", "seconds", [took.wall for took in alone.taken["bare"]]),
-        median_of("four-seconds", "the four, `conform run`", "seconds", [took.wall for took in together.taken["run"]]),
-        median_of("four-bare-seconds", "the four, scripts", "seconds", [took.wall for took in together.taken["bare"]]),
+        _wall("one", "`conform run` as it is, two workers / script", run, bare, TARGET),
+        _wall("one-worker", "`conform run --jobs 1` / script", one_worker, bare, TARGET),
+        _processor("one-processor", "processor time, `conform run` as it is / script", run, bare),
+        _processor("one-worker-processor", "processor time, `conform run --jobs 1` / script", one_worker, bare),
+        _seconds("one-seconds", "`conform run` as it is", run),
+        _seconds("one-worker-seconds", "`conform run --jobs 1`", one_worker),
+        _seconds("bare-seconds", "script", bare),
     )
-    return Measured(settings, figures, max(alone.others, together.others))
+    return Measured(one.settings, figures, turns.others)
 
 
-def _wall(id: str, what: str, run: list[Took], bare: list[Took], target: float | None = TARGET) -> Figure:
+def measure_four(scratch: Path) -> Measured:
+    four = Contest(FOUR, OF_FOUR, scratch)
+    turns = in_turns({"run": four.run, "bare": four.bare}, REPEATS_OF_FOUR)
+    run, bare = turns.taken["run"], turns.taken["bare"]
+    figures = (
+        _wall("four", "`conform run` / four scripts, two at a time", run, bare, None),
+        _processor("four-processor", "processor time, `conform run` / scripts", run, bare),
+        _seconds("four-seconds", "`conform run`", run),
+        _seconds("four-bare-seconds", "scripts", bare),
+    )
+    return Measured(four.settings, figures, turns.others)
+
+
+def _seconds(id: str, what: str, taken: list[Took]) -> Figure:
+    return median_of(id, what, "seconds", [took.wall for took in taken])
+
+
+def _wall(id: str, what: str, run: list[Took], bare: list[Took], target: float | None) -> Figure:
     return median_of(id, what, "ratio", ratios([t.wall for t in run], [t.wall for t in bare]), at_most=target)
 
 
