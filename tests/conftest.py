@@ -19,12 +19,15 @@ import pytest
 from harness.impl.manifest import read_manifest
 from harness.oracle.steps import WAYS
 from harness.paths import IMPLS
+from harness.spec.level import LEVELS
 
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--impl", metavar="NAME|FOLDER", help="the implementation that tests/suite judges")
+    levels = "the cases that tests/suite asks: of this level and the stricter ones (default: all)"
+    parser.addoption("--level", choices=LEVELS, default=LEVELS[-1], help=levels)
 
 
 def pytest_configure() -> None:
