@@ -12,13 +12,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["harness.cli.main"])
+CONTEXT.set_forkserver_preload(["harness.cli.main", "warm"])
 
 
 @cache
 def _server() -> None:
     """Starts what is forked from. It imports what is installed, as the command does, and not what the checkout has."""
-    with patch.dict(os.environ, {"PYTHONSAFEPATH": "1"}):
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parent))))
+    with patch.dict(os.environ, {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}):
         forkserver.ensure_running()
 
 

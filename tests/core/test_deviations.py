@@ -1,7 +1,7 @@
 """Deviations at work: a wrong layer is named, a declared one verified, a stale one found, a bad one refused."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -31,12 +31,24 @@ from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
 from harness.spec.stages import stages
 
-ASKED = [
-    name
-    for name, case in load().with_golden.items()
-    if case.layer.layer in ("pre-gelu", "post-relu") and case.situation.batch
-]
-CASES = (*(word for name in ASKED for word in ("--case", name)), "--dtype", "float32")
+LAYERS = ("pre-gelu", "post-relu")
+SITUATIONS = ("padding-right", "extreme-logits", "low-variance", "no-mask")
+"""With a mask and without, and where a softmax overflows or an epsilon shows."""
+SMALL = [f"{layer}/{name}" for layer in LAYERS for name in SITUATIONS]
+
+
+def asking(cases: Iterable[str]) -> tuple[str, ...]:
+    return (*(word for name in cases for word in ("--case", name)), "--dtype", "float32")
+
+
+CASES = asking(SMALL)
+CORE = asking(name for name, case in load().cases.items() if case.level == "core" and case.layer.layer in LAYERS)
+EVERY = asking(
+    name for name, case in load().with_golden.items() if case.layer.layer in LAYERS and case.situation.batch
+)
+of_a_part_and_all = pytest.mark.parametrize(
+    "asked", [pytest.param(CORE, id="core"), pytest.param(EVERY, id="all", marks=pytest.mark.release)]
+)
 
 EPSILON = """
 def build(self, layer, parameters, dtype):
@@ -60,8 +72,9 @@ def declaring(*ids: str) -> str:
     return f"[{', '.join(entries)}]"
 
 
-def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable) -> None:
-    ended = conform("run", "--impl", fake("epsilon", EPSILON), *CASES)
+@of_a_part_and_all
+def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable, asked: tuple[str, ...]) -> None:
+    ended = conform("run", "--impl", fake("epsilon", EPSILON), *asked)
     assert ended.status == 1
     [diagnosis] = ended.report["diagnoses"]
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-eps-1e-3"])
@@ -83,11 +96,8 @@ def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
 
 @cache
 def small_cases() -> list[tuple[Case, Expected]]:
-    """Pre-norm and post-norm, with a mask and without, and where a softmax overflows or an epsilon shows."""
-    situations = ("padding-right", "extreme-logits", "low-variance", "no-mask")
-    cases = [load().cases[f"{layer}/{name}"] for layer in ("pre-gelu", "post-relu") for name in situations]
-    manifest = read_manifest()
-    return [(case, read_golden(case, manifest, constants())) for case in cases]
+    manifest, cases = read_manifest(), load().cases
+    return [(cases[name], read_golden(cases[name], manifest, constants())) for name in SMALL]
 
 
 def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
@@ -192,9 +202,10 @@ def test_a_deviation_acts_where_it_says_something(name: str, of: str, not_of: st
     assert not_of is None or not changes(load().cases[not_of], catalogue()[name])
 
 
-def test_a_declared_deviation_is_verified(conform: Callable, fake: Callable) -> None:
+@of_a_part_and_all
+def test_a_declared_deviation_is_verified(conform: Callable, fake: Callable, asked: tuple[str, ...]) -> None:
     folder = fake("known", EPSILON, deviations=declaring("norm-eps-1e-3"), unsupported=NO_GRADIENTS)
-    ended = conform("run", "--impl", folder, *CASES)
+    ended = conform("run", "--impl", folder, *asked)
     assert ended.status == 0, ended.stdout
     assert set(ended.outcomes("output")) == set(ended.outcomes("stages")) == {"deviates"}
     assert ended.report["diagnoses"] == []
