@@ -19,13 +19,13 @@ from collections import defaultdict
 from pathlib import Path
 from unittest import mock
 
+from harness.asking import ask
 from harness.deviations.tables import markdown
 from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import find_implementation, known_folders
 from harness.plan import plan, select
-from harness.runner import ask
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load

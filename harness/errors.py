@@ -1,4 +1,4 @@
-"""The one exception for bad input: what is wrong, where it is, and what to do about it."""
+"""What ends a command with a sentence and no traceback: bad input, and a worker that gives no answer."""
 
 import difflib
 from collections.abc import Iterable
@@ -17,6 +17,10 @@ class InputError(Exception):
     def lines(self) -> list[str]:
         first = f"{self.where}: {self.what}" if self.where else self.what
         return [first, f"  {self.hint}"] if self.hint else [first]
+
+
+class Unanswered(Exception):
+    """The implementation gave no answer that could be shown: it raised, ended, or took too long."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

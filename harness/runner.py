@@ -7,32 +7,23 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.deviations.declared import judge_declared
+from harness.asking import Answer, judged, put
 from harness.deviations.diagnose import diagnose
-from harness.deviations.sighting import Sighting
 from harness.golden.expected import Expected
-from harness.golden.narrow import in_format
 from harness.impl.manifest import Device
-from harness.invariants.declared import put
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.judge.verdict import Verdict, judge
-from harness.lines import Line, Share, most_urgent
 from harness.plan import Task
-from harness.refusals import refused
 from harness.report.model import Diagnosis, Record
+from harness.scheduling import Assignment, WorkQueue, most_urgent
 from harness.spec.case import Case
 from harness.spec.constants import Constants
-from harness.spec.situation import Check
-from harness.training.dropout import judge_dropout
-from harness.training.initialisation import judge_initialisation
-from harness.worker.session import Failure, Observation, Session
+from harness.worker.session import Observation, Session
 
-AFTER_REFUSALS = "after refusing what is wrong: "
-"""How the message of a refusal check begins where only what was asked next, which is right, fails."""
+_UNJUDGED = 8
+"""Answers that may wait to be judged: what is ahead of the judge holds memory."""
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
@@ -41,7 +32,7 @@ class Run:
 
     def __init__(
         self,
-        shares: list[Share],
+        assignments: list[Assignment],
         expected: Callable[[Case], Expected],
         constants: Constants,
         *,
@@ -49,28 +40,38 @@ class Run:
         device: Device,
         logs: Path,
         threads: int | None = None,
+        until: float | None = None,
+        fail_fast: bool = False,
+        observed: Callable[[Task, Expected, Record, Observation], None] | None = None,
     ) -> None:
         """At most `jobs` workers side by side, of different implementations first, and then more of one.
 
-        `threads` is what each worker's framework is given; by default the workers share the processors.
+        `threads` is what each worker's framework is given; by default the workers share the processors. At the time
+        `until`, by time.monotonic(), every worker is ended. `fail_fast`: the first case that fails is asked to its end,
+        and nothing after it. `observed` is shown each answer that was judged.
         """
-        self._expected, self._constants = expected, constants
-        self.jobs = max(1, min(jobs, sum(share.workers for share in shares)))
+        self._expected, self._constants, self._observed = expected, constants, observed
+        self.jobs = max(1, min(jobs, sum(assignment.workers for assignment in assignments)))
         self.threads = threads or max(1, (os.cpu_count() or 1) // self.jobs)
+        self.until, self._fail_fast = until, fail_fast
         self._logs = logs
 
-        def session(share: Share, number: int) -> Session:
-            name = _NOT_IN_FILE_NAMES.sub("-", share.ready.implementation.name)
+        def session(assignment: Assignment, number: int) -> Session:
+            name = _NOT_IN_FILE_NAMES.sub("-", assignment.name)
             log = logs / f"{name}{'' if number == 1 else f'-{number}'}.log"
             log.unlink(missing_ok=True)
-            return Session(share.ready, device, self.threads, log)
+            return Session(assignment.ready, device, self.threads, log)
 
-        self._lines = {share.ready.implementation.name: Line(share, partial(session, share)) for share in shares}
+        self._queues = {each.name: WorkQueue(each, partial(session, each)) for each in assignments}
         self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
         self._aborted = threading.Event()
+        self._stopping = threading.Event()
         self._wanted = threading.Event()
         self._taking = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._ending = threading.Timer(0.0, self.abort)
+        self._judging = ThreadPoolExecutor(1)
+        self._unjudged = threading.Semaphore(_UNJUDGED)
 
     def begin(self) -> ThreadPoolExecutor:
         """Start the workers: they import their frameworks while the caller does something else. Nothing is asked of
@@ -86,7 +87,9 @@ class Run:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
         pool = self.begin()
         self._wanted.set()
-        with pool:
+        if self.until is not None:
+            self.end_at(self.until)
+        with self._judging, pool:
             unfinished = self.jobs
             try:
                 while unfinished:
@@ -98,23 +101,32 @@ class Run:
                         case BaseException() as error:
                             raise error
             finally:
+                self._ending.cancel()
                 if unfinished:
                     self.abort()
 
+    def end_at(self, until: float) -> None:
+        """Every worker is ended at this time, by time.monotonic(): sooner or later than was said before."""
+        self._ending.cancel()
+        self._ending = threading.Timer(max(0.0, until - time.monotonic()), self.abort)
+        self._ending.daemon = True
+        self._ending.start()
+
     def session(self, name: str) -> Session:
         """An implementation's first, which says what it is."""
-        return self._lines[name].sessions[0]
+        return self._queues[name].sessions[0]
 
-    def sightings(self, dtype: str) -> list[Sighting]:
-        """What every implementation was seen to give in a dtype."""
-        return [sighting for line in self._lines.values() for sighting in line.seen.by_dtype().get(dtype, [])]
+    @property
+    def started(self) -> bool:
+        """Whether any worker has started."""
+        return any(session.versions for each in self._queues.values() for session in each.sessions)
 
-    def diagnoses(self) -> tuple[Diagnosis, ...]:
-        """What explains the failures of each implementation and dtype that has any."""
+    def diagnoses(self, until: float | None = None) -> tuple[Diagnosis, ...]:
+        """What explains the failures of each implementation and dtype that has any; cut short at the time `until`."""
         return tuple(
-            diagnose(name, dtype, sightings)
-            for name, line in self._lines.items()
-            for dtype, sightings in line.seen.by_dtype().items()
+            diagnose(name, dtype, sightings, until)
+            for name, each in self._queues.items()
+            for dtype, sightings in each.seen.by_dtype().items()
             if any(sighting.failed for sighting in sightings)
         )
 
@@ -127,7 +139,7 @@ class Run:
     def abort(self) -> None:
         with self._taking:  # no session is begun after this
             self._aborted.set()
-            sessions = [session for line in self._lines.values() for session in line.sessions]
+            sessions = [session for each in self._queues.values() for session in each.sessions]
         for session in sessions:
             session.abort()
         self._wanted.set()  # who waits for it finds that there is nothing left to do
@@ -140,86 +152,61 @@ class Run:
         except BaseException as error:  # a fault of the harness: the whole run ends, and says so
             self._records.put(error)
         finally:
-            self._records.put(None)
+            self._judging.submit(self._records.put, None)  # after all that it asked is judged
 
-    def _join(self) -> tuple[Line, Session] | None:
+    def _join(self) -> tuple[WorkQueue, Session] | None:
         with self._taking:
-            line = None if self._aborted.is_set() else most_urgent(self._lines.values())
-            return None if line is None else (line, line.join())
+            if self._aborted.is_set() or self._stopping.is_set():
+                return None
+            chosen = most_urgent(self._queues.values())
+            return None if chosen is None else (chosen, chosen.join())
 
-    def _take_through(self, line: Line, session: Session) -> None:
-        if line.asks:
+    def _take_through(self, work: WorkQueue, session: Session) -> None:
+        if work.asks:
             session.start()
         self._wanted.wait()
-        while tasks := self._next_layer(line):
+        while tasks := self._next_block(work, session):
+            failing: Task | None = None
             for task in tasks:
-                if self._aborted.is_set():
-                    return
-                expected = in_format(task.case, self._expected(task.case), task.format)
-                asked = ask(session, task, expected, self._constants)
-                if asked.observation is not None:
-                    line.seen.see(task, expected, asked.record, asked.observation)
-                if not self._aborted.is_set():  # an abort is the end of the run, not this worker's crash
-                    self._records.put(asked.record)
+                if self._aborted.is_set() or (self._stopping.is_set() and not _same_case(task, failing)):
+                    break
+                if self._put(work, session, task) not in {*EXPECTED, None}:
+                    failing = failing or task
+                    self._stopping.set()
+            if failing:
+                self.abort()
         session.close()
 
-    def _next_layer(self, line: Line) -> list[Task]:
+    def _put(self, work: WorkQueue, session: Session, task: Task) -> Outcome | None:
+        """Ask one check, and have it judged while the next is asked. Its outcome, where that is waited for."""
+        answer = put(session, task, self._expected(task.case))
+        if self._aborted.is_set():  # an abort is the end of the run, not this worker's crash
+            return None
+        self._unjudged.acquire()
+        verdict = self._judging.submit(self._judge, work, answer)
+        return verdict.result() if self._fail_fast else None
+
+    def _judge(self, work: WorkQueue, answer: Answer) -> Outcome | None:
+        """Judge one answer, and keep what it showed."""
+        try:
+            record = judged(answer, self._constants)
+            if isinstance(answer.found, dict):
+                work.seen.see(answer.task, answer.expected, record, answer.found)
+                if self._observed:
+                    self._observed(answer.task, answer.expected, record, answer.found)
+            self._records.put(record)
+        except BaseException as error:
+            self._records.put(error)
+            return None
+        else:
+            return record.outcome
+        finally:
+            self._unjudged.release()
+
+    def _next_block(self, work: WorkQueue, session: Session) -> list[Task]:
         with self._taking:
-            return line.waiting.popleft() if line.waiting else []
+            return [] if self._aborted.is_set() or self._stopping.is_set() else work.take(session)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A check that was put to an implementation: the record of it, and what was observed, if anything was."""
-
-    record: Record
-    observation: Observation | None = None
-
-
-def ask(session: Session, task: Task, expected: Expected, constants: Constants) -> Asked:
-    """Put one check to an implementation and judge what it answers."""
-    if task.opt_out:
-        return Asked(_record(task, Outcome.UNSUPPORTED, message=task.opt_out))
-    begun = time.monotonic()
-    if put_and_judge := _WITHOUT_GOLDEN.get(task.check):
-        verdict = put_and_judge(session, task)
-        return Asked(_record(task, **dict(verdict), seconds=round(time.monotonic() - begun, 4)))
-    observe = partial(refused, session) if task.check == "refusal" else session.observe
-    observation = observe(task, expected.kinked_rows)
-    seconds = round(time.monotonic() - begun, 4)
-    if isinstance(observation, Failure):
-        return Asked(_record(task, observation.outcome, message=observation.message, seconds=seconds))
-    if deviations := task.deviations:
-        verdict = judge_declared(task, deviations, observation, expected, constants)
-    else:
-        verdict = judge(task.check, task.tensors, observation, expected, task.format, constants)
-    if task.check == "refusal" and verdict.outcome not in EXPECTED:
-        verdict = verdict.model_copy(update={"message": f"{AFTER_REFUSALS}{verdict.message}"})
-    return Asked(_record(task, **dict(verdict), seconds=seconds), observation)
-
-
-_WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Verdict]] = {
-    "invariant": put,
-    "dropout": judge_dropout,
-    "initialisation": judge_initialisation,
-}
-"""The checks that ask more than once, and judge the answers by each other or by chance."""
-
-
-def _record(task: Task, outcome: Outcome, **found: object) -> Record:
-    return Record.model_validate(
-        {
-            "implementation": task.implementation.name,
-            "case": task.case.id,
-            "level": task.case.level,
-            "dtype": task.dtype,
-            "check": task.check,
-            "outcome": outcome,
-            **found,
-        }
-    )
-
-
-def not_run(task: Task) -> Record:
-    """The record that a planned check has until it is judged."""
-    return _record(task, Outcome.NOT_RUN, message="the run ended before this check was asked")
+def _same_case(task: Task, other: Task | None) -> bool:
+    return other is not None and (task.case.id, task.dtype) == (other.case.id, other.dtype)

@@ -12,7 +12,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["harness.cli.main", "warm"])
+_COMMANDS = [f"harness.cli.{name}" for name in ("main", "run", "smoke", "explain", "validate", "trace", "list", "new")]
+CONTEXT.set_forkserver_preload([*_COMMANDS, "warm"])
 
 
 @cache

@@ -10,33 +10,20 @@ import traceback
 import click
 
 import harness
-from harness.cli.core import core
-from harness.cli.deviations import deviations
-from harness.cli.explain import explain
-from harness.cli.export import export
-from harness.cli.golden import golden
-from harness.cli.list import list_
-from harness.cli.memory import memory
-from harness.cli.new import new
-from harness.cli.profile import profile
-from harness.cli.run import run
-from harness.cli.smoke import smoke
-from harness.cli.trace import trace
-from harness.cli.validate import validate_
-from harness.errors import InputError
-from harness.look.asking import Unanswered
+from harness.cli.commands import Commands
+from harness.errors import InputError, Unanswered
 
 NOT_AS_EXPECTED, BAD_INPUT, INCOMPLETE = 1, 2, 3
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(harness.__version__, prog_name="conform")
 def cli() -> None:
     """Does this Transformer encoder layer do what it should, and if not, why not?
 
     \b
-    conform run                              judge every implementation whose framework is here
-    conform run --impl pytorch --case 'pre-gelu/*'
+    conform run                              judge every implementation whose framework is here, in a minute
+    conform run --impl pytorch --level required
     conform new my_backend --framework jax   a new implementation's folder, working but for its blanks
     conform smoke ./my_backend               a checklist for a new adapter, in seconds
     conform explain                          the first failure of that run, in full
@@ -46,21 +33,6 @@ def cli() -> None:
     conform memory                           what a forward pass holds, and the longest sequence that fits
     conform profile                          which stage takes how long
     """
-
-
-cli.add_command(run)
-cli.add_command(new)
-cli.add_command(smoke)
-cli.add_command(explain)
-cli.add_command(list_)
-cli.add_command(golden)
-cli.add_command(core)
-cli.add_command(deviations)
-cli.add_command(trace)
-cli.add_command(memory)
-cli.add_command(profile)
-cli.add_command(export)
-cli.add_command(validate_)
 
 
 def main() -> None:

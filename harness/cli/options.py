@@ -1,6 +1,8 @@
 """What several commands ask for or show in the same way."""
 
+import re
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -23,6 +25,19 @@ def progress_bar() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     screen = Console(stderr=True)
     return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, or a number with s, m or h: 90, 30s, 5m."""
+
+    name = "duration"
+    _SECONDS = MappingProxyType({"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0})
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value).strip())
+        if found is None or not float(found[1]):
+            self.fail(f"{value!r} is no time: write 90, 30s, 5m or 1h", param, ctx)
+        return float(found[1]) * self._SECONDS[found[2]]
 
 
 def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:

@@ -9,8 +9,8 @@ from rich import box
 from rich.table import Table
 
 from harness.cli import looking
-from harness.errors import InputError
-from harness.look.asking import Unanswered, asking, find_task, must_fit
+from harness.errors import InputError, Unanswered
+from harness.look.asking import asking, find_task, must_fit
 from harness.look.profile import Times, times
 from harness.look.subject import described
 from harness.report.terminal import console

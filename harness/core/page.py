@@ -93,8 +93,8 @@ catalogue and the clauses.
 {core} of {required} required cases ({cases} in all), on {layers} of the small layers. Together they
 
 - see every one of the {deviations} deviations that any small required case sees, in each format, and at the output if
-  any case sees it there, by at least {margin} σ: 200 times the largest error of a conforming implementation in any required
-  case ({conforming} σ, rms);
+  any case sees it there, by at least {margin} σ: 200 times the largest error of a conforming implementation in any
+  required case ({conforming} σ, rms);
 - cite every one of the {clauses} clauses;
 - use every value of the languages' keys that a small required case uses: each encoding and rank of a mask, each layout,
   padding, check, invariant and flaw, each choice of a layer;

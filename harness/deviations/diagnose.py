@@ -1,6 +1,6 @@
 """Names the bug: which deviation, or which two, give what an implementation was seen to give."""
 
-from collections import Counter
+import time
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
@@ -9,17 +9,15 @@ import numpy as np
 from harness.deviations.catalogue import catalogue
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
-from harness.deviations.sighting import SMALL, Sighting
-from harness.oracle.deviant import changes, has_empty_row
+from harness.deviations.selection import choose
+from harness.deviations.sighting import Sighting
+from harness.oracle.deviant import changes
 from harness.report.model import Diagnosis
 from harness.spec.constants import constants
 from harness.spec.deviation import Deviation
 
-_CASES = 30
-"""Sightings that a hypothesis is tried on."""
-_LARGE_CASES = 4
-_POSITIONS = 20
-"""More of them say no more."""
+_IN_A_HURRY = 6
+"""Sightings that are enough where time is short: each costs the noise of its layer."""
 _KEPT = 12
 """Hypotheses that are tried on everything though they explain nothing: the closest are named."""
 _PAIRS = 1500
@@ -35,72 +33,54 @@ _MOST = 0.5
 """What the closest may leave of the stages out of line."""
 
 
-def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting]) -> Diagnosis:
-    """One cause for all that failed. `sightings` are of one implementation in one dtype, failed and passed ones."""
-    chosen = _choose(sightings)
+def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting], until: float | None = None) -> Diagnosis:
+    """One cause for all that failed. `sightings` are of one implementation in one dtype, failed and passed ones.
+
+    At the time `until`, by time.monotonic(), it ends as unknown, and says that it was cut short.
+    """
+    chosen = choose(sightings)
+    if until is not None:
+        chosen = chosen[:_IN_A_HURRY]
     evidence = [Evidence(sighting) for sighting in chosen]
-    applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
-    [nothing] = _tried([()], evidence, lambda match: True)
-    singles = _tried([(d,) for d in applicable], evidence, lambda match: not _refuted(match, nothing))
-    ranked = _confirmed(singles, evidence)
-    if not any(match.explains and match.exact for match in ranked):
-        suspects = [match for match in singles if match.shows and not _refuted(match, nothing)]
-        pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, _may_explain), evidence)
-        if pairs and (not ranked or _earned(pairs[0], ranked[0])):
-            ranked = sorted(ranked + pairs, key=_rank)
+    [nothing] = _tried([()], evidence, lambda match: True, None)
+    try:
+        ranked = _ranked(chosen, evidence, nothing, until)
+    except _OutOfTime:
+        return _unknown(implementation, dtype, nothing, chosen, cut_short=True)
     return _said(implementation, dtype, ranked, nothing, chosen)
 
 
-def _choose(sightings: Sequence[Sighting]) -> list[Sighting]:
-    """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
-
-    Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
-    a query with no key, have unspecified rows, which a deviation that mixes items or positions carries into others:
-    what it gives there cannot be foretold; nor what it makes of padding that is not as drawn. And where NaN is right,
-    no number says how wrong another one is; nor does it of an answer in another dtype.
-    """
-    foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)]
-    if not any(sighting.failed for sighting in foretold):
-        foretold = list(sightings)
-    small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL]
-    by_layer: dict[str, list[Sighting]] = {}
-    for sighting in sorted(small or foretold, key=_telling):
-        by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
-    queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
-    chosen: list[Sighting] = []
-    taken: Counter[str] = Counter()
-    wanted = _CASES if small else _LARGE_CASES
-    while len(chosen) < wanted and any(queues):
-        for queue in filter(None, queues):
-            least = min(queue, key=lambda sighting: taken[sighting.case.situation.situation])
-            queue.remove(least)
-            taken[least.case.situation.situation] += 1
-            chosen.append(least)
-    return chosen[:wanted]
+class _OutOfTime(Exception):
+    """The time for a diagnosis ended."""
 
 
-def _can_be_foretold(sighting: Sighting) -> bool:
-    case = sighting.case
-    row = case.layer.attention.fully_masked_row
-    if not sighting.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
-        return False
-    return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
-
-
-def _telling(sighting: Sighting) -> tuple[bool, bool, int, str]:
-    """Failed ones first, and of those the ones with a mask and many positions."""
-    situation = sighting.case.situation
-    positions = min(situation.batch * situation.sequence, _POSITIONS)
-    return not sighting.failed, sighting.case.mask() is None, -positions, sighting.case.id
+def _ranked(
+    chosen: Sequence[Sighting], evidence: Sequence[Evidence], nothing: Match, until: float | None
+) -> list[Match]:
+    """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains."""
+    applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
+    singles = _tried([(d,) for d in applicable], evidence, lambda match: not _refuted(match, nothing), until)
+    ranked = _confirmed(singles, evidence)
+    if not any(match.explains and match.exact for match in ranked):
+        suspects = [match for match in singles if match.shows and not _refuted(match, nothing)]
+        pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, _may_explain, until), evidence)
+        if pairs and (not ranked or _earned(pairs[0], ranked[0])):
+            ranked = sorted(ranked + pairs, key=_rank)
+    return ranked
 
 
 def _tried(
-    hypotheses: Sequence[tuple[Deviation, ...]], evidence: Sequence[Evidence], hopeful: Callable[[Match], bool]
+    hypotheses: Sequence[tuple[Deviation, ...]],
+    evidence: Sequence[Evidence],
+    hopeful: Callable[[Match], bool],
+    until: float | None,
 ) -> list[Match]:
     """Try all, case after case, and go on with those that are hopeful, and the closest few. The best first."""
     matches = [Match(deviations, constants()) for deviations in hypotheses]
     for piece in evidence:
         for match in matches:
+            if until is not None and time.monotonic() > until:
+                raise _OutOfTime
             match.try_on(piece)
         matches.sort(key=_rank)
         matches = [match for at, match in enumerate(matches) if at < _KEPT or hopeful(match)]
@@ -183,13 +163,29 @@ def _clash(one: Deviation, other: Deviation) -> bool:
     return bool(same_step or same_parameter) or (one.patch.mask is not None and other.patch.mask is not None)
 
 
-def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, chosen: list[Sighting]) -> Diagnosis:
-    seen = next((fit.first_out_of_line for fit in nothing.fits if fit.first_out_of_line), None)
-    cases = tuple(sighting.case.id for sighting in chosen)
+def _unknown(
+    implementation: str, dtype: str, nothing: Match, chosen: Sequence[Sighting], *, cut_short: bool = False
+) -> Diagnosis:
+    return Diagnosis(
+        implementation=implementation,
+        dtype=dtype,
+        confidence="unknown",
+        cut_short=cut_short,
+        first_stage=_first_seen(nothing),
+        cases=tuple(sighting.case.id for sighting in chosen),
+    )
+
+
+def _first_seen(nothing: Match) -> str | None:
+    """The first stage that was seen out of line."""
+    return next((fit.first_out_of_line for fit in nothing.fits if fit.first_out_of_line), None)
+
+
+def _said(
+    implementation: str, dtype: str, ranked: list[Match], nothing: Match, chosen: Sequence[Sighting]
+) -> Diagnosis:
     if not ranked or nothing.explains or ranked[0].out_of_line > _MOST * nothing.out_of_line:
-        return Diagnosis(
-            implementation=implementation, dtype=dtype, confidence="unknown", first_stage=seen, cases=cases
-        )
+        return _unknown(implementation, dtype, nothing, chosen)
     best, *others = ranked
     twins = [match for match in others if _alike(match, best)]
     runner_up = next((match for match in others if match not in twins), None)
@@ -206,9 +202,9 @@ def _said(implementation: str, dtype: str, ranked: list[Match], nothing: Match, 
         twins=tuple(_ids(match) for match in twins),
         runner_up=_ids(runner_up) if runner_up else (),
         runner_up_rms=runner_up.rms if runner_up and runner_up.exact else None,
-        first_stage=seen,
+        first_stage=_first_seen(nothing),
         foretold_stage=best.first_stage,
-        cases=cases,
+        cases=tuple(sighting.case.id for sighting in chosen),
     )
 
 

@@ -11,18 +11,23 @@ from pathlib import Path
 
 from harness.deviations.catalogue import catalogue
 from harness.deviations.kill import Best, Kill, best, kills
+from harness.deviations.sighting import Sighting, sighting
 from harness.deviations.tables import kill_table, markdown, sigma
 from harness.deviations.tolerances import SIGMA, TOLERANCES, Seen, false_alarms, seen_by
+from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import judged_unasked
-from harness.lines import Share
+from harness.judge.outcome import Outcome
 from harness.paths import ROOT
-from harness.plan import plan
+from harness.plan import Task, plan
+from harness.report.model import Record
 from harness.runner import Run
+from harness.scheduling import Assignment
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load
+from harness.worker.session import Observation
 
 PAGE = ROOT / "docs" / "deviations.md"
 GRADED = ("small", "rows", "stacks", "encoders")
@@ -114,16 +119,28 @@ def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
     expected = {case.id: read_golden(case, read_manifest(), constants()) for case in cases}
     right = [(folder, one) for folder, one in judged_unasked() if not one.deviations]
     found = [resolve(implementation, folder, {}) for folder, implementation in right]
-    shares = []
+    assignments = []
     for ready in found:
         if isinstance(ready, Ready):
             tasks = [t for t in plan(ready.implementation, cases, ("float32",)) if t.check == "output"]
-            shares.append(Share(ready, tasks))
+            assignments.append(Assignment(ready, tasks))
+    sightings: list[Sighting] = []
+
+    def observed(task: Task, due: Expected, record: Record, answers: Observation) -> None:
+        sightings.append(sighting(task.case, due, task.format, answers, failed=record.outcome == Outcome.FAIL))
+
     with tempfile.TemporaryDirectory() as logs:
-        run = Run(shares, lambda case: expected[case.id], constants(), jobs=jobs, device="cpu", logs=Path(logs))
+        run = Run(
+            assignments,
+            lambda case: expected[case.id],
+            constants(),
+            jobs=jobs,
+            device="cpu",
+            logs=Path(logs),
+            observed=observed,
+        )
         for _ in run:
             pass
-    sightings = run.sightings("float32")
     return false_alarms(sightings), len(sightings)
 
 

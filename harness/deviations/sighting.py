@@ -8,9 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.golden.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.plan import Task
-from harness.report.model import Record
 from harness.spec.case import Case
 from harness.spec.dtypes import Format
 from harness.spec.stages import stages
@@ -52,30 +49,3 @@ def sighting(case: Case, expected: Expected, dtype: Format, answers: Mapping[str
             values[name] = answer.reshape(-1)[tensor.positions].astype(np.float64) if comparable else None
     in_format = all(answer.dtype == dtype.numpy for answer in answers.values())
     return Sighting(case, expected, dtype, values, whole, failed, in_format)
-
-
-class Seen:
-    """What one implementation was seen to give in a run, case by case and dtype by dtype."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, str], dict[str, Sighting]] = {}
-
-    def see(self, task: Task, expected: Expected, record: Record, observation: Mapping[str, Array]) -> None:
-        if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
-            return
-        if not any(tensor.positions.size for tensor in expected.tensors.values()):
-            return  # an empty batch, say, which speaks for nothing
-        failed = record.outcome == Outcome.FAIL
-        found = sighting(task.case, expected, task.format, observation, failed=failed)
-        self._found.setdefault((task.dtype, task.case.id), {})[task.check] = found
-
-    def by_dtype(self) -> dict[str, list[Sighting]]:
-        """One sighting a case: its stages, unless there are none, or they pass where the output fails."""
-        chosen: dict[str, list[Sighting]] = {}
-        for (dtype, _), checks in sorted(self._found.items()):  # whichever of two workers saw it first
-            output, stages_seen = checks.get("output"), checks.get("stages")
-            fused_alone = output and stages_seen and output.failed and not stages_seen.failed
-            best = output if fused_alone or stages_seen is None else stages_seen
-            if best:
-                chosen.setdefault(dtype, []).append(best)
-        return chosen

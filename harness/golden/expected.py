@@ -46,8 +46,8 @@ def compared_tensors(case: Case) -> dict[str, tuple[tuple[int, ...], npt.NDArray
     """Key → its shape and where it is compared, for every tensor that the case's checks need."""
     found = {}
     for check in case.situation.checks:
-        for name, shape in case.expected_shapes(check).items():
-            found[key(check, name)] = shape, case.compared(check, name)
+        for name, compared in case.compared(check).items():
+            found[key(check, name)] = compared.shape, compared
     return found
 
 

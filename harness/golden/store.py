@@ -105,10 +105,16 @@ def write_golden(case: Case, expected: Expected, constants: Constants, folder: P
 
 def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> Expected:
     """The frozen expectation of a case, checked against the manifest first."""
-    if case.seed or case.held:
-        raise ValueError(f"goldens are frozen for seed 0, not for seed {case.seed} or parameters of another's")
     if case.needs_no_golden:
         return NOTHING
+    data = checked_golden(case, manifest, constants, folder)
+    return _expected(case, safetensors.numpy.load(data), constants, golden_path(case.golden_id, folder))
+
+
+def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> bytes:
+    """A case's golden file, if it is the manifest's and was made from this case; InputError if not."""
+    if case.seed or case.held:
+        raise ValueError(f"goldens are frozen for seed 0, not for seed {case.seed} or parameters of another's")
     path, entry = golden_path(case.golden_id, folder), manifest.cases[case.golden_id]
     data = _read(path, entry)
     if case_digest(case, constants) != entry.case_sha256:
@@ -118,7 +124,7 @@ def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Pa
             hint="undo that change, or rebuild in a commit that says why: "
             f"conform golden build --case {case.golden_id!r}",
         )
-    return _expected(case, safetensors.numpy.load(data), constants, path)
+    return data
 
 
 def still_frozen(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.errors import InputError
+from harness.errors import InputError, Unanswered
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import find_implementation, judged_unasked
 from harness.plan import Task
@@ -16,10 +16,6 @@ from harness.wire.frames import LARGEST_FRAME
 from harness.worker.session import Failure, Observation, Session
 
 _LAST_LINES = 8
-
-
-class Unanswered(Exception):
-    """The implementation gave no answer that could be shown: it raised, ended, or took too long."""
 
 
 def find_task(named: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:

@@ -13,11 +13,11 @@ from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Missing, resolve
 from harness.impl.manifest import Implementation, find_implementation
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.lines import Share
 from harness.matrix.rows import Reason, Row, Seen
 from harness.plan import Task, plan, select
 from harness.report.model import Record
 from harness.runner import Run
+from harness.scheduling import Assignment
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import DtypeName
@@ -45,8 +45,10 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
         raise InputError(f"{variant}: {found.reason}", hint=found.hint)
     tasks = [task for task in plan(implementation, cases(), dtypes) if asked(task)]
     with tempfile.TemporaryDirectory() as logs:
-        share, goldens = Share(found, tasks), expected()
-        run = Run([share], lambda case: goldens[case.id], constants(), jobs=1, threads=1, device="cpu", logs=Path(logs))
+        assignment, goldens = Assignment(found, tasks), expected()
+        run = Run(
+            [assignment], lambda case: goldens[case.id], constants(), jobs=1, threads=1, device="cpu", logs=Path(logs)
+        )
         records = list(run)
         versions = run.session(implementation.name).versions
     judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]

@@ -4,53 +4,78 @@ import datetime
 import os
 import platform
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from pydantic import ValidationError
 
 import harness
+from harness.asking import not_run
 from harness.errors import InputError
-from harness.files import replace_file
+from harness.files import replacing
 from harness.impl.interpreter import Missing
 from harness.judge.outcome import Outcome
-from harness.lines import Share
-from harness.report.model import Absent, Diagnosis, Environment, Judged, Record, Report
-from harness.runner import Run, not_run
+from harness.report.model import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shown
+from harness.runner import Run
+from harness.scheduling import Assignment
 
 _SECONDS_BETWEEN_WRITES = 2.0
+_SHARE_OF_TIME = 0.02
+"""What writing the report again and again may take of a run's time."""
 
 
 class Ledger:
-    """Collects records into a report. `complete` turns true only when `close` finds that nothing is missing."""
+    """Collects records into a report. `complete` turns true only when `close` finds that nothing is missing.
+
+    What is judged of single tensors is most of a report, and is kept on disk: a run's memory does not grow by it.
+    """
 
     def __init__(
-        self, out: Path, shares: list[Share], absent: list[Missing], run: Run, environment: Environment
+        self,
+        out: Path,
+        assignments: list[Assignment],
+        absent: list[Missing],
+        run: Run,
+        environment: Environment,
     ) -> None:
         self.path = out / "report.json"
-        self._shares, self._run, self._environment = shares, run, environment
+        self._assignments, self._run, self._environment = assignments, run, environment
         self._absent = tuple(Absent(name=m.implementation.name, reason=m.reason, hint=m.hint) for m in absent)
         self._records: dict[tuple[str, ...], Record] = {}
-        for share in shares:
-            for task in share.tasks:
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # it is gone when the ledger is
+        self._spooled: dict[tuple[str, ...], tuple[int, int]] = {}
+        for assignment in assignments:
+            for task in assignment.tasks:
                 self._records[_key(not_run(task))] = not_run(task)
         self._started = _now()
-        self._diagnoses: tuple[Diagnosis, ...] = ()
-        self._written = 0.0
-        self._write(complete=False)
+        self._next_write = 0.0
+        self._write(self._report(complete=False))
 
     def add(self, record: Record) -> None:
-        self._records[_key(record)] = record
-        if time.monotonic() - self._written > _SECONDS_BETWEEN_WRITES:
-            self._write(complete=False)
+        key, data = _key(record), record.model_dump_json().encode()
+        self._records[key] = record.model_copy(update={"tensors": ()})
+        self._spooled[key] = self._spool.seek(0, os.SEEK_END), len(data)
+        self._spool.write(data)
+        if time.monotonic() > self._next_write:
+            self._write(self._report(complete=False))
 
-    def close(self, diagnoses: tuple[Diagnosis, ...] = ()) -> Report:
-        self._diagnoses = diagnoses
-        return self._write(complete=all(r.outcome != Outcome.NOT_RUN for r in self._records.values()))
+    def close(
+        self,
+        diagnoses: tuple[Diagnosis, ...] = (),
+        shown: tuple[Shown, ...] = (),
+        ended_by: EndedBy | None = None,
+    ) -> Report:
+        """Write the report. What is given back has everything but what was judged of single tensors."""
+        complete = all(record.outcome != Outcome.NOT_RUN for record in self._records.values())
+        more = {"diagnoses": diagnoses, "shown": shown, "ended_by": None if complete else ended_by}
+        report = self._report(complete=complete).model_copy(update=more)
+        self._write(report)
+        return report
 
-    def _write(self, *, complete: bool) -> Report:
+    def _report(self, *, complete: bool) -> Report:
         session = self._run.session
-        report = Report(
+        return Report(
             complete=complete,
             started=self._started,
             finished=_now() if complete else None,
@@ -58,27 +83,45 @@ class Ledger:
             environment=self._environment,
             implementations=tuple(
                 Judged(
-                    name=share.ready.implementation.name,
-                    title=share.ready.implementation.title,
-                    framework=share.ready.implementation.framework,
-                    command=share.ready.command,
-                    versions=session(share.ready.implementation.name).versions,
-                    settings=session(share.ready.implementation.name).settings,
-                    log=str(session(share.ready.implementation.name).log),
+                    name=assignment.name,
+                    title=assignment.ready.implementation.title,
+                    framework=assignment.ready.implementation.framework,
+                    command=assignment.ready.command,
+                    versions=session(assignment.name).versions,
+                    settings=session(assignment.name).settings,
+                    log=str(session(assignment.name).log),
                 )
-                for share in self._shares
+                for assignment in self._assignments
             ),
             absent=self._absent,
             records=tuple(self._records.values()),
-            diagnoses=self._diagnoses,
         )
-        replace_file(self.path, report.model_dump_json(indent=1).encode())
-        self._written = time.monotonic()
-        return report
+
+    def _write(self, report: Report) -> None:
+        """A record a line, from the disk: the whole text is never in memory."""
+        begun = time.monotonic()
+        without = report.model_copy(update={"records": ()}).model_dump_json(indent=1)
+        before, records, after = without.partition('"records": []')
+        assert records  # a quote inside a string is escaped: there is no other such place
+        with replacing(self.path) as file:
+            file.write(f'{before}"records": [\n'.encode())
+            for number, (key, record) in enumerate(self._records.items()):
+                file.write(b",\n" if number else b"")
+                file.write(self._line(key, record))
+            file.write(f"\n ]{after}\n".encode())
+        now = time.monotonic()
+        self._next_write = now + max(_SECONDS_BETWEEN_WRITES, (now - begun) / _SHARE_OF_TIME)
+
+    def _line(self, key: tuple[str, ...], record: Record) -> bytes:
+        if key not in self._spooled:
+            return record.model_dump_json().encode()
+        at, size = self._spooled[key]
+        self._spool.seek(at)
+        return self._spool.read(size)
 
 
-def environment(shares: list[Share], run: Run, device: str, seed: int) -> Environment:
-    cases = {task.case.id: task.case for share in shares for task in share.tasks}
+def environment(assignments: list[Assignment], run: Run, device: str, seed: int) -> Environment:
+    cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
     return Environment(
         conform=harness.__version__,
         python=platform.python_version(),

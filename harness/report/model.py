@@ -85,6 +85,8 @@ class Diagnosis(_Frozen):
     implementation: str
     dtype: str
     confidence: Literal["explained", "closest", "unknown"]
+    cut_short: bool = False
+    """Unknown because the time ended before the catalogue was tried."""
     deviations: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     rms: float | None = None
@@ -99,12 +101,36 @@ class Diagnosis(_Frozen):
     cases: tuple[str, ...]
 
 
+EndedBy = Literal["budget", "first failure", "interrupt"]
+
+
+class Shown(_Frozen):
+    """What a run showed of one implementation. `deviations` can be seen in the formats asked, and `not_excluded` are
+    those of them that are left; `clauses` there are, and `not_cited` are those that no judged check cites."""
+
+    implementation: str
+    deviations: int
+    not_excluded: tuple[str, ...]
+    clauses: int
+    not_cited: tuple[str, ...]
+
+    @property
+    def excluded(self) -> int:
+        return self.deviations - len(self.not_excluded)
+
+    @property
+    def cited(self) -> int:
+        return self.clauses - len(self.not_cited)
+
+
 class Report(_Frozen):
-    """`complete` is false until every planned check has its record: a run that was cut off can be seen to be."""
+    """`complete` is false until every planned check has its record: a run that was cut off can be seen to be, and
+    `ended_by` says by what. `shown` is what it showed of each implementation until then."""
 
     format: Literal["encoder-conformance report"] = "encoder-conformance report"
     version: Literal[1] = 1
     complete: bool
+    ended_by: EndedBy | None = None
     started: str
     finished: str | None
     arguments: tuple[str, ...]
@@ -113,3 +139,4 @@ class Report(_Frozen):
     absent: tuple[Absent, ...]
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...] = ()
+    shown: tuple[Shown, ...] = ()

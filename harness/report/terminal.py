@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.judge.outcome import EXPECTED, SEVERITY, Outcome
+from harness.report.closing import Remainder, closing_lines
 from harness.report.model import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
@@ -18,6 +19,7 @@ _SHOWN_TWINS = 3
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
 _MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
+_NOT_ASKED = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
 
 
 class _Screen(Console):
@@ -32,7 +34,7 @@ def console() -> Console:
     return _Screen() if sys.stdout.isatty() else _Screen(width=160)
 
 
-def show_report(screen: Console, report: Report, out: Path) -> None:
+def show_report(screen: Console, report: Report, out: Path, rest: Remainder) -> None:
     screen.print(_matrix(report))
     screen.print(_implementations(report))
     for implementation in report.implementations:
@@ -43,6 +45,8 @@ def show_report(screen: Console, report: Report, out: Path) -> None:
     _failures(screen, report, out)
     for diagnosis in report.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True, highlight=False, markup=False)
+    for line in closing_lines(report, rest):
+        screen.print(line, soft_wrap=True, highlight=False, markup=False)
     screen.print(_last_line(report), soft_wrap=True)
     screen.print(f"Report: {out / 'report.json'}", soft_wrap=True, highlight=False)
 
@@ -51,7 +55,10 @@ def _matrix(report: Report) -> Table:
     """Each cell: the worst outcome of the checks in that dtype, with the largest rms σ of any tensor."""
     names = [implementation.name for implementation in report.implementations]
     asked: dict[str, list[str]] = {}
+    reached = {record.case for record in report.records if record.outcome != Outcome.NOT_RUN}
     for record in report.records:
+        if reached and record.case not in reached:
+            continue
         if record.dtype not in asked.setdefault(record.case, []):
             asked[record.case].append(record.dtype)
     usual = max((sorted(dtypes) for dtypes in asked.values()), key=[sorted(d) for d in asked.values()].count)
@@ -78,9 +85,10 @@ def _matrix(report: Report) -> Table:
 
 
 def _cell(records: list[Record]) -> Text:
-    judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
+    judged = [record for record in records if record.outcome not in _NOT_ASKED]
     if not judged:
-        return Text(f"{'–':<6}", style="dim")
+        planned = any(record.outcome == Outcome.NOT_RUN for record in records)
+        return Text(f"{'·' if planned else '–':<6}", style="dim")
     worst = max((record.outcome for record in judged), key=SEVERITY.__getitem__)
     rms = max((record.rms for record in judged if record.rms is not None), default=None)
     numeric = worst in _MARK and rms is not None
@@ -97,18 +105,33 @@ def _short(sigma: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+_COLUMNS = (
+    "implementation",
+    "passed / applicable",
+    "deviations excluded",
+    "clauses cited",
+    "largest rms σ",
+    "max σ",
+    "unsupported",
+)
+
+
 def _implementations(report: Report) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("implementation", "passed / applicable", "largest rms σ", "max σ", "unsupported"):
+    for heading in _COLUMNS:
         table.add_column(heading, no_wrap=True)
+    shown = {each.implementation: each for each in report.shown}
     for implementation in report.implementations:
         records = [record for record in report.records if record.implementation == implementation.name]
+        known = shown.get(implementation.name)
         passed, applicable = score(records)
         rms = [record.rms for record in records if record.rms is not None]
         largest = [record.max for record in records if record.max is not None]
         table.add_row(
             implementation.name,
             Text(f"{passed} / {applicable}", style="green" if passed == applicable else "bold red"),
+            f"{known.excluded} / {known.deviations}" if known else "–",
+            f"{known.cited} / {known.clauses}" if known else "–",
             _short(max(rms)) if rms else "",
             _short(max(largest)) if largest else "",
             str(len(records) - applicable),
@@ -149,6 +172,8 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     """The answer in one line: what it is, how surely, where it begins, and what would be next."""
     who = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
     stage = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
+    if diagnosis.cut_short:
+        return f"{who}: the time ended before the catalogue was tried; run it without --budget.{stage}"
     if diagnosis.confidence == "unknown":
         return f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
     names = " and ".join(diagnosis.deviations)
@@ -177,6 +202,8 @@ def _last_line(report: Report) -> Text:
         text += f", seed {report.environment.seed}"
     if not applicable:
         return Text("INCOMPLETE: nothing was judged; every check is unsupported", style="bold red")
+    if report.ended_by in ("budget", "first failure"):
+        return Text(f"ENDED BY THE {report.ended_by.upper()}: {text}", style="bold red")
     if not report.complete:
         return Text(f"INCOMPLETE: {text}", style="bold red")
     return Text(text, style="bold green" if set(count) <= EXPECTED else "bold red")

@@ -2,14 +2,14 @@
 
 from collections.abc import Generator, Iterator
 
-from harness.deviations.sighting import Seen
+from harness.asking import AFTER_REFUSALS, ask
+from harness.deviations.seen import Seen
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task
 from harness.report.model import Record
-from harness.runner import AFTER_REFUSALS, ask
 from harness.smoke.blanks import blank_behind, blanks_of, place_of
 from harness.smoke.came_back import amiss
 from harness.smoke.guess import guess

@@ -195,16 +195,19 @@ class Case:
         by_x = {"x": self.x_shape} if self.layer.embedding is None else {}
         return {**by_x, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
 
-    def compared(self, check: Check, tensor: str) -> Bools:
-        """Where a tensor is compared, in its own shape: gradients everywhere, stages at valid rows (clause M-3)."""
-        shape = self.expected_shapes(check)[tensor]
+    def compared(self, check: Check) -> dict[str, Bools]:
+        """Where each tensor of a check is compared, in its own shape: gradients everywhere, stages at valid rows
+        (clause M-3)."""
+        shapes = self.expected_shapes(check)
         if check == "gradients":
-            return np.ones(shape, dtype=np.bool_)
-        rows = self.specified()
-        rows = rows[:, :, None] if len(shape) == 3 else rows[:, None, :, None]
-        if tensor == "attention_scores":  # what a key at a padded position holds is as unspecified as its row
-            rows = rows & self.valid()[:, None, None, :]
-        return np.broadcast_to(rows, shape)
+            return {name: np.ones(shape, dtype=np.bool_) for name, shape in shapes.items()}
+        specified, valid, found = self.specified(), self.valid(), dict[str, Bools]()
+        for name, shape in shapes.items():
+            rows = specified[:, :, None] if len(shape) == 3 else specified[:, None, :, None]
+            if name == "attention_scores":  # what a key at a padded position holds is as unspecified as its row
+                rows = rows & valid[:, None, None, :]
+            found[name] = np.broadcast_to(rows, shape)
+        return found
 
 
 def causal_mask(sequence: int, ahead: int = 0) -> Bools:

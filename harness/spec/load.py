@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -129,6 +130,7 @@ def _refuse_halves_of_odd(case: Case, layer_file: Path, situations: Path) -> Non
         )
 
 
+@cache
 def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
     """The catalogue of ways to be wrong, in which no two have the same patch."""
     folder = specs / "deviations"

@@ -46,6 +46,6 @@ def cost(case: Case, due: Mapping[str, Array]) -> str:
     """How far the weights of the case, which are `due` rounded, take the output from that of `due` themselves."""
     cases = case, Case(case.layer, case.situation, held=Held.of(due))
     rounded, exact = (evaluate(one, Arithmetic(), None).stages["output"] for one in cases)
-    compared = case.compared("output", "output")
+    compared = case.compared("output")["output"]
     error = float(np.sqrt(np.mean((rounded - exact)[compared] ** 2) / np.mean(exact[compared] ** 2)))
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"

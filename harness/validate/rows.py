@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.deviations.sighting import Seen
+from harness.asking import Asked, ask
+from harness.deviations.seen import Seen
 from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.impl.interpreter import Missing, Ready, resolve
@@ -16,7 +17,6 @@ from harness.judge.outcome import Outcome
 from harness.paths import IMPLS
 from harness.plan import plan
 from harness.report.model import Record
-from harness.runner import Asked, ask
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import DtypeName

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +14,7 @@ from harness.judge.outcome import Outcome
 from harness.threads import blas_threads
 from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
 from harness.wire.messages import Answer, Refusal, Request, Stop
+from harness.worker.watchdog import Watchdog
 
 
 def one_line(error: ValidationError) -> str:
@@ -58,6 +58,7 @@ class WorkerProcess:
             message = f"cannot be started: {error.strerror}: {command[0]}"
             raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
         self._asked = 0
+        self._watchdog = Watchdog(self.kill)
 
     @property
     def pid(self) -> int:
@@ -66,24 +67,15 @@ class WorkerProcess:
     def ask(self, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
         """Send one request and read its answer, within so many seconds."""
         self._asked += 1
-        expired = threading.Event()
-
-        def end_it() -> None:
-            expired.set()
-            self.kill()
-
-        watchdog = threading.Timer(seconds, end_it)
-        watchdog.start()
         try:
-            return self._exchange({"id": self._asked, **request.model_dump(mode="json")}, tensors)
+            with self._watchdog.watching(seconds):
+                return self._exchange({"id": self._asked, **request.model_dump(mode="json")}, tensors)
         except WorkerFailure as failure:
             if failure.lost:
                 self.end()
-            if expired.is_set():
+            if self._watchdog.bitten:
                 raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {request.op} in {seconds:g} s", lost=True) from None
             raise
-        finally:
-            watchdog.cancel()
 
     def _exchange(self, message: Mapping[str, Any], tensors: Tensors | None) -> Frame:
         assert self._process.stdin and self._process.stdout
@@ -115,6 +107,7 @@ class WorkerProcess:
 
     def end(self) -> None:
         """Kill what is left and let go of its pipes; only from the thread that asks."""
+        self._watchdog.end()
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):

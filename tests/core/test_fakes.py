@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.asking import ask
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import DtypeName, read_implementation
@@ -19,7 +20,6 @@ from harness.judge.outcome import Outcome
 from harness.paths import ROOT
 from harness.plan import plan
 from harness.report.model import Record
-from harness.runner import ask
 from harness.spec.constants import constants
 from harness.spec.load import load
 from harness.worker.session import Session

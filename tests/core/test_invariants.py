@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from harness.asking import ask
 from harness.golden.expected import Expected
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import read_implementation
@@ -19,7 +20,6 @@ from harness.oracle.encoder import evaluate
 from harness.oracle.measured import measured_condition
 from harness.plan import plan
 from harness.report.model import Record
-from harness.runner import ask
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import DtypeName

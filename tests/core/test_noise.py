@@ -131,7 +131,7 @@ def test_a_layer_without_deviations_has_the_condition_of_the_right_one() -> None
     right = expectation(case, 24).condition
     assert len(condition) >= 19
     for name, value in condition.items():
-        rows = np.broadcast_to(case.compared("stages", name), value.shape)
+        rows = np.broadcast_to(case.compared("stages")[name], value.shape)
         assert np.allclose(value[rows], right[name][rows], rtol=1e-6), name
 
 

@@ -172,10 +172,10 @@ class Evaluated:
 
     def errors(self, observed: dict[str, Array], name: str) -> Array:
         difference = mp_array(observed[name]) - self.exact[name]
-        return np.asarray(np.abs(difference[self.case.compared("stages", name)]), dtype=np.float64)
+        return np.asarray(np.abs(difference[self.case.compared("stages")[name]]), dtype=np.float64)
 
     def condition(self, name: str) -> Array:
-        return self.expectation.condition[name][self.case.compared("stages", name)]
+        return self.expectation.condition[name][self.case.compared("stages")[name]]
 
 
 @pytest.fixture(scope="module", params=REGIMES)
@@ -231,7 +231,7 @@ def test_long_double_is_within_its_own_sigma(evaluated: Evaluated) -> None:
 
 def test_golden_is_the_exact_value_rounded_once(evaluated: Evaluated) -> None:
     for name in evaluated.exact:
-        golden = evaluated.expectation.golden[name][evaluated.case.compared("stages", name)]
+        golden = evaluated.expectation.golden[name][evaluated.case.compared("stages")[name]]
         beyond = evaluated.errors(evaluated.expectation.golden, name) - np.spacing(np.abs(golden)) / 2
         assert (beyond / sigma(U_LONG, evaluated.condition(name))).max() <= 8, name
 
@@ -255,7 +255,7 @@ def test_long_double_is_right_to_eighteen_digits(placement: str, activation: str
     case = tiny(placement, activation, (3, 1, 4))
     exact, stages = by_hand(case), evaluate(case, Arithmetic(np.longdouble), None).stages
     for name, value in stages.items():
-        at = case.compared("stages", name)
+        at = case.compared("stages")[name]
         difference = np.abs(mp_array(value) - exact[name])[at].astype(np.float64)
         assert difference.max() <= 16 * U_LONG * np.abs(value[at]).max(), name
 

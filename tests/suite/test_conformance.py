@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.asking import ask
 from harness.golden.narrow import in_format
 from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_implementation
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task, plan, select
-from harness.runner import ask
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
 from harness.spec.load import load

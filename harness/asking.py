@@ -1,0 +1,113 @@
+"""Puts one check to an implementation, and judges what it answers."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.deviations.declared import judge_declared
+from harness.golden.expected import Expected
+from harness.golden.narrow import in_format
+from harness.invariants.declared import put as judge_invariant
+from harness.judge.outcome import EXPECTED, Outcome
+from harness.judge.verdict import Verdict, judge
+from harness.plan import Task
+from harness.refusals import refused
+from harness.report.model import Record
+from harness.spec.constants import Constants
+from harness.spec.situation import Check
+from harness.training.dropout import judge_dropout
+from harness.training.initialisation import judge_initialisation
+from harness.worker.session import Failure, Observation, Session
+
+AFTER_REFUSALS = "after refusing what is wrong: "
+"""How the message of a refusal check begins where only what was asked next, which is right, fails."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A check that was put to an implementation: the record of it, and what was observed, if anything was."""
+
+    record: Record
+    observation: Observation | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of asking a check: an observation to be judged, a verdict that was reached in the asking, why there is
+    no answer, or None where it was not asked. `expected` is in the format of the task."""
+
+    task: Task
+    golden: Expected
+    found: Observation | Verdict | Failure | None
+    seconds: float
+
+    @cached_property
+    def expected(self) -> Expected:
+        return in_format(self.task.case, self.golden, self.task.format)
+
+
+def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> Asked:
+    """Put one check to an implementation and judge what it answers."""
+    answer = put(session, task, golden)
+    return Asked(judged(answer, constants), answer.found if isinstance(answer.found, dict) else None)
+
+
+def put(session: Session, task: Task, golden: Expected) -> Answer:
+    """Put one check to an implementation."""
+    if task.opt_out:
+        return Answer(task, golden, None, 0.0)
+    begun = time.monotonic()
+    found: Observation | Verdict | Failure
+    if ask_and_judge := _WITHOUT_GOLDEN.get(task.check):
+        found = ask_and_judge(session, task)
+    elif task.check == "refusal":
+        found = refused(session, task, golden.kinked_rows)
+    else:
+        found = session.observe(task, golden.kinked_rows)
+    return Answer(task, golden, found, round(time.monotonic() - begun, 4))
+
+
+def judged(answer: Answer, constants: Constants) -> Record:
+    """The record of an answer."""
+    task, found = answer.task, answer.found
+    if found is None:
+        return _record(task, Outcome.UNSUPPORTED, message=task.opt_out)
+    if isinstance(found, Failure):
+        return _record(task, found.outcome, message=found.message, seconds=answer.seconds)
+    if isinstance(found, Verdict):
+        return _record(task, **dict(found), seconds=answer.seconds)
+    if deviations := task.deviations:
+        verdict = judge_declared(task, deviations, found, answer.expected, constants)
+    else:
+        verdict = judge(task.check, task.tensors, found, answer.expected, task.format, constants)
+    if task.check == "refusal" and verdict.outcome not in EXPECTED:
+        verdict = verdict.model_copy(update={"message": f"{AFTER_REFUSALS}{verdict.message}"})
+    return _record(task, **dict(verdict), seconds=answer.seconds)
+
+
+_WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Verdict]] = {
+    "invariant": judge_invariant,
+    "dropout": judge_dropout,
+    "initialisation": judge_initialisation,
+}
+"""The checks that ask more than once, and judge the answers by each other or by chance."""
+
+
+def _record(task: Task, outcome: Outcome, **found: object) -> Record:
+    return Record.model_validate(
+        {
+            "implementation": task.implementation.name,
+            "case": task.case.id,
+            "level": task.case.level,
+            "dtype": task.dtype,
+            "check": task.check,
+            "outcome": outcome,
+            **found,
+        }
+    )
+
+
+def not_run(task: Task) -> Record:
+    """The record that a planned check has until it is judged."""
+    return _record(task, Outcome.NOT_RUN, message="the run ended before this check was asked")

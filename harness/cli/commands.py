@@ -1,0 +1,41 @@
+"""The commands by name. A command is imported when it is asked for: NumPy alone takes as long as `conform --help`."""
+
+from importlib import import_module
+
+import click
+
+_COMMANDS = {
+    "run": ("run:run", "Judge implementations and print the matrix."),
+    "explain": ("explain:explain", "Show one failure of that run in full."),
+    "new": ("new:new", "Make the folder of a new implementation."),
+    "smoke": ("smoke:smoke", "Try a new adapter: what works, what does not, and whose fault it is."),
+    "validate": ("validate:validate_", "Validate an ONNX file that somebody else made."),
+    "export": ("export:export", "Export a layer to ONNX."),
+    "trace": ("trace:trace", "Show every stage's shape, from the live module."),
+    "memory": ("memory:memory", "Show what a forward pass holds, and the longest sequence that fits."),
+    "profile": ("profile:profile", "Show how long each stage takes."),
+    "list": ("list:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),
+    "deviations": ("deviations:deviations", "Show which case sees which deviation: the kill matrix."),
+    "core": ("core:core", "Find the cases of the level core anew."),
+    "golden": ("golden:golden", "Build or verify the frozen expectations."),
+}
+"""Name → where the command is, in harness.cli, and what it does, in the order of a user's day."""
+
+
+class Commands(click.Group):
+    """The group of all commands, none of them imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(f"harness.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in _COMMANDS.items()])

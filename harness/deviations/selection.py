@@ -1,0 +1,56 @@
+"""Which of the cases that were seen a diagnosis tries its hypotheses on."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.deviations.sighting import SMALL, Sighting
+from harness.oracle.deviant import has_empty_row
+
+TRIED = 30
+"""Sightings that a hypothesis is tried on."""
+_LARGE = 4
+_POSITIONS = 20
+"""More of them say no more."""
+
+
+def choose(sightings: Sequence[Sighting]) -> list[Sighting]:
+    """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
+
+    Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
+    a query with no key, have unspecified rows, which a deviation that mixes items or positions carries into others:
+    what it gives there cannot be foretold; nor what it makes of padding that is not as drawn. And where NaN is right,
+    no number says how wrong another one is; nor does it of an answer in another dtype.
+    """
+    foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)]
+    if not any(sighting.failed for sighting in foretold):
+        foretold = list(sightings)
+    small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL]
+    by_layer: dict[str, list[Sighting]] = {}
+    for sighting in sorted(small or foretold, key=_telling):
+        by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
+    queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
+    chosen: list[Sighting] = []
+    taken: Counter[str] = Counter()
+    wanted = TRIED if small else _LARGE
+    while len(chosen) < wanted and any(queues):
+        for queue in filter(None, queues):
+            least = min(queue, key=lambda sighting: taken[sighting.case.situation.situation])
+            queue.remove(least)
+            taken[least.case.situation.situation] += 1
+            chosen.append(least)
+    return chosen[:wanted]
+
+
+def _can_be_foretold(sighting: Sighting) -> bool:
+    case = sighting.case
+    row = case.layer.attention.fully_masked_row
+    if not sighting.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
+        return False
+    return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
+
+
+def _telling(sighting: Sighting) -> tuple[bool, bool, int, str]:
+    """Failed ones first, and of those the ones with a mask and many positions."""
+    situation = sighting.case.situation
+    positions = min(situation.batch * situation.sequence, _POSITIONS)
+    return not sighting.failed, sighting.case.mask() is None, -positions, sighting.case.id

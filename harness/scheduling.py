@@ -1,0 +1,87 @@
+"""Per-implementation work queues, and which queue the next free worker takes from."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from harness.core.order import sharpest_first
+from harness.deviations.seen import Seen
+from harness.impl.interpreter import Ready
+from harness.plan import Task
+from harness.worker.session import Session
+
+BUILDS_WORTH_A_WORKER = 4
+"""A worker imports its framework first, which takes as long as a few layers do."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One implementation and what it is asked."""
+
+    ready: Ready
+    tasks: list[Task]
+
+    @property
+    def name(self) -> str:
+        return self.ready.implementation.name
+
+    @property
+    def workers(self) -> int:
+        """How many workers it is worth: a layer is built, compiled or exported by one of them alone."""
+        return max(1, len({task.build_key for task in self.tasks}) // BUILDS_WORTH_A_WORKER)
+
+
+class WorkQueue:
+    """Tasks of one implementation, in blocks that one worker asks in a row. Not locked: the caller holds a lock."""
+
+    def __init__(self, assignment: Assignment, session: Callable[[int], Session]) -> None:
+        """`session` makes that of worker number n, from 1."""
+        self.waiting = deque(sharpest_first(assignment.tasks))
+        self.seen = Seen()
+        self.sessions = [session(1)]
+        self.workers = 0
+        timeouts = assignment.ready.implementation.timeouts
+        self.longest, self._session = timeouts.build + timeouts.run, session
+        self._built: dict[Session, tuple[object, ...]] = {}
+
+    @property
+    def asks(self) -> bool:
+        """Whether any of what waits needs a worker's answer, or is all opted out of."""
+        return any(not task.opt_out for tasks in self.waiting for task in tasks)
+
+    @property
+    def wants_a_worker(self) -> bool:
+        """The first always; one more where it would find enough to do beside those that are there."""
+        builds = {tasks[0].build_key for tasks in self.waiting}
+        return bool(builds) and len(builds) >= BUILDS_WORTH_A_WORKER * self.workers
+
+    def join(self) -> Session:
+        """The session of one more worker."""
+        self.workers += 1
+        if self.workers > 1:
+            self.sessions.append(self._session(len(self.sessions) + 1))
+        return self.sessions[-1]
+
+    def take(self, session: Session) -> list[Task]:
+        """The next block for this worker, [] if none waits: the first of a layer that no other worker has built, so
+        that no layer is compiled or exported twice at the same time; or the first of all."""
+        if not self.waiting:
+            return []
+        others = {key for other, key in self._built.items() if other is not session}
+        at = next((at for at, tasks in enumerate(self.waiting) if tasks[0].build_key not in others), 0)
+        tasks = self.waiting[at]
+        del self.waiting[at]
+        self._built[session] = tasks[0].build_key
+        return tasks
+
+
+def most_urgent(queues: Iterable[WorkQueue]) -> WorkQueue | None:
+    """The queue for one more worker. First one that may take long, which would else end alone; beside it the one that
+    is done first, so that a first result comes soon; when each has a worker, the one with the most left for each."""
+    wanting = [queue for queue in queues if queue.wants_a_worker]
+    alone = [queue for queue in wanting if not queue.workers]
+    if len(alone) == len(wanting) and len(alone) > 1 and not any(queue.workers for queue in queues):
+        return max(alone, key=lambda queue: queue.longest)
+    if alone:
+        return min(alone, key=lambda queue: queue.longest)
+    return max(wanting, key=lambda queue: len(queue.waiting) / queue.workers, default=None)
