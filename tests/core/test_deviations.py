@@ -43,9 +43,7 @@ def asking(cases: Iterable[str]) -> tuple[str, ...]:
 
 CASES = asking(SMALL)
 CORE = asking(name for name, case in load().cases.items() if case.level == "core" and case.layer.layer in LAYERS)
-EVERY = asking(
-    name for name, case in load().with_golden.items() if case.layer.layer in LAYERS and case.situation.batch
-)
+EVERY = asking(name for name, case in load().with_golden.items() if case.layer.layer in LAYERS and case.situation.batch)
 of_a_part_and_all = pytest.mark.parametrize(
     "asked", [pytest.param(CORE, id="core"), pytest.param(EVERY, id="all", marks=pytest.mark.release)]
 )
