@@ -6,9 +6,9 @@
     python benchmarks/diagnosis.py pytorch --level required      over every small required case, not the core alone
 
 Prints what was named otherwise, then the two shares, and how long a diagnosis took. A single counts when it comes
-first and is explained, or is named among indistinguishable twins; a pair when both are named. float32, those cases of the
-core that ask for stages and that the encoder passes with nothing planted: plants are made for layers without some of
-the specification's choices.
+first and is explained, or is named among indistinguishable twins; a pair when both are named. float32, the cases of
+the core that ask for stages and that the encoder passes with nothing planted: plants know some of
+the specification's choices alone.
 What no stage shows there in float32 (of stacks, say) is left out, and named.
 """
 
@@ -70,8 +70,8 @@ class Plants:
         found = []
         for case, expected in self.cases:
             drawn = {name: value.astype(np.float32) for name, value in case.parameters().items()}
-            self.adapter.build(case.layer.model_dump(mode="json"), drawn, "float32")
             try:
+                self.adapter.build(case.layer.model_dump(mode="json"), drawn, "float32")
                 bias = case.attention_bias()
                 masks = Masks(
                     case.padding_mask(), case.attention_mask(), None if bias is None else bias.astype(np.float32)

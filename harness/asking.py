@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.deviations.declared import judge_declared
-from harness.golden.expected import Expected
+from harness.golden.expected import NOTHING, Expected
 from harness.golden.narrow import in_format
 from harness.invariants.declared import put as judge_invariant
 from harness.judge.outcome import EXPECTED, Outcome
@@ -14,6 +14,7 @@ from harness.judge.verdict import Verdict, judge
 from harness.plan import Task
 from harness.refusals import refused
 from harness.report.model import Record
+from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.situation import Check
 from harness.training.dropout import judge_dropout
@@ -35,26 +36,26 @@ class Asked:
 @dataclass(frozen=True)
 class Answer:
     """What came of asking a check: an observation to be judged, a verdict that was reached in the asking, why there is
-    no answer, or None where it was not asked. `expected` is in the format of the task."""
+    no answer, or None where it was not asked. `expected` is the golden, read now, in the format of the task."""
 
     task: Task
-    golden: Expected
+    golden: Callable[[Case], Expected]
     found: Observation | Verdict | Failure | None
     seconds: float
 
     @cached_property
     def expected(self) -> Expected:
-        return in_format(self.task.case, self.golden, self.task.format)
+        return in_format(self.task.case, self.golden(self.task.case), self.task.format)
 
 
 def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> Asked:
     """Put one check to an implementation and judge what it answers."""
-    answer = put(session, task, golden)
+    answer = put(session, task, lambda case: golden)
     return Asked(judged(answer, constants), answer.found if isinstance(answer.found, dict) else None)
 
 
-def put(session: Session, task: Task, golden: Expected) -> Answer:
-    """Put one check to an implementation."""
+def put(session: Session, task: Task, golden: Callable[[Case], Expected]) -> Answer:
+    """Put one check to an implementation. The golden is read when it is judged; but a cotangent depends on it (B-2)."""
     if task.opt_out:
         return Answer(task, golden, None, 0.0)
     begun = time.monotonic()
@@ -62,9 +63,10 @@ def put(session: Session, task: Task, golden: Expected) -> Answer:
     if ask_and_judge := _WITHOUT_GOLDEN.get(task.check):
         found = ask_and_judge(session, task)
     elif task.check == "refusal":
-        found = refused(session, task, golden.kinked_rows)
+        found = refused(session, task, NOTHING.kinked_rows)
     else:
-        found = session.observe(task, golden.kinked_rows)
+        kinked_rows = golden(task.case).kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
+        found = session.observe(task, kinked_rows)
     return Answer(task, golden, found, round(time.monotonic() - begun, 4))
 
 

@@ -179,7 +179,7 @@ class Run:
 
     def _put(self, work: WorkQueue, session: Session, task: Task) -> Outcome | None:
         """Ask one check, and have it judged while the next is asked. Its outcome, where that is waited for."""
-        answer = put(session, task, self._expected(task.case))
+        answer = put(session, task, self._expected)
         if self._aborted.is_set():  # an abort is the end of the run, not this worker's crash
             return None
         self._unjudged.acquire()

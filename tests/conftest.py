@@ -255,6 +255,40 @@ def busiest_thread(conform: Callable[..., Ended], fake: Callable[..., Path]) -> 
     return share
 
 
+_WRONG_EPSILON = """
+from harness.adapter import serve
+from impls.{name}.adapter import {adapter}
+
+
+class Wrong({adapter}):
+    def build(self, layer, parameters, dtype):
+        return super().build({{**layer, "norm": {{**layer["norm"], "epsilon": 1e-3}}}}, parameters, dtype)
+
+
+serve(Wrong())
+"""
+
+
+@pytest.fixture
+def wrong_epsilon(conform: Callable[..., Ended], tmp_path: Path) -> Callable[[str, str], None]:
+    """An implementation with another epsilon fails within the first ten checks that it is asked, and is told why."""
+
+    def fails_at_once(name: str, adapter: str) -> None:
+        folder = tmp_path / "wrong"
+        folder.mkdir()
+        manifest = (IMPLS / name / "impl.yaml").read_text().replace(f"name: {name}", "name: wrong", 1)
+        (folder / "impl.yaml").write_text(manifest)
+        (folder / "adapter.py").write_text(_WRONG_EPSILON.format(name=name, adapter=adapter))
+        ended = conform("run", "--impl", folder, "--fail-fast", "--jobs", "1", "--dtype", "float32")
+        assert ended.status == 1, ended.stdout + ended.stderr
+        asked = [outcome for outcome in ended.outcomes() if outcome not in ("not-run", "unsupported")]
+        assert asked.count("fail") >= 1
+        assert len(asked) <= 10
+        assert [diagnosis["deviations"] for diagnosis in ended.report["diagnoses"]] == [["norm-eps-1e-3"]]
+
+    return fails_at_once
+
+
 @pytest.fixture
 def honest() -> Path:
     return HONEST

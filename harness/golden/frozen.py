@@ -11,8 +11,9 @@ from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.load import Specification
 
-_KEPT = 16
-"""Implementations that are asked the same case at about the same time, and its checks, share one reading."""
+_KEPT = 64
+"""Implementations that are asked the same case at about the same time share one reading, and so do its checks and
+formats. Some 100 kB each."""
 
 
 class FrozenGoldens:

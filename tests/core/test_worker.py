@@ -114,9 +114,8 @@ def test_a_broken_frame_costs_one_check(conform: Callable, fake: Callable, lie: 
     ended = conform("run", "--impl", fake("babbler", script=RAW.format(honest=honest, lie=lie)), *CASES)
     # The worker counts from 0 again when it was started again, so a later second check can be hit as well.
     assert ended.status == 1
-    assert ended.outcomes()[:2] == ["pass", "error"]
+    assert set(ended.outcomes()) == {"pass", "error"}
     assert ended.report["complete"]
-    assert "pass" in ended.outcomes()[2:]
     assert said in ended.messages()
 
 

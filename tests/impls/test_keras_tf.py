@@ -63,3 +63,7 @@ def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
 def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("smoke", filled("keras"))
     assert ended.status == 0, ended.stdout + ended.stderr
+
+
+def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[[str, str], None]) -> None:
+    wrong_epsilon("keras_tf", "KerasTensorFlow")

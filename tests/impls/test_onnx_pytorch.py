@@ -138,3 +138,7 @@ def test_what_is_no_state_dict_of_the_layer_is_refused(conform: Callable, tmp_pa
 def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("smoke", filled("onnx"))
     assert ended.status == 0, ended.stdout + ended.stderr
+
+
+def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[[str, str], None]) -> None:
+    wrong_epsilon("onnx_pytorch", "OnnxPyTorch")

@@ -156,3 +156,7 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
 def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("smoke", filled("pytorch"))
     assert ended.status == 0, ended.stdout + ended.stderr
+
+
+def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[[str, str], None]) -> None:
+    wrong_epsilon("pytorch", "PyTorch")
