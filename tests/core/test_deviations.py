@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,6 +93,11 @@ def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
     assert set(diagnosis["deviations"]) == {"norm-eps-1e-3", "mask-inverted"}
 
 
+def of_a_release(*ids: str) -> Any:
+    """One more of a kind: a diagnosis of a pair takes seconds."""
+    return pytest.param(ids, marks=pytest.mark.release)
+
+
 @cache
 def small_cases() -> list[tuple[Case, Expected]]:
     manifest, cases = read_manifest(), load().cases
@@ -117,14 +123,14 @@ def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
     [
         # The second shows only where a softmax overflows, or where something is masked.
         ("softmax-without-largest", "residual1-missing"),
-        ("mask-filled-minus-10", "residual2-from-normed"),
+        of_a_release("mask-filled-minus-10", "residual2-from-normed"),
         # Rounding to a narrow format is as large as the second, and would do in its place.
         ("residual2-from-normed", "value-bias-missing"),
-        ("final-norm-extra", "key-from-query"),
+        of_a_release("final-norm-extra", "key-from-query"),
         # The second is behind what scatters, or is what scatters.
         ("dropout-left-on", "attention-output-weight-transposed"),
-        ("norms-skipped", "attend-in-bfloat16"),
-        ("linear-in-bfloat16", "ffn-dropout-left-on"),
+        of_a_release("norms-skipped", "attend-in-bfloat16"),
+        of_a_release("linear-in-bfloat16", "ffn-dropout-left-on"),
     ],
     ids=" + ".join,
 )
@@ -133,7 +139,14 @@ def test_a_pair_is_named(ids: tuple[str, str]) -> None:
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
-@pytest.mark.parametrize("name", ["attention-dropout-left-on", "dropout-left-on", "attend-in-tf32", "bfloat16-inside"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention-dropout-left-on",
+        "attend-in-tf32",
+        *(pytest.param(name, marks=pytest.mark.release) for name in ("dropout-left-on", "bfloat16-inside")),
+    ],
+)
 def test_what_scatters_is_named_by_how_much(name: str) -> None:
     diagnosis = diagnose("noisy", "float32", seen(name))
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", (name,))
