@@ -14,9 +14,9 @@ import jax
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
-from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Tensors
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Recent, Tensors
 from harness.adapter.base import Array
-from impls.jax_layers.process import Programs, set_up
+from impls.jax_layers.process import make_room, set_up
 
 Tree = Any
 Key = jax.Array | None
@@ -32,15 +32,35 @@ class Block:
     apply: Callable[[Tree, jax.Array, jax.Array | None, Key], Any]
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A block with its programs, compiled for each shape when that is first asked."""
+
+    block: Block
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    shapes: Tree
+    """The parameters without their numbers."""
+
+    @classmethod
+    def of(cls, block: Block) -> "Compiled":
+        taken_back = jax.jit(partial(backward, block.apply), static_argnums=0)
+        return cls(block, jax.jit(block.apply), taken_back, jax.eval_shape(block.fresh, jax.random.key(0)))
+
+
+LAYERS_KEPT = 32
+"""So many blocks keep their programs: a layer that is built again is not compiled again."""
+
+
 class JaxLayers(Adapter):
     packages: tuple[str, ...]
     """The distributions whose versions the report has, beside JAX's and NumPy's."""
     parameters: ParameterMap
     """Of the paths in the tree of parameters, joined by dots."""
-    built: tuple[dict[str, Any], str] | None = None
+    heads: int
 
     def __init__(self) -> None:
-        self.programs = Programs()
+        self.compiled = Recent[Compiled](LAYERS_KEPT)
 
     @abstractmethod
     def made(self, layer: Mapping[str, Any], dtype: str) -> Block:
@@ -52,16 +72,12 @@ class JaxLayers(Adapter):
         return Environment(versions, {"threads": threads, "jax_enable_x64": True, **self.choices})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        if self.built != (layer, dtype):
-            self.built = None
-            self.programs.make_room_for(layer, dtype)
-            self.block = self.made(layer, dtype)
-            self.forward = jax.jit(self.block.apply)
-            self.backward = jax.jit(partial(backward, self.block.apply), static_argnums=0)
-            self.shapes = jax.eval_shape(self.block.fresh, jax.random.key(0))
+        make_room()
+        compiled = self.compiled.get((layer, dtype), lambda: Compiled.of(self.made(layer, dtype)))
+        self.block, self.forward, self.backward = compiled.block, compiled.forward, compiled.backward
         own = self.parameters.to_own(parameters, layer)
-        self.params = tree_map_with_path(lambda path, leaf: placed(name_of(path), leaf, own), self.shapes)
-        self.built = layer, dtype
+        self.params = tree_map_with_path(lambda path, leaf: placed(name_of(path), leaf, own), compiled.shapes)
+        self.heads = layer["attention"]["num_heads"]
         return self.held(self.params)
 
     def held(self, tree: Tree) -> Tensors:
@@ -81,7 +97,7 @@ class JaxLayers(Adapter):
         return {"x": self.as_given(np.asarray(by_x)), **self.held(by_params)}
 
     def mask(self, masks: Masks) -> Array | None:
-        return masks.joined(self.built[0]["attention"]["num_heads"]) if self.built else None
+        return masks.joined(self.heads)
 
     def key(self) -> Key:
         return jax.random.key(self.seed) if self.mode == "train" else None

@@ -2,7 +2,7 @@
 
 import gc
 import os
-from typing import Any
+from pathlib import Path
 
 import jax
 
@@ -35,22 +35,14 @@ def keep_what_is_compiled() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-LAYERS_KEPT = 8
-"""Programs of so many layers are kept in memory: each program is about 75 memory maps, a layer may have sixty programs,
-and Linux gives a process 65,530 maps (vm.max_map_count), after which LLVM finds no memory for another."""
+MAPS = Path("/proc/self/maps")
+MAPS_KEPT = 40_000
+"""Each program is about 75 memory maps. Linux gives a process 65,530 (vm.max_map_count), after which LLVM finds no
+memory for another; what is left has room for three hundred programs, five times those of any one layer."""
 
 
-class Programs:
-    """What a process holds compiled."""
-
-    def __init__(self) -> None:
-        self._layers: list[tuple[dict[str, Any], str]] = []
-
-    def make_room_for(self, layer: dict[str, Any], dtype: str) -> None:
-        """Forget every program before those of one layer more than are kept."""
-        if (layer, dtype) in self._layers:
-            return
-        if len(self._layers) == LAYERS_KEPT:
-            jax.clear_caches()
-            self._layers.clear()
-        self._layers.append((layer, dtype))
+def make_room() -> None:
+    """Forget every program where there are too many to hold beside those of one layer more. To be called before each
+    layer; which may be one of before, whose programs are there still."""
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MAPS_KEPT:
+        jax.clear_caches()

@@ -22,7 +22,7 @@ from harness.adapter import (
     timed,
 )
 from harness.adapter.base import Array
-from impls.jax_layers.process import Programs, set_up
+from impls.jax_layers.process import make_room, set_up
 from impls.jax_pure.encoder import Config, Dropout, Tree, initial
 from impls.jax_pure.encoder import Masks as Given
 from impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
@@ -97,21 +97,21 @@ def linearised(
 
 
 class JaxPure(Adapter):
-    def __init__(self) -> None:
-        self.programs = Programs()
-
     def start(self, device: str, threads: int) -> Environment:
         set_up(device, threads)
+        if self.choices.get("optimize") == "none":
+            jax.config.update("jax_disable_most_optimizations", True)
         settings: dict[str, str | int | bool] = {
             "threads": threads,
             "jax_enable_x64": jax.config.jax_enable_x64,
             "platform": jax.default_backend(),
             "compilation_cache": jax.config.jax_compilation_cache_dir or "none",
+            **self.choices,
         }
         return Environment({"jax": jax.__version__, "numpy": np.__version__}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        self.programs.make_room_for(layer, dtype)
+        make_room()
         self.config = config_of(layer)
         self.map, self.dtype = parameter_map(layer), dtype
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
@@ -122,11 +122,11 @@ class JaxPure(Adapter):
         return self.as_given(np.asarray(forward(self.config, self.params, x, self.given(x, masks), key=self.key())))
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        return flat(forward_stages(self.config, self.params, x, self.given(x, masks), self.key()))
+        return flat(forward_stages(self.config, self.params, x, self.given(x, masks, stated=True), self.key()))
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         x, cotangent = self.batch_first(x), self.batch_first(cotangent)
-        given = self.params, x, self.given(x, masks), self.key(), cotangent
+        given = self.params, x, self.given(x, masks, stated=True), self.key(), cotangent
         by_params, by_x = backward(self.config, self.checkpoint, *given)
         by_given = {} if by_x is None else {"x": self.as_given(np.asarray(by_x))}
         return {**by_given, **self.map.to_spec(flat(by_params))}
@@ -140,13 +140,21 @@ class JaxPure(Adapter):
         """What dropout is drawn from: none outside training, and none where nothing is dropped."""
         return jax.random.key(self.seed) if self.mode == "train" and any(self.config.dropout) else None
 
-    def given(self, x: Array, masks: Masks) -> Given:
-        """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms."""
+    def given(self, x: Array, masks: Masks, *, stated: bool = False) -> Given:
+        """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms.
+
+        With `stated` they are all there, a mask that allows everything and a bias of 0 where none is given: gradients
+        and stages are compiled once for a shape, and not for each of the four things that may be given with it, as by
+        a user who trains on batches of which some are masked. The output is asked as it comes, without a mask where
+        none is given.
+        """
         (B, S), heads = x.shape[:2], self.config.num_heads
         every = B, heads, S, S
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
-        if allowed is None and bias is None:
+        if allowed is None and bias is None and not stated:
             return Given()
+        if bias is None and stated:
+            bias = np.zeros((1, 1, 1, 1), self.dtype)
         return Given(
             np.ones(every, np.bool_) if allowed is None else widened(allowed, every),
             None if bias is None else widened(bias.astype(self.dtype), every),

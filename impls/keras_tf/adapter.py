@@ -1,6 +1,7 @@
 """Drives the Keras encoder on TensorFlow, eagerly, in the precision of its dtype policy."""
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -16,6 +17,7 @@ from harness.adapter import (
     Fresh,
     Masks,
     ParameterMap,
+    Recent,
     Take,
     Tensors,
     between_taps,
@@ -54,10 +56,32 @@ PARAMETERS = ParameterMap(
 )
 
 
+LAYERS_KEPT = 16
+"""Other parameters are put into an encoder that was made before, for Keras takes 60 ms to make one."""
+
+
+@dataclass(frozen=True)
+class Made:
+    encoder: Encoder | EncoderLayer
+    held: dict[str, keras.Variable]
+    """The weights by our names of them."""
+
+    @classmethod
+    def of(cls, layer: dict[str, Any], dtype: str) -> "Made":
+        stacked, chosen = stack_of(layer), choices(layer)
+        encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
+        encoder.build((None, None) if layer["embedding"] else (None, None, layer["d_model"]))
+        # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
+        # its gain scale where LayerNormalization calls it gamma.
+        paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in encoder.weights]
+        return cls(encoder, dict(zip(paths, encoder.weights, strict=True)))
+
+
 class KerasTensorFlow(Adapter):
     map = PARAMETERS
-    made: tuple[dict[str, Any], str] | None = None
-    """What `encoder` was made for. Other parameters are put into it, for Keras takes 60 ms to make one."""
+
+    def __init__(self) -> None:
+        self.recent = Recent[Made](LAYERS_KEPT)
 
     def start(self, device: str, threads: int) -> Environment:
         tf.config.set_visible_devices([], "GPU")
@@ -68,8 +92,7 @@ class KerasTensorFlow(Adapter):
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.layer, self.dtype, self.heads = layer, dtype, layer["attention"]["num_heads"]
-        if self.made != (layer, dtype):
-            self.make()
+        self.take(self.recent.get((layer, dtype), lambda: Made.of(layer, dtype)))
         for name, value in PARAMETERS.to_own(parameters, layer).items():
             self.held[name].assign(value)
         return self.parameters()
@@ -80,19 +103,12 @@ class KerasTensorFlow(Adapter):
 
     def initialise(self, seed: int) -> Fresh:
         keras.utils.set_random_seed(seed)
-        self.make()
+        self.take(Made.of(self.layer, self.dtype))
         trained = [name for name, weight in self.held.items() if weight.trainable]
         return Fresh(self.parameters(), PARAMETERS.spec_names(trained))
 
-    def make(self) -> None:
-        layer, dtype, stacked, chosen = self.layer, self.dtype, stack_of(self.layer), choices(self.layer)
-        encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
-        encoder.build((None, None) if layer["embedding"] else (None, None, layer["d_model"]))
-        # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
-        # its gain scale where LayerNormalization calls it gamma.
-        paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in encoder.weights]
-        self.held = dict(zip(paths, encoder.weights, strict=True))
-        self.encoder, self.made = encoder, (layer, dtype)
+    def take(self, made: Made) -> None:
+        self.encoder, self.held = made.encoder, made.held
 
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(self.forward(self.batch_first(x), masks).numpy())

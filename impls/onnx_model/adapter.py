@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from harness.adapter import Adapter, Environment, Masks, Tensors
+from harness.adapter import Adapter, Environment, Masks, Recent, Tensors
 from harness.adapter.base import Array
 from impls.onnx_model import runtimes
 from impls.onnx_model.binding import Binding
@@ -23,6 +23,10 @@ from impls.onnx_model.timing import Timing
 
 RUNNING = ("runtime", "level")
 """The choices that an export does not depend on."""
+
+
+LAYERS_KEPT = 16
+"""The exports of so many layers are kept in memory: where none can be kept on disk, each takes seconds."""
 
 
 class OnnxAdapter(Adapter):
@@ -48,7 +52,7 @@ class OnnxAdapter(Adapter):
     def start(self, device: str, threads: int) -> Environment:
         self.threads, self.opset = threads, int(self.choices["opset"])
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
-        self.built: tuple[object, str] | None = None
+        self.recent = Recent[dict[bool, onnx.ModelProto]](LAYERS_KEPT)
         exporters = {name: version(name) for name in (*self.exporters, "onnx", "numpy")}
         sources = digest_of("impls.onnx_model.binding", "impls.onnx_model.contract", *self.sources)
         told = {name: value for name, value in self.choices.items() if name not in RUNNING}
@@ -60,9 +64,7 @@ class OnnxAdapter(Adapter):
         return Environment({**exporters, running: version(running)}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        if self.built != (essence(layer), dtype):
-            self.models: dict[bool, onnx.ModelProto] = {}
-        self.built = essence(layer), dtype
+        self.models = self.recent.get((essence(layer), dtype), lambda: {})
         self.layer, self.dtype, self.parameters = layer, dtype, parameters
         self.sessions: dict[tuple[str, bool], runtimes.Session] = {}
         model = self.model(biased=False)

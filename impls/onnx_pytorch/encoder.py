@@ -1,8 +1,12 @@
 """The PyTorch encoder, one layer or a stack, as an ONNX model with every stage an output."""
 
+import gc
 import logging
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import onnx
@@ -40,7 +44,22 @@ class StagedEncoderLayer(Staged, EncoderLayer): ...
 class StagedEncoder(Staged, Encoder): ...
 
 
+@cache
+def once_a_process() -> None:
+    """What torch.onnx.export would do again for each export, and a fourth of its time: it reads the signatures of five
+    hundred functions of onnxscript out of their sources, and the collector looks through all that tracing makes.
+
+    The exports are the same. Where a PyTorch keeps that registry elsewhere, each export reads it anew.
+    """
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+    with suppress(ImportError, AttributeError):
+        registry = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
+        registry.from_torchlib = staticmethod(cache(registry.from_torchlib))
+
+
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
+    once_a_process()
     warnings.filterwarnings("ignore", module="torch|copyreg")  # the exporter's, about its own insides
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     encoder, given = staged(layer, parameters, dtype), example(layer, dtype, biased=biased)

@@ -113,8 +113,9 @@ class PyTorch(Adapter):
             output = checkpoint(self.forward, given, masks, use_reentrant=False)
         else:
             output = self.forward(given, masks)
-        by_output = self.tensor(self.batch_first(cotangent))
-        found = torch.autograd.grad(output, list(wanted.values()), grad_outputs=by_output)
+        # No `grad_outputs`: PyTorch imports SymPy to compare its shape with the output's, in half of a second.
+        loss = (output * self.tensor(self.batch_first(cotangent))).sum()
+        found = torch.autograd.grad(loss, list(wanted.values()))
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
         by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
         return {**by_x, **PARAMETERS.to_spec(by)}

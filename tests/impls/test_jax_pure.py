@@ -43,6 +43,77 @@ def test_what_is_compiled_is_kept_and_changes_no_number(
     assert set(folder.iterdir()) == kept
 
 
+def test_situations_of_one_shape_share_the_programs_of_gradients_and_stages(
+    conform: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is given with them. The output has a program for mask, bias and nothing each, as it has for a user."""
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    cases = (f"--case=pre-gelu/{situation}" for situation in ("no-mask", "padding-right", "causal", "alibi"))
+    ended = conform("run", "--impl", "jax_pure", *cases, "--dtype", "float32")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    kept = [path.name for path in (tmp_path / "caches").rglob("*-cache")]
+    made = {name: sum(f.startswith(f"jit_{name}-") for f in kept) for name in ("backward", "encoder_stages", "encoder")}
+    assert made == {"backward": 1, "encoder_stages": 1, "encoder": 3}
+
+
+def test_without_optimisation_it_conforms_too_and_says_so(conform: Callable) -> None:
+    asked = "--impl", "jax_pure:optimize=none", "--case", "pre-gelu/no-mask", "--dtype", "float32"
+    ended = conform("run", *asked)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    [told] = ended.report["implementations"]
+    assert told["settings"]["optimize"] == "none"
+
+
+def test_an_initial_kernel_is_drawn_for_its_own_fans() -> None:
+    """All of them come of one draw, cut into pieces: each has its bounds, and no piece is another's."""
+    import numpy as np
+
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.jax_pure.adapter import JaxPure
+
+    adapter, layer = JaxPure(), load().layers["pre-gelu"]
+    adapter.start("cpu", 1)
+    adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
+    fresh = adapter.initialise(7).parameters
+    kernels = {name: value for name, value in fresh.items() if name.endswith("weight")}
+    assert len(kernels) == 6
+    for name, value in kernels.items():
+        bound = np.sqrt(6 / sum(value.shape))
+        assert 0.9 * bound < abs(value).max() <= bound, name
+    drawn = np.concatenate([(value / np.sqrt(6 / sum(value.shape))).ravel() for value in kernels.values()])
+    assert len(np.unique(drawn.round(9))) == drawn.size
+
+
+@pytest.mark.linux
+def test_programs_are_kept_from_layer_to_layer_until_memory_maps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    from harness.adapter import Masks
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.jax_layers import process
+    from impls.jax_pure.adapter import JaxPure, forward
+
+    adapter, layers = JaxPure(), load().layers
+    adapter.start("cpu", 1)
+
+    def asked(name: str) -> Any:
+        layer = layers[name]
+        adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
+        return adapter.output(np.linspace(-1, 1, 2 * 5 * layer.d_model).reshape(2, 5, -1), Masks(None, None))
+
+    forward.clear_cache()
+    first = asked("pre-rms-silu")
+    asked("post-relu")
+    asked("pre-rms-silu")
+    assert forward._cache_size() == 2
+    monkeypatch.setattr(process, "MAPS_KEPT", 0)
+    assert np.array_equal(asked("pre-rms-silu"), first)
+    assert forward._cache_size() == 1
+
+
 def test_a_folder_that_cannot_be_written_to_is_done_without(
     conform: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

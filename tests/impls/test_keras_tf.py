@@ -28,6 +28,30 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
     looked_at("keras_tf")
 
 
+def test_a_layer_that_is_built_again_is_the_one_made_before_with_its_new_parameters() -> None:
+    """A fresh one for `initialise` is not: what it begins with is asked, and it is not kept."""
+    import numpy as np
+
+    from harness.adapter import Masks
+    from harness.spec.case import layer_parameters
+    from harness.spec.load import load
+    from impls.keras_tf.adapter import KerasTensorFlow
+
+    adapter, layers = KerasTensorFlow(), load().layers
+    made, answers = [], []
+    for name, exponents in (("pre-gelu", {}), ("post-relu", {}), ("pre-gelu", {"norm1.gain": 3}), ("pre-gelu", {})):
+        drawn = layer_parameters(layers[name], exponents)
+        held = adapter.build(layers[name].model_dump(mode="json"), drawn, "float64")
+        assert all(np.array_equal(held[name], value) for name, value in drawn.items())
+        made.append(adapter.encoder)
+        x = np.linspace(-1, 1, 6 * layers[name].d_model).reshape(2, 3, -1)
+        answers.append(adapter.output(x, Masks(None, None)))
+        adapter.initialise(1)
+    assert made[0] is made[2] is made[3]
+    assert not np.array_equal(answers[0], answers[2])
+    assert np.array_equal(answers[0], answers[3])
+
+
 def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
     """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
     import numpy as np

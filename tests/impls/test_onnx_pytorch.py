@@ -64,6 +64,44 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     assert (output.name, output.shape) == ("output", [batch, sequence, d_model])
 
 
+def test_a_layer_that_is_built_again_has_its_new_parameters_and_is_not_exported_again(
+    started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where nothing can be kept on disk, too: a run asks the layers in turns."""
+    (tmp_path / "caches").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    exports = []
+    export = started.export
+    monkeypatch.setattr(started, "export", lambda *given, **how: exports.append(given) or export(*given, **how))
+    answers = []
+    for name, exponents in (
+        ("post-relu", {}),
+        ("pre-rms-silu", {}),
+        ("post-relu", {"norm1.gain": 3}),
+        ("post-relu", {}),
+    ):
+        layer = load().layers[name]
+        drawn = {name: value.astype(np.float64) for name, value in layer_parameters(layer, exponents).items()}
+        held = started.build(layer.model_dump(mode="json"), drawn, "float64")
+        assert all(np.array_equal(held[name], value) for name, value in drawn.items())
+        x = np.linspace(-1, 1, 6 * layer.d_model).reshape(2, 3, -1)
+        answers.append(started.output(x, Masks(None, None)))
+    assert len(exports) == 2
+    assert not np.array_equal(answers[0], answers[2])
+    assert np.array_equal(answers[0], answers[3])
+
+
+def test_the_exports_of_a_process_share_one_registry(started: Any) -> None:
+    """It is PyTorch's own affair where that is. Where it has moved, exports take a fourth longer and this fails."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    from impls.onnx_pytorch.encoder import once_a_process
+
+    once_a_process()
+    assert ONNXRegistry().from_torchlib(opset_version=18) is ONNXRegistry().from_torchlib(opset_version=18)
+    assert ONNXRegistry().from_torchlib(opset_version=20) is not ONNXRegistry().from_torchlib(opset_version=18)
+
+
 @pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 1) > 0.8
