@@ -75,16 +75,18 @@ OUTPUTS = {
 """Name → what is done to the right output [2, 10, 24], of lengths 8 and 6, and what is said of it."""
 
 
+GIVES = """
+def output(self, x, masks):
+    out = np.array(super().output(x, masks))
+    {lie}
+    return out
+"""
+
+
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_output_that_is_wrong_in_one_way_fails(fake: Callable, name: str) -> None:
     lie, said = OUTPUTS[name]
-    body = f"""
-    def output(self, x, masks):
-        out = np.array(super().output(x, masks))
-        {lie}
-        return out
-    """
-    [record] = records(fake("liar", body, checks="[output]"), PADDED)
+    [record] = records(fake("liar", GIVES.format(lie=lie), checks="[output]"), PADDED)
     assert record.outcome is Outcome.FAIL
     assert said in record.message
 
@@ -119,15 +121,17 @@ ANSWERS = {
 """Name → what is answered when all stages are `shown`, and what is said of it."""
 
 
+SHOWS = """
+def stages(self, x, masks):
+    shown = super().stages(x, masks)
+    {lie}
+"""
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_that_is_none_is_an_error(fake: Callable, name: str) -> None:
     lie, said = ANSWERS[name]
-    body = f"""
-    def stages(self, x, masks):
-        shown = super().stages(x, masks)
-        {lie}
-    """
-    [record] = records(fake("liar", body, checks="[stages]"), PLAIN)
+    [record] = records(fake("liar", SHOWS.format(lie=lie), checks="[stages]"), PLAIN)
     assert record.outcome is Outcome.ERROR
     assert said in record.message
 
