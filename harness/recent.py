@@ -12,7 +12,7 @@ class Recent(Generic[Made]):
     """The last `kept` things that were made, by what they were made for. Threads may share it.
 
     A run asks the layers in turns, and making something for one may take seconds: a model that is exported, a session
-    that is opened, the noise of a wrong layer. An adapter keeps what is made for a layer without its parameters: `build`
+    that is opened, the noise of a wrong layer. An adapter keeps what it made for a layer, and no parameters: `build`
     puts those of each request into it.
     """
 
