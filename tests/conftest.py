@@ -166,15 +166,15 @@ def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], Any]:
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The cases of level core, asked of an encoder of tests/plants in this process."""
 
-    def driven(package: str, adapter: str, implementation: str) -> Any:
+    def driven(package: str, adapter: str, implementation: str, *norms: str) -> Any:
         monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
         started = getattr(importlib.import_module(f"{package}.adapter"), adapter)()
         started.choices = read_manifest(IMPLS / implementation).chosen
         started.start("cpu", 1)
-        return importlib.import_module("driving").Core(started, implementation)
+        return importlib.import_module("driving").Core(started, implementation, norms)
 
     return driven
 

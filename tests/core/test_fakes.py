@@ -4,6 +4,7 @@ Every lie is told by a real worker, over the wire. The judge's own traps are in 
 frames in test_worker.py.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -256,10 +257,11 @@ def test_the_command_ends_otherwise_than_with_0(conform: Callable, fake: Callabl
 
 
 def suite(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    """tests/suite, as tox runs it."""
+    """tests/suite with these arguments alone: tox adds what it selects to every pytest that it starts."""
     tests = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests / "suite", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tests.parent, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tests.parent, env=env, check=False)
 
 
 def test_the_suite_without_an_implementation_or_a_case_is_no_success(fake: Callable) -> None:

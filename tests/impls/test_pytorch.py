@@ -90,7 +90,7 @@ def test_every_wrong_form_can_be_planted(planted_forms: Callable[[str], None]) -
 
 def test_the_core_sees_every_wrong_form(planted: Callable) -> None:
     """Each deviation of the catalogue, in the real encoder, by output or stages; and nothing where none is planted."""
-    core = planted("planted_pytorch", "PlantedPyTorch", "pytorch")
+    core = planted("planted_pytorch", "PlantedPyTorch", "pytorch", "layer_norm", "rms_norm")
     assert list(core.failures([])) == []
     unseen = [name for name in catalogue() if next(core.failures([name]), None) is None]
     assert unseen == []

@@ -26,15 +26,18 @@ DTYPES = ("float32", "float64")
 class Core:
     """The cases of level core that ask for the output or the stages, in the order in which they show most.
 
-    But for layers whose heads share their projections: there are no plants for those.
+    But for layers that there are no plants for: those whose heads share their projections, or of other norms.
     """
 
-    def __init__(self, adapter: Any, name: str) -> None:
+    def __init__(self, adapter: Any, name: str, norms: tuple[str, ...]) -> None:
         self.adapter, specification, goldens = adapter, load(), read_manifest()
         implementation = read_implementation(IMPLS / name)
         self.asked: list[tuple[Task, Expected]] = []
         cases = [specification.cases[name] for name in specification.core]
-        for case in [case for case in cases if case.layer.attention.projections != "shared_by_heads"]:
+        planted = [
+            case for case in cases if case.layer.norm.kind in norms and case.layer.attention.projections == "full"
+        ]
+        for case in planted:
             golden = read_golden(case, goldens, constants()) if set(CHECKS) & set(case.situation.checks) else None
             for dtype, check in product(DTYPES, CHECKS):
                 if golden is not None and dtype in case.situation.dtypes and check in case.situation.checks:
