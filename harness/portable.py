@@ -98,7 +98,7 @@ def positions(name: str, available: int, wanted: int) -> npt.NDArray[np.int64]:
     while True:
         top = splitmix64(seed(name), count) >> np.uint64(32)
         drawn = ((top * np.uint64(available)) >> np.uint64(32)).astype(np.int64)
-        distinct, first = np.unique(drawn, return_index=True)
-        if distinct.size >= wanted:
-            return np.sort(distinct[np.argsort(first)[:wanted]])
+        distinct = list(dict.fromkeys(drawn.tolist()))  # in the order drawn; np.unique takes four times as long
+        if len(distinct) >= wanted:
+            return np.sort(np.array(distinct[:wanted], dtype=np.int64))
         count *= 2

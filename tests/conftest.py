@@ -19,12 +19,15 @@ import pytest
 from harness.impl.manifest import read_manifest
 from harness.oracle.steps import WAYS
 from harness.paths import IMPLS
+from harness.spec.level import LEVELS
 
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--impl", metavar="NAME|FOLDER", help="the implementation that tests/suite judges")
+    levels = "the cases that tests/suite asks: of this level and the stricter ones (default: all)"
+    parser.addoption("--level", choices=LEVELS, default=LEVELS[-1], help=levels)
 
 
 def pytest_configure() -> None:
@@ -160,6 +163,20 @@ def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             assert set(forms) - right - own | {"standard"} == set(plants[step]), step
 
     return same_forms
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The cases of level core, asked of an encoder of tests/plants in this process."""
+
+    def driven(package: str, adapter: str, implementation: str, *norms: str) -> Any:
+        monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
+        started = getattr(importlib.import_module(f"{package}.adapter"), adapter)()
+        started.choices = read_manifest(IMPLS / implementation).chosen
+        started.start("cpu", 1)
+        return importlib.import_module("driving").Core(started, implementation, norms)
+
+    return driven
 
 
 _LIAR = """

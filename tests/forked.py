@@ -13,13 +13,14 @@ from unittest.mock import patch
 
 CONTEXT = multiprocessing.get_context("forkserver")
 _COMMANDS = [f"harness.cli.{name}" for name in ("main", "run", "smoke", "explain", "validate", "trace", "list", "new")]
-CONTEXT.set_forkserver_preload(_COMMANDS)
+CONTEXT.set_forkserver_preload([*_COMMANDS, "warm"])
 
 
 @cache
 def _server() -> None:
     """Starts what is forked from. It imports what is installed, as the command does, and not what the checkout has."""
-    with patch.dict(os.environ, {"PYTHONSAFEPATH": "1"}):
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parent))))
+    with patch.dict(os.environ, {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}):
         forkserver.ensure_running()
 
 

@@ -132,7 +132,7 @@ def run(
     refuse_unwritable(out)
     assignments = [Assignment(each, plan(each.implementation, selected, dtypes)) for each in ready]
     frozen = not (layer_file or seed)
-    goldens = FrozenGoldens(constants()) if frozen else _computed(selected, jobs)
+    goldens = FrozenGoldens(specification, constants()) if frozen else _computed(selected, jobs)
     in_progress = Run(
         assignments,
         goldens,
@@ -146,7 +146,7 @@ def run(
     )
     if isinstance(goldens, FrozenGoldens):
         with _under_way(in_progress):
-            goldens.check(specification, selected)
+            goldens.check(selected)
     ledger = Ledger(out, assignments, absent, in_progress, environment(assignments, in_progress, device, seed))
     found = Collection(assignments, ledger, in_progress, excludes=frozen)
     try:

@@ -18,12 +18,19 @@ from harness.spec.load import load_deviations
 from harness.spec.situation import Check
 from harness.spec.strict import Strict
 
-FILE = "sensitivity.json"
+FILE, FOLDER = "sensitivity.json", "deviations"
 CONFORMING_RMS = 1.6
 """The largest rms, in σ, of a conforming implementation in any required case (README's matrix: 1.59)."""
 MARGIN = 200 * CONFORMING_RMS
 """The rms, in σ, from which a check sees a deviation: 200 times the largest conforming error."""
 _HINT = "conform core build makes it anew"
+
+
+class Played(Strict):
+    """A deviation as it was played."""
+
+    patch: str = Field(description="SHA-256 of its patch")
+    file: str = Field(description="SHA-256 of its file: where that is the same, nothing needs to be parsed")
 
 
 class Sensitivity(Strict):
@@ -35,7 +42,7 @@ class Sensitivity(Strict):
     format: str = "encoder-conformance sensitivity"
     version: int = 1
     margin: float
-    deviations: dict[str, str] = Field(description="id → SHA-256 of the patch that was played")
+    deviations: dict[str, Played]
     seen: dict[str, dict[str, dict[str, str]]]
 
     def sees(self, case: Case, dtype: str, check: Check) -> int:
@@ -57,7 +64,7 @@ class Sensitivity(Strict):
         return [name for at, name in enumerate(self.deviations) if bits >> at & 1]
 
 
-def measured(kills: Iterable[Kill], deviations: dict[str, Deviation]) -> Sensitivity:
+def measured(kills: Iterable[Kill], deviations: dict[str, Deviation], specs: Path = SPECS) -> Sensitivity:
     """The table of a kill matrix."""
     at = {name: number for number, name in enumerate(deviations)}
     seen: dict[str, dict[str, dict[str, int]]] = {}
@@ -67,7 +74,10 @@ def measured(kills: Iterable[Kill], deviations: dict[str, Deviation]) -> Sensiti
             checks[kill.check] = checks.get(kill.check, 0) | 1 << at[kill.deviation]
     return Sensitivity(
         margin=MARGIN,
-        deviations={name: patch_digest(deviation) for name, deviation in deviations.items()},
+        deviations={
+            name: Played(patch=patch_digest(deviation), file=_file_digest(specs / FOLDER / f"{name}.yaml"))
+            for name, deviation in deviations.items()
+        },
         seen={
             case: {
                 dtype: {check: f"{bits:x}" for check, bits in sorted(checks.items())}
@@ -99,10 +109,26 @@ def read_sensitivity(specs: Path = SPECS) -> Sensitivity:
         raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint=_HINT) from None
     except ValidationError as error:
         raise InputError(f"is no table: {error.errors()[0]['msg']}", where=shown(path), hint=_HINT) from None
-    today = {name: patch_digest(deviation) for name, deviation in load_deviations(specs).items()}
-    if differ := sorted(
-        name for name in {**today, **table.deviations} if today.get(name) != table.deviations.get(name)
-    ):
+    if differ := sorted(_changed(table, specs)):
         what = f"was measured with another catalogue; {', '.join(differ)} differ"
         raise InputError(what, where=shown(path), hint=_HINT)
     return table
+
+
+def _changed(table: Sensitivity, specs: Path) -> set[str]:
+    """The deviations that were not played as they are today."""
+    files = {path.stem: path for path in (specs / FOLDER).iterdir() if path.suffix in (".yaml", ".yml")}
+    changed = set(files) ^ set(table.deviations)
+    reworded = {
+        name
+        for name, path in files.items()
+        if name in table.deviations and _file_digest(path) != table.deviations[name].file
+    }
+    if reworded:
+        today = load_deviations(specs)
+        changed |= {name for name in reworded if patch_digest(today[name]) != table.deviations[name].patch}
+    return changed
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -178,7 +178,7 @@ def _unknown(
 
 def _first_seen(nothing: Match) -> str | None:
     """The first stage that was seen out of line."""
-    return next((fit.first_out_of_line for fit in nothing.fits if fit.first_out_of_line), None)
+    return next((fit.first_out_of_line for fit in nothing.those_with_stages_first if fit.first_out_of_line), None)
 
 
 def _said(

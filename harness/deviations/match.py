@@ -61,6 +61,11 @@ class Match:
         self.fits.append(fit(self.deviations, evidence, self.limits, measured=measured))
 
     @property
+    def those_with_stages_first(self) -> list[Fit]:
+        """The cases, but last those that were asked for the output alone: which say of no stage before it."""
+        return sorted(self.fits, key=lambda fit: len(fit.stages) == 1)
+
+    @property
     def exact(self) -> bool:
         """Whether it foretells values, and not only how far they scatter."""
         return not any(map(is_noisy, self.deviations))
@@ -110,7 +115,7 @@ class Match:
     @property
     def first_stage(self) -> str | None:
         """The first stage that the hypothesis itself moves out of line."""
-        for fit in self.fits:
+        for fit in self.those_with_stages_first:
             shows = (fit.errors.moved > self.limits.rms_limit) | (fit.spread > _SCATTERED)
             if shows.any():
                 return fit.stages[int(shows.argmax())]

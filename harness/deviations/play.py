@@ -11,6 +11,7 @@ from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from harness.oracle.deviant import Deviant, deviant
 from harness.oracle.encoder import forward
 from harness.oracle.tape import Node
+from harness.recent import Recent
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
@@ -73,36 +74,36 @@ def continued_with_noise(
         return centre, spread.conditions()
 
 
-_with_noise: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
+_KEPT = 64
+"""Wrong layers whose noise is kept for the other checks, formats and implementations that are judged by them."""
+_with_noise = Recent[tuple[dict[str, Array], dict[str, Array]]](_KEPT)
 
 
 def played_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage of the wrong layer and its condition, with nothing seen of it: what verdicts are made with."""
-    key = _key(case, deviations)
-    if key not in _with_noise:
-        _with_noise[key] = continued_with_noise(case, deviations, {}, Rounded)
-    return _with_noise[key]
+    return _with_noise.get(_key(case, deviations), lambda: continued_with_noise(case, deviations, {}, Rounded))
 
 
 def _key(case: Case, deviations: Sequence[Deviation]) -> tuple[object, ...]:
     return case.id, case.numbers_from, *(deviation.deviation for deviation in deviations)
 
 
-_scatter: dict[tuple[object, ...], dict[str, Array]] = {}
+_scatter = Recent[dict[str, Array]](_KEPT)
 
 
 def scatter(case: Case, deviations: Sequence[Deviation], foretold: Sequence[Deviation]) -> dict[str, Array]:
     """How far every value of the wrong layer is, rms over draws, from what those that can be `foretold` make of it."""
-    key = _key(case, deviations)
-    if key not in _scatter:
-        centre, drawn = played(case, foretold), draws(case, deviations, {})
-        with np.errstate(all="ignore"):
-            _scatter[key] = {
-                name: np.sqrt(np.mean([(draw[name] - centre[name]) ** 2 for draw in drawn], axis=0))
-                for name in centre
-                if centre[name].shape == drawn[0][name].shape
-            }
-    return _scatter[key]
+    return _scatter.get(_key(case, deviations), lambda: _scattered(case, deviations, foretold))
+
+
+def _scattered(case: Case, deviations: Sequence[Deviation], foretold: Sequence[Deviation]) -> dict[str, Array]:
+    centre, drawn = played(case, foretold), draws(case, deviations, {})
+    with np.errstate(all="ignore"):
+        return {
+            name: np.sqrt(np.mean([(draw[name] - centre[name]) ** 2 for draw in drawn], axis=0))
+            for name in centre
+            if centre[name].shape == drawn[0][name].shape
+        }
 
 
 def verdict(

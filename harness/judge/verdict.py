@@ -102,8 +102,10 @@ def judge_tensor(
         return _refused(name, f"{found} ({count} of {values.size} compared elements)")
     sigma = np.maximum(dtype.roundoff * expected.condition.astype(np.float64), dtype.smallest_normal)
     with np.errstate(over="ignore", invalid="ignore"):
-        error = np.where(finite, np.abs(values - expected.golden) / sigma, 0.0)
-        rms = float(np.sqrt(np.mean(error**2))) if error.size else 0.0
+        error = np.abs(values - expected.golden) / sigma
+        if not finite.all():
+            error[~finite] = 0.0
+        rms = float(np.sqrt(error @ error / error.size)) if error.size else 0.0
     at = int(error.argmax()) if error.size else 0
     largest = float(error[at]) if error.size else 0.0
     return TensorVerdict(
@@ -148,7 +150,12 @@ def _wrong_names(shown: tuple[str, ...], observed: Mapping[str, Array]) -> str:
 
 
 def _index(expected: ExpectedTensor, at: int) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(expected.positions[at]), expected.shape))
+    """Where an element is in its tensor; np.unravel_index takes ten times as long for one."""
+    left, index = int(expected.positions[at]), list[int]()
+    for size in reversed(expected.shape):
+        left, place = divmod(left, size)
+        index.append(place)
+    return tuple(reversed(index))
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -199,6 +199,6 @@ specification without it. What is not asked has its reason and a link below; wha
 A script in docs/findings/ shows its finding with the framework alone, in a few lines: what a user sees. **New** is what
 nothing public was seen to say when it was found here: no issue, no page of the documentation. The number of checks is
 that of the variant that has the most. *Beside the cases of the table* are those of 16 bits and those that are
-recommended, which `conform run` and the tox environments judge too.
+recommended, which `conform run --level optional` and `tox -m release` judge too.
 
 {sections}"""

@@ -4,7 +4,6 @@
 situations of the same numbers.
 """
 
-import threading
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,14 +11,13 @@ import numpy as np
 from harness.oracle.arithmetic import Arithmetic, Array, Rounded
 from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from harness.oracle.encoder import evaluate
+from harness.recent import Recent
 from harness.spec.case import Case
 
 RUNS = 16
 _KEPT = 64
 _OF_NUMBERS = {"batch", "sequence", "items", "input", "parameter_exponents", "mask"}
-_found: dict[tuple[str, tuple[int, str], str, float], Mapping[str, Array]] = {}
-_one_at_a_time = threading.Lock()
-"""Implementations are judged side by side, and asked the same: the second waits for what the first has begun."""
+_found = Recent[Mapping[str, Array]](_KEPT)
 
 
 def measured_condition(case: Case, roundoff: float = SAMPLE_ROUNDOFF) -> Mapping[str, Array]:
@@ -27,12 +25,7 @@ def measured_condition(case: Case, roundoff: float = SAMPLE_ROUNDOFF) -> Mapping
     finite."""
     layer = case.layer.model_dump_json()  # not its id: a declared deviation may have patched it
     key = layer, case.numbers_from, case.situation.model_dump_json(include=_OF_NUMBERS), roundoff
-    with _one_at_a_time:
-        if key not in _found:
-            while len(_found) >= _KEPT:
-                del _found[next(iter(_found))]
-            _found[key] = _measured(case, roundoff)
-        return _found[key]
+    return _found.get(key, lambda: _measured(case, roundoff))
 
 
 def _measured(case: Case, roundoff: float) -> Mapping[str, Array]:

@@ -50,9 +50,8 @@ class Collection:
                     console().print(line, highlight=False, soft_wrap=True)
 
     def _add(self, record: Record) -> None:
-        self._ledger.add(record)
         name = record.implementation
-        self._records[name].append(record.model_copy(update={"tensors": ()}))
+        self._records[name].append(self._ledger.add(record))
         self._waiting[name] -= 1
         self.effort[name].seconds += record.seconds
         self.effort[name].work += self._work[name, record.case, record.dtype, record.check]

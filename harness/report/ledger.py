@@ -45,6 +45,7 @@ class Ledger:
         self._records: dict[tuple[str, ...], Record] = {}
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # it is gone when the ledger is
         self._spooled: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._spool_size = 0
         for assignment in assignments:
             for task in assignment.tasks:
                 self._records[_key(not_run(task))] = not_run(task)
@@ -52,13 +53,16 @@ class Ledger:
         self._next_write = 0.0
         self._write(self._report(complete=False))
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record) -> Record:
+        """Keep a record. What is given back is the record without what was judged of single tensors."""
         key, data = _key(record), record.model_dump_json().encode()
-        self._records[key] = record.model_copy(update={"tensors": ()})
-        self._spooled[key] = self._spool.seek(0, os.SEEK_END), len(data)
+        kept = self._records[key] = record.model_copy(update={"tensors": ()})
+        self._spooled[key] = self._spool_size, len(data)
         self._spool.write(data)
+        self._spool_size += len(data)
         if time.monotonic() > self._next_write:
             self._write(self._report(complete=False))
+        return kept
 
     def close(
         self,
@@ -109,6 +113,7 @@ class Ledger:
                 file.write(b",\n" if number else b"")
                 file.write(self._line(key, record))
             file.write(f"\n ]{after}\n".encode())
+        self._spool.seek(self._spool_size)
         now = time.monotonic()
         self._next_write = now + max(_SECONDS_BETWEEN_WRITES, (now - begun) / _SHARE_OF_TIME)
 

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ class Specification:
     core: tuple[str, ...] = ()
     own_layers: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def cases(self) -> dict[str, Case]:
         """Every layer in every situation that names its family, by id."""
         listed, situations = frozenset(self.core), {case.partition("/")[2] for case in self.core}
@@ -47,7 +47,7 @@ class Specification:
         )
         return {case.id: case for case in made}
 
-    @property
+    @cached_property
     def with_golden(self) -> dict[str, Case]:
         """The cases that have a golden file of their own."""
         return {name: case for name, case in self.cases.items() if case.has_golden}

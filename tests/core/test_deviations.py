@@ -1,9 +1,10 @@
 """Deviations at work: a wrong layer is named, a declared one verified, a stale one found, a bad one refused."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,12 +32,22 @@ from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
 from harness.spec.stages import stages
 
-ASKED = [
-    name
-    for name, case in load().with_golden.items()
-    if case.layer.layer in ("pre-gelu", "post-relu") and case.situation.batch
-]
-CASES = (*(word for name in ASKED for word in ("--case", name)), "--dtype", "float32")
+LAYERS = ("pre-gelu", "post-relu")
+SITUATIONS = ("padding-right", "extreme-logits", "low-variance", "no-mask")
+"""With a mask and without, and where a softmax overflows or an epsilon shows."""
+SMALL = [f"{layer}/{name}" for layer in LAYERS for name in SITUATIONS]
+
+
+def asking(cases: Iterable[str]) -> tuple[str, ...]:
+    return (*(word for name in cases for word in ("--case", name)), "--dtype", "float32")
+
+
+CASES = asking(SMALL)
+CORE = asking(name for name, case in load().cases.items() if case.level == "core" and case.layer.layer in LAYERS)
+EVERY = asking(name for name, case in load().with_golden.items() if case.layer.layer in LAYERS and case.situation.batch)
+of_a_part_and_all = pytest.mark.parametrize(
+    "asked", [pytest.param(CORE, id="core"), pytest.param(EVERY, id="all", marks=pytest.mark.release)]
+)
 
 EPSILON = """
 def build(self, layer, parameters, dtype):
@@ -60,8 +71,9 @@ def declaring(*ids: str) -> str:
     return f"[{', '.join(entries)}]"
 
 
-def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable) -> None:
-    ended = conform("run", "--impl", fake("epsilon", EPSILON), *CASES)
+@of_a_part_and_all
+def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable, asked: tuple[str, ...]) -> None:
+    ended = conform("run", "--impl", fake("epsilon", EPSILON), *asked)
     assert ended.status == 1
     [diagnosis] = ended.report["diagnoses"]
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-eps-1e-3"])
@@ -81,13 +93,15 @@ def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
     assert set(diagnosis["deviations"]) == {"norm-eps-1e-3", "mask-inverted"}
 
 
+def of_a_release(*ids: str) -> Any:
+    """One more of a kind: a diagnosis of a pair takes seconds."""
+    return pytest.param(ids, marks=pytest.mark.release)
+
+
 @cache
 def small_cases() -> list[tuple[Case, Expected]]:
-    """Pre-norm and post-norm, with a mask and without, and where a softmax overflows or an epsilon shows."""
-    situations = ("padding-right", "extreme-logits", "low-variance", "no-mask")
-    cases = [load().cases[f"{layer}/{name}"] for layer in ("pre-gelu", "post-relu") for name in situations]
-    manifest = read_manifest()
-    return [(case, read_golden(case, manifest, constants())) for case in cases]
+    manifest, cases = read_manifest(), load().cases
+    return [(cases[name], read_golden(cases[name], manifest, constants())) for name in SMALL]
 
 
 def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
@@ -109,14 +123,14 @@ def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
     [
         # The second shows only where a softmax overflows, or where something is masked.
         ("softmax-without-largest", "residual1-missing"),
-        ("mask-filled-minus-10", "residual2-from-normed"),
+        of_a_release("mask-filled-minus-10", "residual2-from-normed"),
         # Rounding to a narrow format is as large as the second, and would do in its place.
         ("residual2-from-normed", "value-bias-missing"),
-        ("final-norm-extra", "key-from-query"),
+        of_a_release("final-norm-extra", "key-from-query"),
         # The second is behind what scatters, or is what scatters.
         ("dropout-left-on", "attention-output-weight-transposed"),
-        ("norms-skipped", "attend-in-bfloat16"),
-        ("linear-in-bfloat16", "ffn-dropout-left-on"),
+        of_a_release("norms-skipped", "attend-in-bfloat16"),
+        of_a_release("linear-in-bfloat16", "ffn-dropout-left-on"),
     ],
     ids=" + ".join,
 )
@@ -125,7 +139,14 @@ def test_a_pair_is_named(ids: tuple[str, str]) -> None:
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
-@pytest.mark.parametrize("name", ["attention-dropout-left-on", "dropout-left-on", "attend-in-tf32", "bfloat16-inside"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention-dropout-left-on",
+        "attend-in-tf32",
+        *(pytest.param(name, marks=pytest.mark.release) for name in ("dropout-left-on", "bfloat16-inside")),
+    ],
+)
 def test_what_scatters_is_named_by_how_much(name: str) -> None:
     diagnosis = diagnose("noisy", "float32", seen(name))
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", (name,))
@@ -192,9 +213,10 @@ def test_a_deviation_acts_where_it_says_something(name: str, of: str, not_of: st
     assert not_of is None or not changes(load().cases[not_of], catalogue()[name])
 
 
-def test_a_declared_deviation_is_verified(conform: Callable, fake: Callable) -> None:
+@of_a_part_and_all
+def test_a_declared_deviation_is_verified(conform: Callable, fake: Callable, asked: tuple[str, ...]) -> None:
     folder = fake("known", EPSILON, deviations=declaring("norm-eps-1e-3"), unsupported=NO_GRADIENTS)
-    ended = conform("run", "--impl", folder, *CASES)
+    ended = conform("run", "--impl", folder, *asked)
     assert ended.status == 0, ended.stdout
     assert set(ended.outcomes("output")) == set(ended.outcomes("stages")) == {"deviates"}
     assert ended.report["diagnoses"] == []

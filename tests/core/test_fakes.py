@@ -4,6 +4,7 @@ Every lie is told by a real worker, over the wire. The judge's own traps are in 
 frames in test_worker.py.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -75,16 +76,18 @@ OUTPUTS = {
 """Name → what is done to the right output [2, 10, 24], of lengths 8 and 6, and what is said of it."""
 
 
+GIVES = """
+def output(self, x, masks):
+    out = np.array(super().output(x, masks))
+    {lie}
+    return out
+"""
+
+
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_output_that_is_wrong_in_one_way_fails(fake: Callable, name: str) -> None:
     lie, said = OUTPUTS[name]
-    body = f"""
-    def output(self, x, masks):
-        out = np.array(super().output(x, masks))
-        {lie}
-        return out
-    """
-    [record] = records(fake("liar", body, checks="[output]"), PADDED)
+    [record] = records(fake("liar", GIVES.format(lie=lie), checks="[output]"), PADDED)
     assert record.outcome is Outcome.FAIL
     assert said in record.message
 
@@ -119,15 +122,17 @@ ANSWERS = {
 """Name → what is answered when all stages are `shown`, and what is said of it."""
 
 
+SHOWS = """
+def stages(self, x, masks):
+    shown = super().stages(x, masks)
+    {lie}
+"""
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_that_is_none_is_an_error(fake: Callable, name: str) -> None:
     lie, said = ANSWERS[name]
-    body = f"""
-    def stages(self, x, masks):
-        shown = super().stages(x, masks)
-        {lie}
-    """
-    [record] = records(fake("liar", body, checks="[stages]"), PLAIN)
+    [record] = records(fake("liar", SHOWS.format(lie=lie), checks="[stages]"), PLAIN)
     assert record.outcome is Outcome.ERROR
     assert said in record.message
 
@@ -252,10 +257,11 @@ def test_the_command_ends_otherwise_than_with_0(conform: Callable, fake: Callabl
 
 
 def suite(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    """tests/suite, as tox runs it."""
+    """tests/suite with these arguments alone: tox adds what it selects to every pytest that it starts."""
     tests = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests / "suite", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tests.parent, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tests.parent, env=env, check=False)
 
 
 def test_the_suite_without_an_implementation_or_a_case_is_no_success(fake: Callable) -> None:

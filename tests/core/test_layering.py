@@ -119,7 +119,7 @@ def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
     for name, imports in reached.items():
         outside = {imported.split(".")[0] for imported in imports} - ADAPTERS_MAY_IMPORT - sys.stdlib_module_names
         assert not outside, f"{name} imports {outside}"
-    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "wire"}
+    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "recent", "wire"}
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -10,6 +10,7 @@ import pytest
 import scipy.special
 
 from harness import portable
+from harness.core.criteria import LARGEST
 from harness.deviations.catalogue import catalogue
 from harness.deviations.play import played_with_noise
 from harness.golden.expected import ExpectedTensor
@@ -305,8 +306,17 @@ def judged(case: Case, observed: dict[str, Array], dtype: str) -> Verdict:
     return judge("stages", stages(case.layer), observed, expected, FORMATS[dtype], constants())
 
 
+of_each_case = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=pytest.mark.release if case.layer.d_model > LARGEST else ())
+        for name, case in CASES.items()
+    ],
+)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+@of_each_case
 @pytest.mark.parametrize("affine", [bias_last, bias_first])
 def test_an_honest_recursive_forward_pass_conforms(case: Case, dtype: Any, affine: Any) -> None:
     verdict = judged(case, forward(case, dtype, affine=affine), np.dtype(dtype).name)
@@ -315,7 +325,7 @@ def test_an_honest_recursive_forward_pass_conforms(case: Case, dtype: Any, affin
     assert 0.01 < verdict.rms <= 2
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+@of_each_case
 def test_blas_is_quieter_than_a_recursive_sum(case: Case) -> None:
     verdict = judged(case, forward(case, np.float32, np.matmul, lambda x, w, b: x @ w + b), "float32")
     assert verdict.outcome is Outcome.PASS, verdict.message

@@ -125,7 +125,7 @@ def test_goldens_learnt_by_heart_fail_at_another_seed(conform: Callable, fake: C
 
 
 def test_a_bug_is_named_and_a_declared_one_verified_at_another_seed(conform: Callable, fake: Callable) -> None:
-    asked = [name for name in CASES if name.startswith("pre-gelu/")]
+    asked = [f"pre-gelu/{name}" for name in ("padding-right", "extreme-logits", "low-variance", "no-mask")]
     cases = (*(word for name in asked for word in ("--case", name)), "--dtype", "float32", "--seed", "1")
     ended = conform("run", "--impl", fake("epsilon", EPSILON), *cases)
     [diagnosis] = ended.report["diagnoses"]

@@ -44,6 +44,11 @@ def test_the_honest_one_passes(honest: Path, tmp_path: Path, dtype: DtypeName) -
         assert record.outcome is Outcome.PASS, f"{record.case}: {record.message}"
 
 
+def told(body: str, lie: str) -> str:
+    """A lie of one or more lines in the place for it."""
+    return body.format(lie=lie.replace("\n", "\n    "))
+
+
 def asked(folder: Path, *cases: str) -> list[Record]:
     return [record for record in records(folder, *cases) if record.outcome is not Outcome.UNSUPPORTED]
 
@@ -109,16 +114,18 @@ DROPOUT = {
 """Name → what is `left` of `value` at a `placement` of `rate`, and what is said of it."""
 
 
+DROPS = """
+def dropped(self, placement, value, draw):
+    rate, left = getattr(self.layer.dropout, placement), super().dropped(placement, value, draw)
+    {lie}
+    return left
+"""
+
+
 @pytest.mark.parametrize("name", DROPOUT)
 def test_dropout_that_is_wrong_in_one_way_fails(fake: Callable, name: str) -> None:
     lie, said = DROPOUT[name]
-    body = f"""
-    def dropped(self, placement, value, draw):
-        rate, left = getattr(self.layer.dropout, placement), super().dropped(placement, value, draw)
-        {lie.replace(chr(10), chr(10) + " " * 8)}
-        return left
-    """
-    [record] = records(fake("liar", body, checks="[dropout]"), "pre-gelu-dropout/dropout")
+    [record] = records(fake("liar", told(DROPS, lie), checks="[dropout]"), "pre-gelu-dropout/dropout")
     assert record.outcome is Outcome.FAIL
     for words in said:
         assert words in record.message
@@ -217,20 +224,22 @@ INITIAL = {
 """Name → how what is `made` of a parameter is wrong, and what is said of it."""
 
 
+BEGINS = """
+def initialise(self, seed):
+    self.drawn_from = seed
+    return super().initialise(seed)
+
+def initial(self, draw, name, shape):
+    made, weight, bound = super().initial(draw, name, shape), "weight" in name, (6 / sum(shape)) ** 0.5
+    {lie}
+    return made
+"""
+
+
 @pytest.mark.parametrize("name", INITIAL)
 def test_a_layer_that_begins_wrongly_fails(fake: Callable, name: str) -> None:
     lie, said = INITIAL[name]
-    body = f"""
-    def initialise(self, seed):
-        self.drawn_from = seed
-        return super().initialise(seed)
-
-    def initial(self, draw, name, shape):
-        made, weight, bound = super().initial(draw, name, shape), "weight" in name, (6 / sum(shape)) ** 0.5
-        {lie}
-        return made
-    """
-    [record] = records(fake("liar", body, checks="[initialisation]"), "pre-gelu/initialisation")
+    [record] = records(fake("liar", told(BEGINS, lie), checks="[initialisation]"), "pre-gelu/initialisation")
     assert record.outcome is Outcome.FAIL
     assert said in record.message
 
@@ -256,16 +265,18 @@ PARAMETERS = {
 }
 
 
+HOLDS = """
+def initialise(self, seed):
+    from harness.adapter import Fresh
+    made = super().initialise(seed)
+    {lie}
+"""
+
+
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_other_parameters_than_the_specifications_fail(fake: Callable, name: str) -> None:
     lie, said = PARAMETERS[name]
-    body = f"""
-    def initialise(self, seed):
-        from harness.adapter import Fresh
-        made = super().initialise(seed)
-        {lie}
-    """
-    [record] = records(fake("liar", body, checks="[initialisation]"), "pre-gelu/initialisation")
+    [record] = records(fake("liar", told(HOLDS, lie), checks="[initialisation]"), "pre-gelu/initialisation")
     assert record.outcome is Outcome.FAIL
     assert said in record.message
 

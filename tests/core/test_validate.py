@@ -4,14 +4,19 @@ The fake's files are JSON: a description, and lies to tell. Real files are in te
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from harness.spec.case import layer_parameters
+from harness.golden.build import compute_all
+from harness.golden.expected import Expected
+from harness.golden.store import case_digest
+from harness.spec.case import Case, layer_parameters
+from harness.spec.constants import Constants
 from harness.spec.layer import Layer
 from harness.spec.load import load
 from harness.validate.findings import STAGES
@@ -91,9 +96,30 @@ def description(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+GOLDENS: dict[bytes, Expected] = {}
+
+
+def computed_once(cases: list[Case], constants: Constants, jobs: int) -> Iterator[tuple[Case, Expected]]:
+    """Most files here are of the same layer, and asked the same: their goldens are computed for the first of them."""
+    keys = {case.id: _made_from(case, constants) for case in cases}
+    for case, expected in compute_all([case for case in cases if keys[case.id] not in GOLDENS], constants, jobs):
+        GOLDENS[keys[case.id]] = expected
+    yield from ((case, GOLDENS[keys[case.id]]) for case in cases)
+
+
+def _made_from(case: Case, constants: Constants) -> bytes:
+    """What a golden depends on; a file's parameters are its own."""
+    tensors = {"x": case.x(), **case.parameters()}
+    made = sha256(case_digest(case, constants).encode())
+    for name, value in sorted(tensors.items()):
+        made.update(name.encode() + value.tobytes())
+    return made.digest()
+
+
 @pytest.fixture
 def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Validation]:
     """Validate a file that a fake worker looks into."""
+    monkeypatch.setattr("harness.validate.validation.compute_all", computed_once)
     monkeypatch.setattr("harness.validate.rows.ROWS", (("onnxruntime", "disable"), ("onnxruntime", "extended")))
     folder: Path = fake("onnx_file", WORKER)
     manifest = folder / "impl.yaml"

@@ -1,6 +1,6 @@
 """Workers that crash, hang, babble or lie about the protocol: each costs what it should, and the run ends by itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,10 +9,23 @@ CASES = ("--case", "pre-gelu/no-mask", "--case", "pre-gelu/padding-right", "--dt
 """Two cases of three checks: output, stages, gradients, twice."""
 
 
-def test_the_honest_one_passes_everything(conform: Callable, fake: Callable) -> None:
-    layers = ("pre-gelu*", "post-relu*", "*rms*", "stack-*", "encoder-pre-gelu", "embedding-*")
-    cases = [word for layer in layers for word in ("--case", f"{layer}/*")]
-    ended = conform("run", "--impl", fake("honest_copy"), *cases, "--dtype", "float32")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(("--level", "core"), id="core"),
+        pytest.param(
+            [
+                word
+                for layer in ("pre-gelu*", "post-relu*", "*rms*", "stack-*", "encoder-pre-gelu", "embedding-*")
+                for word in ("--case", f"{layer}/*")
+            ],
+            id="all",
+            marks=pytest.mark.release,
+        ),
+    ],
+)
+def test_the_honest_one_passes_everything(conform: Callable, fake: Callable, asked: Sequence[str]) -> None:
+    ended = conform("run", "--impl", fake("honest_copy"), *asked, "--dtype", "float32")
     assert ended.status == 0, ended.stdout + ended.stderr
     assert ended.report["complete"]
     assert set(ended.outcomes()) == {"pass"}

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from harness.deviations.catalogue import catalogue
+
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
     from impls.jax_pure.encoder import Config
@@ -28,6 +30,15 @@ def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callabl
 
 def test_every_wrong_form_can_be_planted(planted_forms: Callable[[str], None]) -> None:
     planted_forms("planted_jax")
+
+
+@pytest.mark.release
+def test_the_core_sees_every_wrong_form(planted: Callable) -> None:
+    """Each deviation of the catalogue, in the real encoder, by output or stages; and nothing where none is planted."""
+    core = planted("planted_jax", "PlantedJax", "jax_pure", "layer_norm")
+    assert list(core.failures([])) == []
+    unseen = [name for name in catalogue() if next(core.failures([name]), None) is None]
+    assert unseen == []
 
 
 def test_what_is_compiled_is_kept_and_changes_no_number(

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.deviations.catalogue import catalogue
+
 PLANTS = {
     "wrong_epsilon": (
         "torch.nn.LayerNorm.forward = lambda n, x: F.layer_norm(x, n.normalized_shape, n.weight, n.bias, 1e-3)",
@@ -84,6 +86,14 @@ def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callabl
 
 def test_every_wrong_form_can_be_planted(planted_forms: Callable[[str], None]) -> None:
     planted_forms("planted_pytorch")
+
+
+def test_the_core_sees_every_wrong_form(planted: Callable) -> None:
+    """Each deviation of the catalogue, in the real encoder, by output or stages; and nothing where none is planted."""
+    core = planted("planted_pytorch", "PlantedPyTorch", "pytorch", "layer_norm", "rms_norm")
+    assert list(core.failures([])) == []
+    unseen = [name for name in catalogue() if next(core.failures([name]), None) is None]
+    assert unseen == []
 
 
 def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:

@@ -2,6 +2,7 @@
 
 pytest tests/suite --impl pytorch
 pytest tests/suite --impl path/to/folder -k padding-right
+pytest tests/suite --impl jax_pure --level core
 """
 
 import itertools
@@ -16,7 +17,7 @@ from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_implementation
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.plan import Task, plan
+from harness.plan import Task, plan, select
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
@@ -39,9 +40,9 @@ def _ready(config: pytest.Config) -> Ready:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item a case and dtype. What the manifest opts out of as a whole is no item: neither passed nor skipped."""
     specification = load()
-    cases = specification.cases
     check_ids(specification.with_golden, read_manifest())
-    tasks = plan(_ready(metafunc.config).implementation, list(cases.values()))
+    cases = select(specification.cases, (), metafunc.config.getoption("--level"))
+    tasks = plan(_ready(metafunc.config).implementation, cases)
     grouped = {
         f"{dtype}-{case}": list(group)
         for (dtype, case), group in itertools.groupby(tasks, key=lambda task: (task.dtype, task.case.id))

@@ -21,8 +21,8 @@ def planted_stages(
         stages[name] = stage
         return stage
 
-    def step(name: str, *operands: Any) -> Array:
-        return WAYS[name][ways.get(name, "standard")](*operands)
+    def step(name: str, *operands: Any, own: str = "standard") -> Array:
+        return WAYS[name][ways.get(name, own)](*operands)
 
     def attend(x: Array) -> Array:
         p = params["attention"]
@@ -33,7 +33,7 @@ def planted_stages(
         scores = tap("attention_scores", step("attention_scores", q, k))
         if bias is not None:
             scores = step("attention_bias", scores, bias)
-        weights = tap("attention_weights", step("masked_softmax", scores, mask))
+        weights = tap("attention_weights", step("masked_softmax", scores, mask, own=f"empty-row-{config.empty_row}"))
         context = tap("context", step("attend", weights, v))
         merged = tap("context_merged", step("merge_heads", context))
         return tap("attention_output", step("attention_output", p["output"], merged))

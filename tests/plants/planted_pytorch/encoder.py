@@ -17,8 +17,8 @@ def planted_layer(
     check_ways(ways, WAYS)
     first, attention, feed_forward = x, layer.attention, layer.feed_forward
 
-    def step(name: str, *operands: Any) -> Tensor:
-        return WAYS[name][ways.get(name, "standard")](*operands)
+    def step(name: str, *operands: Any, own: str = "standard") -> Tensor:
+        return WAYS[name][ways.get(name, own)](*operands)
 
     def attend(x: Tensor) -> Tensor:
         q = tap("query", step("query", attention.W_q, x, attention.num_heads))
@@ -30,7 +30,7 @@ def planted_layer(
         scores = tap("attention_scores", step("attention_scores", q, k))
         if bias is not None:
             scores = step("attention_bias", scores, bias)
-        weights = tap("attention_weights", step("masked_softmax", scores, mask))
+        weights = tap("attention_weights", step("masked_softmax", scores, mask, own=f"empty-row-{attention.empty_row}"))
         context = tap("context", step("attend", weights, v))
         merged = tap("context_merged", step("merge_heads", context))
         return tap("attention_output", step("attention_output", attention.W_o, merged))
