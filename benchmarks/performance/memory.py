@@ -14,7 +14,7 @@ QUESTION = (
     "of its own."
 )
 COPIES = 4
-HUNDRED = ("--case", "post-gelu/*", "--case", "pre-relu/padding-*", "--dtype", "float32")
+HUNDRED = ("--case", "post-gelu/*", "--case", "post-relu/padding-*", "--dtype", "float32")
 THOUSAND = ("--case", "*-relu/*", "--case", "*-gelu/*", "--dtype", "float32", "--dtype", "float64")
 EVERYTHING = ("--level", "optional")
 TARGET = 200.0
