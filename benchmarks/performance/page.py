@@ -168,8 +168,8 @@ _SHAPES = (
 )
 _PARENT = (
     "the parent's own work, in one interpreter, whose threads take turns. Of its time, by cProfile and thread, 45 % is "
-    "asking (conditions of invariants, measured by Monte Carlo, 11 %; the wire 11 %; the import of SciPy 9 %; drawing), "
-    "29 % judging (reading goldens 11 %, comparing 9 %) and 26 % the command itself (the table on the terminal 7 %, the "
+    "asking (conditions of invariants, by Monte Carlo, 11 %; the wire 11 %; the import of SciPy 9 %; drawing), 29 % "
+    "judging (reading goldens 11 %, comparing 9 %) and 26 % the command itself (the table on the terminal 7 %, the "
     "specification 5 %, the plans 4 %, the ledger 3 %). Two workers import PyTorch twice, and gain little."
 )
 REASONS: dict[tuple[str, str], str] = {
