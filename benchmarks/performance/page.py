@@ -173,8 +173,8 @@ _PARENT = (
     "specification 5 %, the plans 4 %, the ledger 3 %). Two workers import PyTorch twice, and gain little."
 )
 _LARGE = (
-    "the large layers and not the number of checks: two alone (bert-base and gpt2-medium) take 697 MB, 487 MB without the "
-    "cache of drawn tensors; gpt2-medium's parameters are 50 MB in float32, and both workers' are held, as drawn, "
+    "the large layers and not the number of checks: two alone (bert-base and gpt2-medium) take 697 MB, 487 MB without "
+    "the cache of drawn tensors; gpt2-medium's parameters are 50 MB in float32, and both workers' are held, as drawn, "
     "as sent, as a frame and as they came back."
 )
 REASONS: dict[tuple[str, str], str] = {
