@@ -167,10 +167,15 @@ _SHAPES = (
     "and 1 % to the Expand of the mask."
 )
 _PARENT = (
-    "the parent's own work, in one interpreter, whose threads take turns. Of its time, by cProfile and thread, 45 % is "
-    "asking (conditions of invariants, by Monte Carlo, 11 %; the wire 11 %; the import of SciPy 9 %; drawing), 29 % "
-    "judging (reading goldens 11 %, comparing 9 %) and 26 % the command itself (the table on the terminal 7 %, the "
-    "specification 5 %, the plans 4 %, the ledger 3 %). Two workers import PyTorch twice, and gain little."
+    "the parent's own work, in one interpreter, whose threads take turns. Of its time, by cProfile and thread, 44 % is "
+    "asking (the wire 12 %; conditions of invariants, by Monte Carlo, 10 %; the import of SciPy 8 %; drawing), 29 % "
+    "judging (reading goldens 11 %, comparing 9 %) and 27 % the command itself (the table on the terminal 7 %, the "
+    "specification 5 %, the plans 4 %, the ledger 3 %). A second worker imports PyTorch once more."
+)
+_SCALED = (
+    "without jit_compile `ops.dot_product_attention`, which ours calls, multiplies the scores [B, H, S, S] by the scale; "
+    "MultiHeadAttention, which has dropout here, multiplies the queries (Keras' source; not timed by itself). With "
+    "jit_compile ours take {ours} and theirs {theirs}."
 )
 _LARGE = (
     "the large layers and not the number of checks: two alone (bert-base and gpt2-medium) take 697 MB, 487 MB without "
@@ -183,6 +188,13 @@ REASONS: dict[tuple[str, str], str] = {
     ("overhead", "one"): _PARENT,
     ("overhead", "one-worker"): _PARENT,
     ("verdicts", "warm"): _PARENT,
+    **{
+        ("layers-keras", f"{way}, S=512"): _SCALED.format(
+            ours=f"[[{way}, S=512: ours, tf.function with jit_compile]]",
+            theirs=f"[[{way}, S=512: MultiHeadAttention, tf.function with jit_compile]]",
+        )
+        for way in ("forward", "forward and backward")
+    },
     ("layers-onnx", "forward, S=50"): (
         "the products are not it: alone they take [[forward, S=50: its matrix products alone, ONNX Runtime]] in ONNX "
         "Runtime and [[forward, S=50: its matrix products alone, OpenVINO, float32]] in OpenVINO. What stands "
