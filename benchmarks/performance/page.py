@@ -173,8 +173,8 @@ _PARENT = (
     "specification 5 %, the plans 4 %, the ledger 3 %). A second worker imports PyTorch once more."
 )
 _SCALED = (
-    "without jit_compile `ops.dot_product_attention`, which ours calls, multiplies the scores [B, H, S, S] by the scale; "
-    "MultiHeadAttention, which has dropout here, multiplies the queries (Keras' source; not timed by itself). With "
+    "without jit_compile `ops.dot_product_attention`, which ours calls, scales the scores, [B, H, S, S]; "
+    "MultiHeadAttention, which has dropout here, scales the queries (Keras' source; not timed by itself). With "
     "jit_compile ours take {ours} and theirs {theirs}."
 )
 _LARGE = (
