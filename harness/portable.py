@@ -54,13 +54,21 @@ def ids(name: str, count: int, vocabulary: int) -> npt.NDArray[np.int64]:
     return ((top * np.uint64(vocabulary)) >> np.uint64(32)).astype(np.int64)
 
 
-@lru_cache(maxsize=32)  # an oracle evaluates one case some eighty times, and draws the same parameters for each
 def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
     """The portable tensor `name`, filled in row-major order (rule P-4), float64, not to be written to.
 
     `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254; `balanced`: n in
     the first half of the last axis, and their negatives in the second; all times 2**exponent.
     """
+    # An oracle evaluates one case some eighty times, and draws the same parameters for each; large ones are not kept.
+    drawn = _kept if prod(shape) <= _KEPT_UP_TO else _tensor
+    return drawn(name, shape, pattern, exponent)
+
+
+_KEPT_UP_TO = 1 << 16
+
+
+def _tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
     n = integers(name, prod(shape))
     match pattern:
         case "symmetric":
@@ -77,6 +85,9 @@ def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -
     drawn = np.ldexp(values.astype(np.float64), exponent).reshape(shape)
     drawn.flags.writeable = False
     return drawn
+
+
+_kept = lru_cache(maxsize=32)(_tensor)
 
 
 def weight_exponent(fan_in: int) -> int:

@@ -7,6 +7,7 @@ import click
 from harness.core.build import Found, find
 from harness.core.page import PAGE, page
 from harness.core.sensitivity import write_sensitivity
+from harness.errors import InputError
 from harness.files import replace_file
 from harness.paths import SPECS, shown
 from harness.spec.core import FILE
@@ -31,6 +32,12 @@ def build(jobs: int | None) -> None:
     Needed after a change of the catalogue, of a small layer or of a situation. Writes specs/core.yaml,
     specs/sensitivity.json and docs/core.md.
     """
+    if not PAGE.parent.is_dir():
+        raise InputError(
+            "writes the specification, which is installed here",
+            where="conform core build",
+            hint="run it in a checkout of the project",
+        )
     found = find(jobs or os.cpu_count() or 1)
     for line in write(found):
         click.echo(line)

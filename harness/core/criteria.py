@@ -10,6 +10,7 @@ from harness.core.pairs import Apart, foretold
 from harness.core.sensitivity import Sensitivity
 from harness.spec.case import Case
 from harness.spec.coverage import LANGUAGES, values_of
+from harness.spec.parameters import parameters_of, without_prefix
 from harness.spec.situation import Check
 
 CHECKS: tuple[Check, ...] = ("output", "stages")
@@ -22,7 +23,7 @@ class Criterion:
     """One reason to be in the core.
 
     `deviation`: `name` is seen by check `at`. `clause`: `name` is cited. `value`: the language's key `at` has the value
-    `name`. `pair`: `name` and `at` are two deviations that are told apart.
+    `name`, or what `at` says is so of `name`. `pair`: `name` and `at` are two deviations that are told apart.
     """
 
     kind: Literal["deviation", "clause", "value", "pair"]
@@ -62,8 +63,17 @@ def of_deviations(cases: Iterable[Case], table: Sensitivity) -> dict[str, set[Cr
 
 
 def of_text(case: Case) -> set[Criterion]:
-    """The clauses that a case cites, and the values that its layer and situation have at the languages' keys."""
+    """The clauses that a case cites, the values that its layer and situation have at the languages' keys, and what is
+    asked of which part: in which form each mask is given, and which check asks about each parameter."""
     found = {Criterion("clause", clause) for clause in case.clauses}
+    mask, given_as = case.situation.mask, case.situation.given
+    for part, value in (("padding", mask.padding), ("attention", mask.attention), ("bias", mask.bias)):
+        if value is not None:
+            found |= {Criterion("value", given_as.masks, f"masks of {part}")}
+            found |= {Criterion("value", str(given_as.rank), f"rank of {part}")}
+    for check in {"gradients", "initialisation"}.intersection(case.situation.checks):
+        for parameter in parameters_of(case.layer):
+            found.add(Criterion("value", without_prefix(parameter.name)[1], f"{check} of"))
     given = {"layer": case.layer, "situation": case.situation}
     for language, values in _VALUES.items():
         for key, tests in values.items():

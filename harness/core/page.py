@@ -96,8 +96,9 @@ catalogue and the clauses.
   any case sees it there, by at least {margin} σ: 200 times the largest error of a conforming implementation in any
   required case ({conforming} σ, rms);
 - cite every one of the {clauses} clauses;
-- use every value of the languages' keys that a small required case uses: each encoding and rank of a mask, each layout,
-  padding, check, invariant and flaw, each choice of a layer;
+- use every value of the languages' keys that a small required case uses: each encoding and rank of each kind of mask,
+  each layout, padding, check, invariant and flaw, each choice of a layer; ask for the gradient of each parameter, and
+  how it is initialised;
 - tell every two deviations apart that any small required case tells apart, by the same {margin} σ: so that a diagnosis
   names one and not the other.
 

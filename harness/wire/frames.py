@@ -43,11 +43,16 @@ class Frame:
 
 
 def encode(message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None) -> bytes:
+    """A whole frame."""
+    body = _body(message, tensors)
+    return len(body).to_bytes(8, "little") + body
+
+
+def _body(message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None) -> bytes:
     contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in (tensors or {}).items()}
     # ascontiguousarray makes a 0-d array 1-d; keep the shape that the adapter meant.
     shaped = {name: contiguous[name].reshape(np.shape(tensor)) for name, tensor in (tensors or {}).items()}
-    body = safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
-    return len(body).to_bytes(8, "little") + body
+    return safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
 
 
 def decode(body: bytes) -> Frame:
@@ -73,21 +78,24 @@ def read_frame(stream: IO[bytes]) -> Frame:
     # Text on the wire could pass for the length of a frame that never comes: look at safetensors' own header too.
     if length > LARGEST_FRAME or not 0 < header_length <= length - 8 or opening[16:] != b"{":
         raise FrameError(f"something that is not a frame: {opening!r}")
-    body = opening[8:] + _exactly(stream, length - len(opening) + 8)
-    if len(body) < length:
-        raise FrameError(f"a frame cut off after {len(body)} of {length} bytes")
-    return decode(body)
+    rest = _exactly(stream, length - len(opening) + 8, before=opening[8:])
+    if len(rest) < length:
+        raise FrameError(f"a frame cut off after {len(rest)} of {length} bytes")
+    return decode(rest)
 
 
 def write_frame(
     stream: IO[bytes], message: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]] | None = None
 ) -> None:
-    stream.write(encode(message, tensors))
+    body = _body(message, tensors)
+    stream.write(len(body).to_bytes(8, "little"))
+    stream.write(body)
     stream.flush()
 
 
 def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray[Any, Any]:
-    return np.frombuffer(data, dtype=_numpy_dtype(dtype)).reshape(shape).copy()
+    array = np.frombuffer(data, dtype=_numpy_dtype(dtype)).reshape(shape)
+    return array if array.flags.writeable else array.copy()  # safetensors hands over a bytearray of its own
 
 
 def _numpy_dtype(name: str) -> np.dtype[Any]:
@@ -105,9 +113,9 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(kinds[name[0]] + name[1:]).newbyteorder("<")
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
-    """`count` bytes, or fewer at the end of the stream."""
-    parts = []
+def _exactly(stream: IO[bytes], count: int, before: bytes = b"") -> bytes:
+    """`before` and `count` bytes after it, or fewer at the end of the stream."""
+    parts = [before]
     while count:
         part = stream.read(min(count, 1 << 20))
         if not part:

@@ -234,7 +234,9 @@ class Session:
     def _parameters(self, task: Task) -> Tensors:
         """Those of the task's layer, drawn once for all the times that it is built in a row."""
         if self._drawn is None or self._drawn[0] != task.build_key:
-            drawn = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
+            drawn = {
+                name: value.astype(task.format.numpy, copy=False) for name, value in task.case.parameters().items()
+            }
             self._drawn = task.build_key, drawn
         return self._drawn[1]
 

@@ -155,3 +155,14 @@ def test_other_numbers_exclude_nothing_that_was_measured(conform: Callable, hone
     ended = conform("run", "--impl", honest, "--case", "pre-gelu/no-mask", "--dtype", "float32", "--seed", "1")
     assert ended.status == 0
     assert ended.report["shown"] == []
+
+
+def test_of_several_implementations_each_has_its_line_when_it_is_done(
+    conform: Callable, fake: Callable, honest: Path
+) -> None:
+    ended = conform(
+        "run", "--impl", honest, "--impl", fake("epsilon", EPSILON), "--case", "pre-gelu/no-mask", "--dtype", "float32"
+    )
+    before_the_matrix = ended.stdout.partition("case, rms σ")[0]
+    assert "honest: 3 of 3 checks as expected, largest rms" in before_the_matrix
+    assert "epsilon: 0 of 3 checks as expected, largest rms" in before_the_matrix

@@ -1,0 +1,68 @@
+"""`python -m benchmarks.performance`: every question measured anew, and docs/performance.md written.
+
+python -m benchmarks.performance                      all of them: a quarter of an hour on two quiet cores
+python -m benchmarks.performance --only overhead      one of them; the others stay as they are
+python -m benchmarks.performance --page               the page alone, of the figures that are kept
+"""
+
+import argparse
+import datetime
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.performance import layer_times, memory, overhead, startup, verdicts
+from benchmarks.performance.machine import machine, versions
+from benchmarks.performance.measuring import ROOT
+from benchmarks.performance.page import Answer, Kept, Measured, read, write
+
+QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
+    "overhead": (overhead.QUESTION, overhead.measure),
+    "overhead-of-four": (overhead.QUESTION, overhead.measure_four),
+    "verdicts": (verdicts.QUESTION, verdicts.measure),
+    "memory": (memory.QUESTION, memory.measure),
+    "startup": (startup.QUESTION, startup.measure),
+    **{name: (layer_times.QUESTION, measure) for name, measure in layer_times.MEASURES.items()},
+}
+
+
+def answer(name: str) -> Answer:
+    question, measure = QUESTIONS[name]
+    with tempfile.TemporaryDirectory() as scratch:
+        found = measure(Path(scratch) / name)
+    return Answer(
+        question=question,
+        taken_on=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        commit=_commit(),
+        others=found.others,
+        settings=found.settings,
+        figures=found.figures,
+        notes=found.notes,
+    )
+
+
+def _commit() -> str:
+    words = ["git", "describe", "--always", "--exclude", "*"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=QUESTIONS, action="append", help="may be given more than once")
+    parser.add_argument("--page", action="store_true", help="measure nothing")
+    options = parser.parse_args()
+    kept = read()
+    answers = dict(kept.answers) if kept else {}
+    for name in () if options.page else options.only or QUESTIONS:
+        sys.stderr.write(f"{name} …\n")
+        answers[name] = answer(name)
+        ordered = {name: answers[name] for name in QUESTIONS if name in answers}
+        write(Kept(machine=machine(), versions=versions(), answers=ordered))  # what is measured is kept at once
+    if options.page and kept:
+        write(kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What was measured on."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchmarks.performance.measuring import CORES
+
+PACKAGES = (
+    "numpy",
+    "torch",
+    "tensorflow-cpu",
+    "keras",
+    "jax",
+    "jaxlib",
+    "flax",
+    "onnx",
+    "onnxscript",
+    "onnxruntime",
+    "openvino",
+)
+
+
+def machine() -> dict[str, str]:
+    """The processor, its cores and memory, the system and Python."""
+    gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "processor": _processor(),
+        "cores": str(CORES),
+        "memory": f"{gibibytes:.0f} GiB",
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,173 @@
+"""docs/performance.md, of the figures that are kept in docs/performance.json. Measures nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.deviations.tables import markdown
+from harness.files import replace_file
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, KEPT = DOCS / "performance.md", DOCS / "performance.json"
+
+Kind = Literal["ratio", "seconds", "milliseconds", "a second", "MB"]
+_SHOWN: dict[Kind, str] = {
+    "ratio": "{:.2f}",
+    "seconds": "{:.2f} s",
+    "milliseconds": "{:.2f} ms",
+    "a second": "{:.0f} / s",
+    "MB": "{:.0f} MB",
+}
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Figure(_Frozen):
+    """One thing measured. `value` is the median of `taken`, one of each repeat; a target is met from one side."""
+
+    id: str
+    what: str
+    kind: Kind
+    value: float
+    taken: tuple[float, ...]
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it meets its target; None where it has none."""
+        if self.at_most is not None:
+            return self.value <= self.at_most
+        return None if self.at_least is None else self.value >= self.at_least
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What measuring a question gave. `others`: the cores that others kept busy in the busiest turn that counts; None
+    where nothing was timed."""
+
+    settings: dict[str, str]
+    figures: tuple[Figure, ...]
+    others: float | None
+    notes: tuple[str, ...] = ()
+
+
+def median_of(
+    id: str,
+    what: str,
+    kind: Kind,
+    taken: Sequence[float],
+    *,
+    at_most: float | None = None,
+    at_least: float | None = None,
+) -> Figure:
+    found = tuple(float(f"{value:.6g}") for value in taken)
+    return Figure(id=id, what=what, kind=kind, value=median(found), taken=found, at_most=at_most, at_least=at_least)
+
+
+class Answer(_Frozen):
+    """What one question found, and when. `others` as `Measured` has it."""
+
+    question: str
+    taken_on: str
+    commit: str
+    others: float | None
+    settings: dict[str, str]
+    figures: tuple[Figure, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Kept(_Frozen):
+    """The whole file: each question's latest answer, in the order of the page."""
+
+    machine: dict[str, str]
+    versions: dict[str, str]
+    answers: dict[str, Answer]
+
+
+def read() -> Kept | None:
+    return Kept.model_validate_json(KEPT.read_bytes()) if KEPT.is_file() else None
+
+
+def write(kept: Kept) -> None:
+    replace_file(KEPT, (kept.model_dump_json(indent=1) + "\n").encode())
+    replace_file(PAGE, page(kept).encode())
+
+
+def page(kept: Kept) -> str:
+    figures = [figure for answer in kept.answers.values() for figure in answer.figures]
+    targets = [figure for figure in figures if figure.met is not None]
+    said = _PAGE.format(
+        machine=", ".join(f"{name} {value}" for name, value in kept.machine.items()),
+        versions=", ".join(f"{name} {value}" for name, value in kept.versions.items()),
+        met=sum(figure.met is True for figure in targets),
+        targets=len(targets),
+        answers="\n".join(section(name, answer) for name, answer in kept.answers.items()),
+    )
+    return said.rstrip() + "\n"
+
+
+def section(name: str, answer: Answer) -> str:
+    rows = [
+        (figure.what, shown(figure.kind, figure.value), spread(figure), target(figure), verdict(figure))
+        for figure in answer.figures
+    ]
+    table = markdown(("what", "median", "quartiles, repeats", "target", "met"), rows)
+    how = ", ".join(f"{key} {value}" for key, value in answer.settings.items())
+    quiet = "" if answer.others is None else f" In the busiest turn others used {answer.others:.2f} of the cores."
+    lines = [f"## {name}", "", answer.question, "", f"Taken on {answer.taken_on} at {answer.commit}; {how}.{quiet}"]
+    reasons = [
+        f"- {REASONS[name, figure.id]}" for figure in answer.figures if (name, figure.id) in REASONS and not figure.met
+    ]
+    notes = [f"- {note}" for note in answer.notes]
+    return "\n".join([*lines, "", table, "", *reasons, *notes, ""])
+
+
+def shown(kind: Kind, value: float) -> str:
+    return _SHOWN[kind].format(value)
+
+
+def spread(figure: Figure) -> str:
+    """Of the repeats the first and the last quartile, and how many there are: what a reader judges a median by."""
+    first, last = (sorted(figure.taken)[place] for place in quartiles(len(figure.taken)))
+    return f"{shown(figure.kind, first)} … {shown(figure.kind, last)}, of {len(figure.taken)}"
+
+
+def quartiles(count: int) -> tuple[int, int]:
+    """Where they are among `count` sorted values: as far from either end."""
+    return count // 4, count - 1 - count // 4
+
+
+def target(figure: Figure) -> str:
+    if figure.at_most is not None:
+        return f"≤ {shown(figure.kind, figure.at_most)}"
+    return "" if figure.at_least is None else f"≥ {shown(figure.kind, figure.at_least)}"
+
+
+def verdict(figure: Figure) -> str:
+    return {True: "yes", False: "**no**", None: ""}[figure.met]
+
+
+REASONS: dict[tuple[str, str], str] = {}
+"""Question and figure → what keeps it from its target, as it was measured; shown where it is not met."""
+
+_PAGE = """# Performance
+
+Generated by `python -m benchmarks.performance` of the figures that it keeps in docs/performance.json; a test checks
+that the page is what they say. `--only NAME` measures one section anew and leaves the others as they are.
+
+Machine: {machine}. Versions: {versions}.
+
+Contenders take turns (A B C A B C …), and a ratio is the median of the ratios within each turn, so that a machine that
+slows down slows both. A turn in which others use more than a tenth of a core is taken again, at most as often, and the
+quietest count. Seconds are this machine's alone. A figure with a target says whether it is met; below its table stands
+why not. {met} of {targets} targets are met.
+
+{answers}
+"""

@@ -1,0 +1,41 @@
+"""`python -m benchmarks.performance.recording FILE run …`: a `conform` command, and what it asked of its workers.
+
+FILE gets, for each implementation's folder, every request with its tensors, in order; `bare.py` asks the same.
+"""
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from harness.cli import main as conform
+from harness.wire.frames import Frame, Tensors
+from harness.wire.messages import Request
+from harness.worker.process import WorkerProcess
+
+Asked = list[tuple[dict[str, Any], Tensors]]
+
+
+def main() -> None:
+    file = Path(sys.argv.pop(1))
+    recorded: dict[str, Asked] = {}
+    ask_worker, start_worker = WorkerProcess.ask, WorkerProcess.__init__
+
+    def start(worker: WorkerProcess, command: tuple[str, ...], folder: Path, *others: Any) -> None:
+        start_worker(worker, command, folder, *others)
+        worker.recorded = recorded.setdefault(folder.name, [])  # type: ignore[attr-defined]
+
+    def ask(worker: WorkerProcess, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
+        worker.recorded.append((request.model_dump(mode="json"), dict(tensors or {})))  # type: ignore[attr-defined]
+        return ask_worker(worker, request, tensors, seconds)
+
+    try:
+        with mock.patch.object(WorkerProcess, "ask", ask), mock.patch.object(WorkerProcess, "__init__", start):
+            conform.main()
+    finally:
+        file.write_bytes(pickle.dumps(recorded))
+
+
+if __name__ == "__main__":
+    main()
