@@ -53,15 +53,19 @@ def main() -> None:
     parser.add_argument("--only", choices=QUESTIONS, action="append", help="may be given more than once")
     parser.add_argument("--page", action="store_true", help="measure nothing")
     options = parser.parse_args()
-    kept = read()
-    answers = dict(kept.answers) if kept else {}
     for name in () if options.page else options.only or QUESTIONS:
         sys.stderr.write(f"{name} …\n")
-        answers[name] = answer(name)
-        ordered = {name: answers[name] for name in QUESTIONS if name in answers}
-        write(Kept(machine=machine(), versions=versions(), answers=ordered))  # what is measured is kept at once
-    if options.page and kept:
+        keep(name, answer(name))
+    if options.page and (kept := read()):
         write(kept)
+
+
+def keep(name: str, found: Answer) -> None:
+    """Put one answer in the place of the one before. What others have kept meanwhile stays."""
+    kept = read()
+    answers = {**(kept.answers if kept else {}), name: found}
+    ordered = {name: answers[name] for name in QUESTIONS if name in answers}
+    write(Kept(machine=machine(), versions=versions(), answers=ordered))
 
 
 if __name__ == "__main__":

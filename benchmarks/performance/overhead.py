@@ -20,7 +20,7 @@ QUESTION = (
 )
 SMALL = ("--case", "*-relu/*", "--case", "*-gelu/*")
 FOUR = ("pytorch", "keras_tf", "jax_pure", "onnx_pytorch")
-OF_FOUR = ("--case", "post-gelu/*", "--case", "pre-relu/*")
+OF_FOUR = ("--case", "post-gelu/*", "--case", "pre-gelu/*")
 TARGET = 1.15
 REPEATS, REPEATS_OF_FOUR = 5, 3
 
