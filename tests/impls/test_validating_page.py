@@ -6,6 +6,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("page")  # its files are exported once
+
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
