@@ -273,13 +273,13 @@ serve(Wrong())
 def wrong_epsilon(conform: Callable[..., Ended], tmp_path: Path) -> Callable[..., None]:
     """An implementation with another epsilon fails within the first ten checks that it is asked, and is told why."""
 
-    def fails_at_once(name: str, adapter: str, told: str = "") -> None:
+    def fails_at_once(name: str, adapter: str, choices: str = "") -> None:
         folder = tmp_path / "wrong"
         folder.mkdir()
         manifest = (IMPLS / name / "impl.yaml").read_text().replace(f"name: {name}", "name: wrong", 1)
         (folder / "impl.yaml").write_text(manifest)
         (folder / "adapter.py").write_text(_WRONG_EPSILON.format(name=name, adapter=adapter))
-        ended = conform("run", "--impl", f"{folder}{told}", "--fail-fast", "--jobs", "1", "--dtype", "float32")
+        ended = conform("run", "--impl", f"{folder}{choices}", "--fail-fast", "--jobs", "1", "--dtype", "float32")
         assert ended.status == 1, ended.stdout + ended.stderr
         asked = [outcome for outcome in ended.outcomes() if outcome not in ("not-run", "unsupported")]
         assert asked.count("fail") >= 1

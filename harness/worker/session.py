@@ -189,7 +189,8 @@ class Session:
             return Failure(failure.outcome, failure.message, failure.refused)
 
     def close(self) -> None:
-        """Let the worker end by itself."""
+        """Let the worker end by itself. The session still says what it was, and holds no tensors."""
+        self._drawn = None
         if self._worker:
             self._worker.stop()
             self._worker = None

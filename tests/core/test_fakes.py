@@ -289,7 +289,7 @@ def test_an_implementation_that_claims_nothing_is_no_success(
 
 
 def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callable, tmp_path: Path) -> None:
-    """The goldens are read before a worker starts, and their sums say whether anyone has touched them since."""
+    """A golden is read before its case is asked or after; its sum says whether anyone has touched it since."""
     copy = tmp_path / "copy"
     for part in ("harness", "impls", "specs"):
         if (ROOT / part).is_dir():
@@ -309,7 +309,7 @@ def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callab
     first, second = (
         subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=copy, check=False) for _ in range(2)
     )
-    assert first.returncode == 1, first.stderr
-    assert "output: rms" in first.stdout
+    assert first.returncode in (1, 2), first.stderr
+    assert "output: rms" in first.stdout or "does not match its sum in manifest.json" in first.stderr
     assert second.returncode == 2
     assert "does not match its sum in manifest.json" in second.stderr

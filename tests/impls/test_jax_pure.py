@@ -218,10 +218,19 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
         assert np.allclose(gradient, again[name], rtol=1e-12, atol=1e-12), name
 
 
+def test_a_new_folder_conforms_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
+    ended = conform("run", "--impl", filled("jax"), "--case", "post-gelu/padding-right", "--dtype", "float32")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert set(ended.outcomes()) == {"pass"}
+
+
+@pytest.mark.release
 def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("smoke", filled("jax"))
     assert ended.status == 0, ended.stdout + ended.stderr
 
 
-def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[..., None]) -> None:
-    wrong_epsilon("jax_pure", "JaxPure", ":optimize=none")
+@pytest.mark.parametrize("optimize", ["none", pytest.param("default", marks=pytest.mark.release)])
+def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[..., None], optimize: str) -> None:
+    """A minute of compiling as a user compiles."""
+    wrong_epsilon("jax_pure", "JaxPure", f":optimize={optimize}")

@@ -6,6 +6,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("page")  # its files are exported once
+
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
@@ -24,7 +26,7 @@ def files(page: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("model", ["encoder.onnx", "quick.onnx"])
+@pytest.mark.parametrize("model", [pytest.param("encoder.onnx", marks=pytest.mark.release), "quick.onnx"])
 def test_a_transcript_is_what_the_command_prints(page: ModuleType, files: Path, model: str) -> None:
     [(command, transcript)] = [each for each in page.written().items() if model in each[0]]
     assert page.as_anywhere(page.printed(command, files)) == page.as_anywhere(transcript)

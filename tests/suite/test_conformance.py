@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     log: Path = tmp_path_factory.mktemp("worker") / "stderr.log"
-    session = Session(_ready(request.config), "cpu", threads=2, log=log)
+    session = Session(_ready(request.config), "cpu", threads=1, log=log)
     yield session
     session.close()
 
