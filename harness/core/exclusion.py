@@ -45,6 +45,10 @@ class Exclusion:
             implementation=self._implementation,
             deviations=due.bit_count(),
             not_excluded=tuple(self._table.names(left)),
+            by_format={
+                dtype: ((bits & self._excluded[dtype]).bit_count(), bits.bit_count())
+                for dtype, bits in sorted(self._due.items())
+            },
             clauses=len(clauses()),
             not_cited=tuple(name for name in clauses() if name not in self._cited),
         )

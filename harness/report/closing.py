@@ -100,7 +100,9 @@ def _left(shown: Shown) -> list[str]:
     lines = []
     if shown.not_excluded:
         count, names = len(shown.not_excluded), _some(shown.not_excluded)
+        formats = ", ".join(f"{excluded} of {due} in {dtype}" for dtype, (excluded, due) in shown.by_format.items())
         lines.append(f"{shown.implementation}: {count} of {shown.deviations} deviations not excluded: {names}")
+        lines.append(f"{shown.implementation}: excluded {formats}")
     if shown.not_cited:
         count, names = len(shown.not_cited), _some(shown.not_cited)
         lines.append(f"{shown.implementation}: {count} of {shown.clauses} clauses not asked about: {names}")

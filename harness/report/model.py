@@ -106,11 +106,13 @@ EndedBy = Literal["budget", "first failure", "interrupt"]
 
 class Shown(_Frozen):
     """What a run showed of one implementation. `deviations` can be seen in the formats asked, and `not_excluded` are
-    those of them that are left; `clauses` there are, and `not_cited` are those that no judged check cites."""
+    those of them that are left in any of these; `by_format` is how many are excluded, of how many, in each. `clauses`
+    there are, and `not_cited` are those that no judged check cites."""
 
     implementation: str
     deviations: int
     not_excluded: tuple[str, ...]
+    by_format: dict[str, tuple[int, int]]
     clauses: int
     not_cited: tuple[str, ...]
 
