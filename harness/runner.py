@@ -86,9 +86,9 @@ class Run:
     def __iter__(self) -> Generator[Record, None, None]:
         """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
         pool = self.begin()
-        self._wanted.set()
         if self.until is not None:
             self.end_at(self.until)
+        self._wanted.set()
         with self._judging, pool:
             unfinished = self.jobs
             try:
@@ -108,18 +108,17 @@ class Run:
     def end_at(self, until: float) -> None:
         """Every worker is ended at this time, by time.monotonic(): sooner or later than was said before."""
         self._ending.cancel()
-        self._ending = threading.Timer(max(0.0, until - time.monotonic()), self.abort)
+        left = until - time.monotonic()
+        if left <= 0:
+            self.abort()
+            return
+        self._ending = threading.Timer(left, self.abort)
         self._ending.daemon = True
         self._ending.start()
 
     def session(self, name: str) -> Session:
         """An implementation's first, which says what it is."""
         return self._queues[name].sessions[0]
-
-    @property
-    def started(self) -> bool:
-        """Whether any worker has started."""
-        return any(session.versions for each in self._queues.values() for session in each.sessions)
 
     def diagnoses(self, until: float | None = None) -> tuple[Diagnosis, ...]:
         """What explains the failures of each implementation and dtype that has any; cut short at the time `until`."""

@@ -156,9 +156,9 @@ def run(
         found.interrupted()
         error.add_note(f"what was judged until then is in {ledger.path}, marked incomplete")
         raise
-    if budget and not in_progress.started:
+    if budget and not found.answered:
         raise InputError(
-            f"{budget:g} s are over before a worker has started",
+            f"{budget:g} s are over before a worker has answered",
             where="--budget",
             hint="give it more: a framework takes some seconds to import",
         )

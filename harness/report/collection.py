@@ -8,7 +8,7 @@ from rich.progress import Progress, TaskID
 
 from harness.core.exclusion import Exclusion
 from harness.core.order import work_of
-from harness.judge.outcome import EXPECTED
+from harness.judge.outcome import EXPECTED, Outcome
 from harness.report.closing import Effort, row
 from harness.report.ledger import Ledger
 from harness.report.model import EndedBy, Record, Report, Shown
@@ -35,7 +35,7 @@ class Collection:
             for task in each.tasks
         }
         self.effort = {each.name: Effort() for each in assignments}
-        self.failed = False
+        self.answered = self.failed = False
 
     def collect(self, progress: Progress) -> None:
         """Take every record. An implementation that is done has its line on the terminal at once."""
@@ -55,6 +55,7 @@ class Collection:
         self._waiting[name] -= 1
         self.effort[name].seconds += record.seconds
         self.effort[name].work += self._work[name, record.case, record.dtype, record.check]
+        self.answered = self.answered or record.outcome != Outcome.UNSUPPORTED
         if self._exclusions:
             self._exclusions[name].add(record)
         if record.outcome not in EXPECTED and not self.failed:
