@@ -40,6 +40,11 @@ class Task:
         return acting(self.implementation, self.case, self.dtype, self.check)
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it from the other tasks of a run; its record has the same."""
+        return self.implementation.name, self.case.id, self.dtype, self.check
+
+    @property
     def build_key(self) -> tuple[object, ...]:
         """Tasks with the same key are answered by the same built layer."""
         exponents = tuple(sorted(self.case.situation.parameter_exponents.items()))

@@ -3,9 +3,9 @@
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from benchmarks.performance.measuring import CORES
+from harness.report.ledger import processor
 
 PACKAGES = (
     "numpy",
@@ -26,7 +26,7 @@ def machine() -> dict[str, str]:
     """The processor, its cores and memory, the system and Python."""
     gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": str(CORES),
         "memory": f"{gibibytes:.0f} GiB",
         "system": f"{platform.system()} {platform.machine()}",
@@ -42,12 +42,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

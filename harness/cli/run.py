@@ -164,7 +164,7 @@ def run(
         )
     report = found.close("first failure" if found.failed and fail_fast else "budget" if budget else None)
     everything = [plan(each.implementation, every, dtypes) for each in ready]
-    show_report(console(), report, out, remainder(assignments, everything, found.effort, in_progress.jobs))
+    show_report(console(), report, out, remainder(report, assignments, everything))
     if update_declared and report.complete:
         for assignment in assignments:
             changed = write_declared(report, assignment.ready.implementation, assignment.ready.folder)

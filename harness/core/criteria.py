@@ -8,13 +8,11 @@ import numpy as np
 
 from harness.core.pairs import Apart, foretold
 from harness.core.sensitivity import Sensitivity
+from harness.deviations.kill import PLAYED
 from harness.spec.case import Case
 from harness.spec.coverage import LANGUAGES, values_of
 from harness.spec.parameters import parameters_of, without_prefix
-from harness.spec.situation import Check
 
-CHECKS: tuple[Check, ...] = ("output", "stages")
-"""The checks that see deviations. What the output shows is to be seen there: not every implementation shows stages."""
 _FORMATS = ("float32", "float64")
 
 
@@ -42,12 +40,12 @@ LARGEST = 64
 
 def of_deviations(cases: Iterable[Case], table: Sensitivity) -> dict[str, set[Criterion]]:
     """Case id → each deviation that it sees, in each format: at the output if any case sees it there, or else at a
-    stage."""
+    stage, for not every implementation shows stages."""
     seen = {
         (case.id, dtype, check): table.sees(case, dtype, check)
         for case in cases
         for dtype in case.situation.dtypes
-        for check in CHECKS
+        for check in PLAYED
         if check in case.situation.checks
     }
     at_output: dict[str, int] = {}
@@ -97,7 +95,7 @@ def of_pairs(apart: Mapping[str, Apart], names: list[str]) -> dict[str, set[Crit
     due = np.triu(exact[:, None] | exact[None, :], 1)
     found: dict[str, set[Criterion]] = {case: set() for case in apart}
     for dtype in _FORMATS:
-        for check in CHECKS:
+        for check in PLAYED:
             told = {case: tables[dtype, check] & due for case, tables in apart.items() if (dtype, check) in tables}
             for case, table in told.items():
                 found[case] |= {Criterion("pair", names[i], names[j]) for i, j in np.argwhere(table)}

@@ -19,14 +19,14 @@ class Exclusion:
 
     def __init__(self, implementation: str, tasks: Sequence[Task]) -> None:
         self._table, self._implementation = read_sensitivity(), implementation
-        self._tasks: dict[tuple[str, str, str], Task] = {(task.case.id, task.dtype, task.check): task for task in tasks}
+        self._tasks = {task.key: task for task in tasks}
         self._due = {dtype: self._table.in_format(dtype) for dtype in {task.dtype for task in tasks}}
         self._excluded = dict.fromkeys(self._due, 0)
         self._cited: set[str] = set()
 
     def add(self, record: Record) -> None:
         """One check that was asked, and what became of it."""
-        task = self._tasks[record.case, record.dtype, record.check]
+        task = self._tasks[record.key]
         if record.outcome in _JUDGED:
             self._cited.update(task.case.clauses)
         if record.outcome == Outcome.PASS:

@@ -44,7 +44,7 @@ def kills(names: list[str], cases: list[Case], dtypes: tuple[str, ...], jobs: in
             yield from found
 
 
-PLAYED: frozenset[Check] = frozenset({"output", "stages"})
+PLAYED: tuple[Check, ...] = ("output", "stages")
 """The checks that a played deviation says anything of, where a case has them."""
 
 
@@ -62,7 +62,7 @@ def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[K
             continue
         wrong = played(case, [deviation])
         for dtype in dtypes:
-            for check in sorted(PLAYED.intersection(case.situation.checks)):
+            for check in (check for check in PLAYED if check in case.situation.checks):
                 said = verdict(check, case, wrong, expected[dtype], FORMATS[dtype], constants())
                 uncomparable = any(tensor.problem for tensor in said.tensors)
                 sigma = UNCOMPARABLE if uncomparable else said.rms or 0.0

@@ -1,9 +1,8 @@
 """The last lines of a run: what it means in numbers, and the command for all of it."""
 
 import shlex
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -19,14 +18,6 @@ _OF_A_PART = ("--level", "--case", "--budget")
 _OF_A_PART_ALONE = ("--fail-fast",)
 
 
-@dataclass
-class Effort:
-    """What the checks of an implementation took, builds included, and how much work they were (`work_of`)."""
-
-    seconds: float = 0.0
-    work: float = 0.0
-
-
 @dataclass(frozen=True)
 class Remainder:
     """The cases that a run asked, of how many, and what all of them would take: a command, and seconds if known."""
@@ -37,21 +28,22 @@ class Remainder:
     seconds: float | None
 
 
-def remainder(
-    assignments: Sequence[Assignment], everything: Sequence[Sequence[Task]], effort: Mapping[str, Effort], jobs: int
-) -> Remainder:
-    """`everything` is what each could be asked; `effort` what was done. A check that was not asked is expected to take
-    as long as one that was, for its work."""
+def remainder(report: Report, assignments: Sequence[Assignment], everything: Sequence[Sequence[Task]]) -> Remainder:
+    """`everything` is what each could be asked. A check that was not asked is expected to take as long as one that was,
+    for its work; what a check took is in its record, builds included."""
+    took = {record.key: record.seconds for record in report.records if record.outcome != Outcome.NOT_RUN}
     asked = {task.case.id for each in assignments for task in each.tasks}
     cases = {task.case.id for tasks in everything for task in tasks}
     expected: float | None = 0.0
     for each, tasks in zip(assignments, everything, strict=True):
-        done, whole = effort[each.name], sum(map(work_of, tasks))
-        if not done.work:
+        judged = [task for task in each.tasks if task.key in took]
+        done, whole = sum(map(work_of, judged)), sum(map(work_of, tasks))
+        if not done:
             expected = None
         elif expected is not None:
-            expected += done.seconds * whole / done.work
-    return Remainder(len(asked), len(cases), _command_for_all(sys.argv[1:]), expected and expected / jobs)
+            expected += sum(took[task.key] for task in judged) * whole / done
+    seconds = expected and expected / report.environment.jobs
+    return Remainder(len(asked), len(cases), _command_for_all(report.arguments), seconds)
 
 
 def _command_for_all(arguments: Sequence[str]) -> str:

@@ -7,9 +7,8 @@ from collections import Counter
 from rich.progress import Progress, TaskID
 
 from harness.core.exclusion import Exclusion
-from harness.core.order import work_of
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.report.closing import Effort, row
+from harness.report.closing import row
 from harness.report.ledger import Ledger
 from harness.report.model import EndedBy, Record, Report, Shown
 from harness.report.terminal import console
@@ -29,12 +28,6 @@ class Collection:
         self._waiting = Counter({each.name: len(each.tasks) for each in assignments})
         self._records: dict[str, list[Record]] = {each.name: [] for each in assignments}
         self._begun = time.monotonic()
-        self._work: dict[tuple[str, str, str, str], float] = {
-            (each.name, task.case.id, task.dtype, task.check): work_of(task)
-            for each in assignments
-            for task in each.tasks
-        }
-        self.effort = {each.name: Effort() for each in assignments}
         self.answered = self.failed = False
 
     def collect(self, progress: Progress) -> None:
@@ -53,8 +46,6 @@ class Collection:
         name = record.implementation
         self._records[name].append(self._ledger.add(record))
         self._waiting[name] -= 1
-        self.effort[name].seconds += record.seconds
-        self.effort[name].work += self._work[name, record.case, record.dtype, record.check]
         self.answered = self.answered or record.outcome != Outcome.UNSUPPORTED
         if self._exclusions:
             self._exclusions[name].add(record)

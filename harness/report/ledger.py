@@ -48,14 +48,14 @@ class Ledger:
         self._spool_size = 0
         for assignment in assignments:
             for task in assignment.tasks:
-                self._records[_key(not_run(task))] = not_run(task)
+                self._records[task.key] = not_run(task)
         self._started = _now()
         self._next_write = 0.0
         self._write(self._report(complete=False))
 
     def add(self, record: Record) -> Record:
         """Keep a record. What is given back is the record without what was judged of single tensors."""
-        key, data = _key(record), record.model_dump_json().encode()
+        key, data = record.key, record.model_dump_json().encode()
         kept = self._records[key] = record.model_copy(update={"tensors": ()})
         self._spooled[key] = self._spool_size, len(data)
         self._spool.write(data)
@@ -131,7 +131,7 @@ def environment(assignments: list[Assignment], run: Run, device: str, seed: int)
         conform=harness.__version__,
         python=platform.python_version(),
         platform=platform.platform(),
-        processor=_processor(),
+        processor=processor(),
         cpus=os.cpu_count() or 1,
         jobs=run.jobs,
         threads_per_worker=run.threads,
@@ -161,15 +161,12 @@ def read_report(out: Path) -> Report:
         ) from None
 
 
-def _key(record: Record) -> tuple[str, ...]:
-    return record.implementation, record.case, record.dtype, record.check
-
-
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _processor() -> str:
+def processor() -> str:
+    """What the processor calls itself."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text().splitlines():

@@ -36,6 +36,11 @@ class Record(_Frozen):
     deviations: tuple[str, ...] = ()
     distance: float | None = None
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it from the other records of a run; its task has the same."""
+        return self.implementation, self.case, self.dtype, self.check
+
 
 class Judged(_Frozen):
     """An implementation that took part."""

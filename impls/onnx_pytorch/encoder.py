@@ -54,8 +54,8 @@ def once_a_process() -> None:
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     with suppress(ImportError, AttributeError):
-        registry = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
-        registry.from_torchlib = staticmethod(cache(registry.from_torchlib))
+        torchlib = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
+        torchlib.from_torchlib = staticmethod(cache(torchlib.from_torchlib))
 
 
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
