@@ -1,25 +1,31 @@
 """Puts one check to an implementation, and judges what it answers."""
 
+import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
 
 from harness.deviations.declared import judge_declared
 from harness.golden.expected import NOTHING, Expected
 from harness.golden.narrow import in_format
-from harness.invariants.declared import put as judge_invariant
+from harness.invariants.declared import put as put_invariant
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.judge.verdict import Verdict, judge
+from harness.judge.verdict import Judgement, judge
 from harness.plan import Task
 from harness.refusals import refused
 from harness.report.model import Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.situation import Check
-from harness.training.dropout import judge_dropout
-from harness.training.initialisation import judge_initialisation
-from harness.worker.session import Failure, Observation, Session
+from harness.training.dropout import put_dropout
+from harness.training.initialisation import put_initialisation
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Observation, Session
 
 AFTER_REFUSALS = "after refusing what is wrong: "
 """How the message of a refusal check begins where only what was asked next, which is right, fails."""
@@ -35,12 +41,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of asking a check: an observation to be judged, a verdict that was reached in the asking, why there is
-    no answer, or None where it was not asked. `expected` is the golden, read now, in the format of the task."""
+    """What came of asking a check: an observation, what judges several answers by each other, why there is no answer,
+    or None where it was not asked. `expected` is the golden, read now, in the format of the task."""
 
     task: Task
     golden: Callable[[Case], Expected]
-    found: Observation | Verdict | Failure | None
+    found: Observation | Judgement | Failure | None
     seconds: float
 
     @cached_property
@@ -59,15 +65,32 @@ def put(session: Session, task: Task, golden: Callable[[Case], Expected]) -> Ans
     if task.opt_out:
         return Answer(task, golden, None, 0.0)
     begun = time.monotonic()
-    found: Observation | Verdict | Failure
-    if ask_and_judge := _WITHOUT_GOLDEN.get(task.check):
-        found = ask_and_judge(session, task)
+    found: Observation | Judgement | Failure
+    if asked_by_itself := _WITHOUT_GOLDEN.get(task.check):
+        found = asked_by_itself(session, task)
     elif task.check == "refusal":
         found = refused(session, task, NOTHING.kinked_rows)
     else:
-        kinked_rows = golden(task.case).kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
-        found = session.observe(task, kinked_rows)
+        found = session.observe(task, _kinked_rows(task, golden))
     return Answer(task, golden, found, round(time.monotonic() - begun, 4))
+
+
+def prepare_to_judge(cases: Iterable[Case]) -> None:
+    """Import what judging these cases needs and takes long to import."""
+    if any(check in _WITHOUT_GOLDEN for case in cases for check in case.situation.checks):
+        importlib.import_module("scipy.special")
+
+
+def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
+    """Send what will be put next, in this order, so that the worker need not wait for it; up to the first check that
+    is more than one request."""
+    asked = (task for task in tasks if not task.opt_out)
+    in_one = takewhile(lambda task: task.check != "refusal" and task.check not in _WITHOUT_GOLDEN, asked)
+    session.send_ahead(in_one, lambda task: _kinked_rows(task, golden))
+
+
+def _kinked_rows(task: Task, golden: Callable[[Case], Expected]) -> np.ndarray[Any, Any]:
+    return golden(task.case).kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
 
 
 def judged(answer: Answer, constants: Constants) -> Record:
@@ -77,8 +100,8 @@ def judged(answer: Answer, constants: Constants) -> Record:
         return _record(task, Outcome.UNSUPPORTED, message=task.opt_out)
     if isinstance(found, Failure):
         return _record(task, found.outcome, message=found.message, seconds=answer.seconds)
-    if isinstance(found, Verdict):
-        return _record(task, **dict(found), seconds=answer.seconds)
+    if callable(found):
+        return _record(task, **dict(found()), seconds=answer.seconds)
     if deviations := task.deviations:
         verdict = judge_declared(task, deviations, found, answer.expected, constants)
     else:
@@ -88,12 +111,12 @@ def judged(answer: Answer, constants: Constants) -> Record:
     return _record(task, **dict(verdict), seconds=answer.seconds)
 
 
-_WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Verdict]] = {
-    "invariant": judge_invariant,
-    "dropout": judge_dropout,
-    "initialisation": judge_initialisation,
+_WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Judgement]] = {
+    "invariant": put_invariant,
+    "dropout": put_dropout,
+    "initialisation": put_initialisation,
 }
-"""The checks that ask more than once, and judge the answers by each other or by chance."""
+"""The checks that ask more than once, and judge the answers by each other or by chance: what they are asked with."""
 
 
 def _record(task: Task, outcome: Outcome, **found: object) -> Record:

@@ -13,7 +13,8 @@ from harness.spec.dtypes import FORMATS
 from harness.wire.frames import Tensors
 from harness.wire.messages import Refusal
 from harness.worker.border import handed_over
-from harness.worker.session import Failure, Observation, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Observation, Session
 
 UNKNOWN_ACTIVATION = "swish9"
 

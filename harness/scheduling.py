@@ -1,10 +1,11 @@
 """Per-implementation work queues, and which queue the next free worker takes from."""
 
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from harness.core.order import sharpest_first
+from harness.core.order import sharpest_first, work_of
 from harness.deviations.seen import Seen
 from harness.impl.interpreter import Ready
 from harness.plan import Task
@@ -12,6 +13,8 @@ from harness.worker.session import Session
 
 BUILDS_WORTH_A_WORKER = 4
 """A worker imports its framework first, which takes as long as a few layers do."""
+_STARTS_WORTH_A_WORKER = 2
+"""How many times the start of a worker what is left has to take, for one more to be worth its own."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,27 @@ class Assignment:
 class WorkQueue:
     """Tasks of one implementation, in blocks that one worker asks in a row. Not locked: the caller holds a lock."""
 
-    def __init__(self, assignment: Assignment, session: Callable[[int], Session]) -> None:
-        """`session` makes that of worker number n, from 1."""
+    def __init__(self, assignment: Assignment, session: Callable[[int], Session], *, at_once: bool) -> None:
+        """`session` makes that of worker number n, from 1. `at_once`: a second worker does not wait until it is known
+        whether what is left outweighs its start."""
         self.waiting = deque(sharpest_first(assignment.tasks))
+        self._layers = Counter(tasks[0].build_key for tasks in self.waiting)
+        self._left = sum(map(work_of, assignment.tasks))
         self.seen = Seen()
         self.sessions = [session(1)]
         self.workers = 0
         timeouts = assignment.ready.implementation.timeouts
         self.longest, self._session = timeouts.build + timeouts.run, session
         self._built: dict[Session, tuple[object, ...]] = {}
+        self._at_once = at_once
+        self._begun: float | None = None
+        self._start_took = 0.0
+        self._taken = 0.0
+
+    def begins(self, start_took: float) -> None:
+        """A worker is there, after so many seconds."""
+        self._start_took = start_took
+        self._begun = self._begun or time.monotonic()
 
     @property
     def asks(self) -> bool:
@@ -51,9 +66,19 @@ class WorkQueue:
 
     @property
     def wants_a_worker(self) -> bool:
-        """The first always; one more where it would find enough to do beside those that are there."""
-        builds = {tasks[0].build_key for tasks in self.waiting}
-        return bool(builds) and len(builds) >= BUILDS_WORTH_A_WORKER * self.workers
+        """The first always; one more where it would find enough to do beside those that are there: enough layers, and
+        enough to outweigh its start, by what those took until now."""
+        if not self.waiting or not self.workers:
+            return bool(self.waiting)
+        if len(self._layers) < BUILDS_WORTH_A_WORKER * self.workers:
+            return False
+        return self._at_once or self._seconds_left() >= _STARTS_WORTH_A_WORKER * self._start_took
+
+    def _seconds_left(self) -> float:
+        """What waits will take about, by the time that what was taken took; 0 while too little was taken to tell."""
+        if self._begun is None or (past := time.monotonic() - self._begun) < self._start_took:
+            return 0.0
+        return past * self._left / max(self._taken, 1.0)
 
     def join(self) -> Session:
         """The session of one more worker."""
@@ -71,7 +96,10 @@ class WorkQueue:
         at = next((at for at, tasks in enumerate(self.waiting) if tasks[0].build_key not in others), 0)
         tasks = self.waiting[at]
         del self.waiting[at]
-        self._built[session] = tasks[0].build_key
+        self._built[session] = layer = tasks[0].build_key
+        self._layers -= Counter([layer])
+        work = sum(map(work_of, tasks))
+        self._taken, self._left = self._taken + work, self._left - work
         return tasks
 
 

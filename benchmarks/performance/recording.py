@@ -10,9 +10,9 @@ from typing import Any
 from unittest import mock
 
 from harness.cli import main as conform
-from harness.wire.frames import Frame, Tensors
+from harness.wire.frames import Tensors
 from harness.wire.messages import Request
-from harness.worker.process import WorkerProcess
+from harness.worker.process import Sent, WorkerProcess
 
 Asked = list[tuple[dict[str, Any], Tensors]]
 
@@ -20,18 +20,21 @@ Asked = list[tuple[dict[str, Any], Tensors]]
 def main() -> None:
     file = Path(sys.argv.pop(1))
     recorded: dict[str, Asked] = {}
-    ask_worker, start_worker = WorkerProcess.ask, WorkerProcess.__init__
+    send, start_worker = WorkerProcess._next, WorkerProcess.__init__
 
     def start(worker: WorkerProcess, command: tuple[str, ...], folder: Path, *others: Any) -> None:
         start_worker(worker, command, folder, *others)
         worker.recorded = recorded.setdefault(folder.name, [])  # type: ignore[attr-defined]
 
-    def ask(worker: WorkerProcess, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
+    def send_recorded(worker: WorkerProcess, request: Request, tensors: Tensors | None) -> Sent:
         worker.recorded.append((request.model_dump(mode="json"), dict(tensors or {})))  # type: ignore[attr-defined]
-        return ask_worker(worker, request, tensors, seconds)
+        return send(worker, request, tensors)
 
     try:
-        with mock.patch.object(WorkerProcess, "ask", ask), mock.patch.object(WorkerProcess, "__init__", start):
+        with (
+            mock.patch.object(WorkerProcess, "_next", send_recorded),
+            mock.patch.object(WorkerProcess, "__init__", start),
+        ):
             conform.main()
     finally:
         file.write_bytes(pickle.dumps(recorded))

@@ -18,7 +18,8 @@ from harness.spec.layer import Layer
 from harness.spec.parameters import unlike
 from harness.wire.frames import Tensors
 from harness.wire.messages import Export, ReadCheckpoint
-from harness.worker.session import Failure, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Session
 
 _EXAMPLES = """
 \b

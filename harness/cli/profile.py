@@ -16,7 +16,7 @@ from harness.look.subject import described
 from harness.report.terminal import console
 from harness.spec.dtypes import DtypeName
 from harness.wire.frames import UNSUPPORTED
-from harness.worker.session import Failure
+from harness.worker.lifecycle import Failure
 
 _EXAMPLES = """
 \b

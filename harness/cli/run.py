@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
+from harness.asking import prepare_to_judge
 from harness.cli.chosen import chosen_implementations
 from harness.cli.options import Duration, interpreters, progress_bar, refuse_unwritable
-from harness.deviations.update import update_declared as write_declared
 from harness.errors import InputError
 from harness.golden.build import compute_all
 from harness.golden.expected import Expected
@@ -73,7 +73,11 @@ Examples:
 @click.option("--budget", type=Duration(), help="End after this time (30s, 5m), and say what was not reached.")
 @click.option("--fail-fast", is_flag=True, help="End at the first case that fails, and diagnose it.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--jobs", type=click.IntRange(1), help="Workers side by side; default: one a processor.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Workers side by side; default: one a processor, as far as each is worth its start.",
+)
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker's framework; default: a fair share.")
 @click.option(
     "--seed",
@@ -128,11 +132,10 @@ def run(
     by_id = {case.id: case for case in every}
     selected = select(by_id, globs, level or (None if globs or update_declared else "core"))
     ready, absent = chosen_implementations(impls, interpreters(pythons), device)
-    jobs = jobs or os.cpu_count() or 1
     refuse_unwritable(out)
     assignments = [Assignment(each, plan(each.implementation, selected, dtypes)) for each in ready]
     frozen = not (layer_file or seed)
-    goldens = FrozenGoldens(specification, constants()) if frozen else _computed(selected, jobs)
+    goldens = FrozenGoldens(specification, constants()) if frozen else _computed(selected, jobs or os.cpu_count() or 1)
     in_progress = Run(
         assignments,
         goldens,
@@ -144,9 +147,12 @@ def run(
         until=None if budget is None else begun + budget,
         fail_fast=fail_fast,
     )
-    if isinstance(goldens, FrozenGoldens):
-        with _under_way(in_progress):
+    with _under_way(in_progress):
+        everything = [plan(each.implementation, every, dtypes) for each in ready]
+        if isinstance(goldens, FrozenGoldens):
             goldens.check(selected)
+            goldens.read_ahead(in_progress.cases_asked_first())
+        prepare_to_judge(selected)
     ledger = Ledger(out, assignments, absent, in_progress, environment(assignments, in_progress, device, seed))
     found = Collection(assignments, ledger, in_progress, excludes=frozen)
     try:
@@ -163,9 +169,10 @@ def run(
             hint="give it more: a framework takes some seconds to import",
         )
     report = found.close("first failure" if found.failed and fail_fast else "budget" if budget else None)
-    everything = [plan(each.implementation, every, dtypes) for each in ready]
     show_report(console(), report, out, remainder(report, assignments, everything))
     if update_declared and report.complete:
+        from harness.deviations.update import update_declared as write_declared  # a twentieth of the command's start
+
         for assignment in assignments:
             changed = write_declared(report, assignment.ready.implementation, assignment.ready.folder)
             for line in changed:

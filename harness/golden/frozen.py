@@ -1,7 +1,8 @@
 """The frozen goldens of a run: each is checked before anything is asked, and read when its case is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 
 from harness.golden.expected import Expected
 from harness.golden.store import Manifest, check_ids, checked_golden, read_golden, read_manifest
@@ -28,6 +29,11 @@ class FrozenGoldens:
         for case in cases:
             if not case.needs_no_golden:
                 checked_golden(case, self._manifest, self._constants)
+
+    def read_ahead(self, cases: Iterable[Case]) -> None:
+        """Read those that are asked first, as many as are kept, while nothing else is to be done."""
+        for case in islice(cases, _KEPT):
+            self(case)
 
     @cached_property
     def _manifest(self) -> Manifest:

@@ -8,21 +8,25 @@ from harness.invariants.asking import observe
 from harness.invariants.variants import base_of
 from harness.invariants.verdict import judge_invariant
 from harness.judge.outcome import Outcome
-from harness.judge.verdict import Verdict
+from harness.judge.verdict import Judgement, Verdict
 from harness.plan import Task
 from harness.spec.constants import constants
-from harness.worker.session import Failure, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Observation, Session
 
 
-def put(session: Session, task: Task) -> Verdict:
-    """Put an invariant to an implementation, in every way that it is asked, and judge the answers by each other.
-
-    `deviates` where it is broken and the oracle breaks it too when it plays what is declared.
+def put(session: Session, task: Task) -> Judgement:
+    """Put an invariant to an implementation, in every way that it is asked; the judgement is of the answers by each
+    other: `deviates` where it is broken and the oracle breaks it too when it plays what is declared.
     """
-    deviations = task.deviations
     observed = observe(session, task)
+    return lambda: _judged(task, observed)
+
+
+def _judged(task: Task, observed: list[Observation] | Failure) -> Verdict:
     if isinstance(observed, Failure):
         return Verdict(outcome=observed.outcome, message=observed.message)
+    deviations = task.deviations
     asked, dtype = asked_variants(task.implementation, task.case, task.dtype), task.format
     verdict = judge_invariant(task.case, asked, observed, dtype, constants())
     if verdict.outcome is not Outcome.FAIL or not deviations:

@@ -3,7 +3,7 @@
 A pure function of the observation, the expectation and the constants: it knows no implementation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,10 @@ class Verdict(BaseModel):
     tensors: tuple[TensorVerdict, ...] = ()
     deviations: tuple[str, ...] = ()
     distance: float | None = None
+
+
+Judgement = Callable[[], Verdict]
+"""What judges answers that have come, when it is called: so that the next can be asked before."""
 
 
 def judge(

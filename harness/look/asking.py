@@ -13,7 +13,8 @@ from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.situation import Check
 from harness.wire.frames import LARGEST_FRAME
-from harness.worker.session import Failure, Observation, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Observation, Session
 
 _LAST_LINES = 8
 

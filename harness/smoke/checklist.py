@@ -19,7 +19,8 @@ from harness.smoke.wrong_gradient import wrong_gradients
 from harness.spec.constants import constants
 from harness.spec.situation import Check
 from harness.wire.frames import Tensors
-from harness.worker.session import Failure, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Session
 
 _NO_ANSWER = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN})
 _BLANKS_SAID = 8

@@ -1,6 +1,7 @@
 """The masks of a situation: which positions are padding, which query may attend to which key (clauses M-1 to M-7)."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
@@ -60,16 +61,21 @@ class Mask(Strict):
 
     def valid(self, batch: int, sequence: int) -> tuple[tuple[bool, ...], ...]:
         """[B][S], true at the positions that hold data and not padding (clause M-2)."""
-        match self.padding:
-            case EndPadding(kind="right", lengths=lengths):
-                padded = [set(range(length, sequence)) for length in lengths]
-            case EndPadding(lengths=lengths):
-                padded = [set(range(sequence - length)) for length in lengths]
-            case Holes(positions=positions):
-                padded = [set(holes) for holes in positions]
-            case None:
-                padded = [set()] * batch
-        return tuple(tuple(s not in item for s in range(sequence)) for item in padded)
+        return _valid(self.padding, batch, sequence)
+
+
+@lru_cache(maxsize=1024)  # a run asks for the same ones a few times for each check
+def _valid(padding: EndPadding | Holes | None, batch: int, sequence: int) -> tuple[tuple[bool, ...], ...]:
+    match padding:
+        case EndPadding(kind="right", lengths=lengths):
+            padded = [set(range(length, sequence)) for length in lengths]
+        case EndPadding(lengths=lengths):
+            padded = [set(range(sequence - length)) for length in lengths]
+        case Holes(positions=positions):
+            padded = [set(holes) for holes in positions]
+        case None:
+            padded = [set()] * batch
+    return tuple(tuple(s not in item for s in range(sequence)) for item in padded)
 
 
 def _outside(key: str, entries: Sequence[tuple[int, ...]], batch: int, sequence: int, below: int) -> str:

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from harness.judge.outcome import Outcome
-from harness.judge.verdict import Verdict
+from harness.judge.verdict import Judgement, Verdict
 from harness.plan import Task
 from harness.portable import Floats
 from harness.spec.situation import Mode
@@ -14,7 +14,8 @@ from harness.training.probe import Probe, unfit
 from harness.training.reading import Reading, Unreadable, read
 from harness.training.statistics import Z_LIMIT, dependence, rate
 from harness.wire.messages import AsGiven, Build, Run
-from harness.worker.session import Failure, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Observation, Session
 
 AXES = {
     "attention_weights": ("items", "heads", "queries", "keys"),
@@ -22,46 +23,60 @@ AXES = {
     "ffn_activation": ("items", "positions", "hidden units"),
     "ffn_output": ("items", "positions", "features"),
 }
+Asked = tuple[Mode, Probe, Observation | Failure]
 SCALE_ROUNDOFFS = 4096
 """By how many units of roundoff the scale of what is kept may be off, relatively."""
 
 
-def judge_dropout(session: Session, task: Task) -> Verdict:
-    """Ask every probe that shows a part of the hidden units, the first one with two seeds, and judge what was seen."""
+def put_dropout(session: Session, task: Task) -> Judgement:
+    """Ask every probe that shows a part of the hidden units, the first one with two seeds; and the first in eval."""
     if problem := unfit(task.case.layer):
-        return Verdict(outcome=Outcome.ERROR, message=problem)
+        unfitting = Verdict(outcome=Outcome.ERROR, message=problem)
+        return lambda: unfitting
     first = Probe(task.case.layer)
     probes = [first, first, *(Probe(task.case.layer, block) for block in range(1, first.blocks))]
-    asked: list[Reading] = []
-    for seed, probe in enumerate(probes, start=1):
-        found = _asked(session, task, probe, "train", seed)
+    in_training: list[tuple[Mode, int, Probe]] = [("train", seed, probe) for seed, probe in enumerate(probes, start=1)]
+    asked: list[Asked] = []
+    for mode, seed, probe in [*in_training, ("eval", 0, first)]:
+        answer = _ask(session, task, probe, mode, seed)
+        asked.append((mode, probe, answer))
+        if isinstance(answer, Failure):
+            break
+    return lambda: _judged(task, asked)
+
+
+def _judged(task: Task, asked: list[Asked]) -> Verdict:
+    readings: list[Reading] = []
+    for mode, probe, answer in asked:
+        found = _reading(task, probe, mode, answer)
         if isinstance(found, Verdict):
             return found
-        asked.append(found)
-    resting = _asked(session, task, first, "eval", 0)
-    if isinstance(resting, Verdict):
-        return resting
-    problems = [*_in_training(task, asked), *_at_rest(task, resting)]
+        readings.append(found)
+    *in_training, resting = readings
+    problems = [*_in_training(task, in_training), *_at_rest(task, resting)]
     if not problems:
         return Verdict(outcome=Outcome.PASS)
     return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
 
 
-def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
+def _ask(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Observation | Failure:
     dtype = task.format.numpy
     parameters = {name: value.astype(dtype) for name, value in probe.parameters().items()}
     given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=given, seed=seed)
     key = "dropout", task.dtype, task.case.layer.layer, probe.block
     x = np.ascontiguousarray(probe.x.astype(dtype))
-    answer = session.observe_made(key, Build(layer=probe.layer, dtype=task.dtype), parameters, run, {"x": x})
+    return session.observe_made(key, Build(layer=probe.layer, dtype=task.dtype), parameters, run, {"x": x})
+
+
+def _reading(task: Task, probe: Probe, mode: Mode, answer: Observation | Failure) -> Reading | Verdict:
     if isinstance(answer, Failure):
         return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}")
     if set(answer) != {"output"}:
         return Verdict(outcome=Outcome.ERROR, message=f"mode {mode}: answered {sorted(answer)} instead of output")
-    output = answer["output"]
-    if output.shape != x.shape or output.dtype != dtype:
-        was, due = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(x.shape)}"
+    output, dtype = answer["output"], task.format.numpy
+    if output.shape != probe.x.shape or output.dtype != dtype:
+        was, due = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(probe.x.shape)}"
         return Verdict(outcome=Outcome.FAIL, stage="output", message=f"mode {mode}: output: {was} instead of {due}")
     try:
         return read(probe, output.astype(np.float64))

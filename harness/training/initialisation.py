@@ -7,30 +7,40 @@ from math import prod, sqrt
 import numpy as np
 
 from harness.judge.outcome import Outcome
-from harness.judge.verdict import Verdict
+from harness.judge.verdict import Judgement, Verdict
 from harness.plan import Task
 from harness.portable import Floats
 from harness.spec.parameters import parameters_of
 from harness.training.statistics import FALSE_ALARM, Z_LIMIT, uniform, variance
 from harness.wire.frames import Tensors
-from harness.worker.session import Failure, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Session
 
 SEEDS = (1, 2)
+Made = tuple[Tensors, tuple[str, ...]]
+"""A fresh layer's parameters, and the names of those that are trained."""
 _ROUNDED = 1 + 2.0**-20
 """A bound may be passed by what rounding it to float32 makes."""
 
 
-def judge_initialisation(session: Session, task: Task) -> Verdict:
-    made: list[Tensors] = []
+def put_initialisation(session: Session, task: Task) -> Judgement:
+    """Have the layer made with each of two seeds. A second is not asked for where the first gave none."""
+    made: list[Made] = []
     for seed in SEEDS:
         answer = session.initialise(task, seed)
         if isinstance(answer, Failure):
-            return Verdict(outcome=answer.outcome, message=answer.message)
-        parameters, trainable = answer
+            failed = Verdict(outcome=answer.outcome, message=answer.message)
+            return lambda: failed
+        made.append(answer)
+    return lambda: _judged(task, made)
+
+
+def _judged(task: Task, made: list[Made]) -> Verdict:
+    for parameters, trainable in made:
         if problems := [*_wrong_parameters(task, parameters), *_untrained(task, trainable)]:
             return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
-        made.append(parameters)
-    problems = [*_wrong_values(task, made[0]), *_drawn_once(task, *made)]
+    first, second = (parameters for parameters, _ in made)
+    problems = [*_wrong_values(task, first), *_drawn_once(task, first, second)]
     if not problems:
         return Verdict(outcome=Outcome.PASS)
     return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))

@@ -34,7 +34,8 @@ from harness.validate.results import RowResult, Validation, in_order
 from harness.validate.rows import FOLDER, Row, rows_of, showing, take_through
 from harness.validate.summaries import of_answers, of_cost, of_description
 from harness.wire.messages import Inspect
-from harness.worker.session import Failure, Session
+from harness.worker.lifecycle import Failure
+from harness.worker.session import Session
 
 Array = npt.NDArray[Any]
 MaskMeaning = Literal["attend", "ignore", "additive"]

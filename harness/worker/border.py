@@ -13,10 +13,25 @@ from harness.spec.case import Bools, Case
 from harness.spec.masking import Causal
 from harness.spec.situation import Given
 from harness.wire.frames import Tensors
+from harness.wire.messages import AsGiven, Run
 
 Array = npt.NDArray[Any]
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 """What stands at positions that are not valid (clause M-8)."""
+
+
+def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
+    """What a task is asked by, with its tensors. A cotangent is zero in `kinked_rows` [n, 2] (B-2)."""
+    case, tensors = task.case, handed_over(task)
+    if task.check == "gradients":
+        cotangent = case.cotangent(kinked_rows).astype(task.format.numpy)
+        tensors["cotangent"] = laid_out(cotangent, case.situation.given)
+    return Run(check=task.check, mode=case.situation.mode, given=given_as(case)), tensors
+
+
+def given_as(case: Case) -> AsGiven:
+    given = case.situation.given
+    return AsGiven(layout=given.layout, masks=given.masks, causal_flag=causal_flag(case), checkpoint=given.checkpoint)
 
 
 def handed_over(task: Task) -> Tensors:

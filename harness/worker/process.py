@@ -4,9 +4,11 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pydantic import ValidationError
 
@@ -14,7 +16,11 @@ from harness.judge.outcome import Outcome
 from harness.threads import blas_threads
 from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
 from harness.wire.messages import Answer, Refusal, Request, Stop
+from harness.worker.pipe import widened
 from harness.worker.watchdog import Watchdog
+
+_BESIDE_TENSORS = 16384
+"""Bytes that a frame has at most beside its tensors: names, shapes and the message."""
 
 
 def one_line(error: ValidationError) -> str:
@@ -31,6 +37,15 @@ class WorkerFailure(Exception):
     def __init__(self, outcome: Outcome, message: str, *, lost: bool, refused: Refusal | None = None) -> None:
         super().__init__(message)
         self.outcome, self.message, self.lost, self.refused = outcome, message, lost, refused
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request that was written to the worker. `size`: bytes, at most."""
+
+    id: int
+    op: str
+    size: int
 
 
 class WorkerProcess:
@@ -57,7 +72,12 @@ class WorkerProcess:
             self._log.close()
             message = f"cannot be started: {error.strerror}: {command[0]}"
             raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
-        self._asked = 0
+        assert self._process.stdin and self._process.stdout
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        self._room = widened(self._requests)
+        widened(self._answers)
+        self._sent = 0
+        self._unanswered: deque[Sent] = deque()
         self._watchdog = Watchdog(self.kill)
 
     @property
@@ -66,23 +86,68 @@ class WorkerProcess:
 
     def ask(self, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
         """Send one request and read its answer, within so many seconds."""
-        self._asked += 1
+        with self._ending_what_takes_longer(request.op, seconds):
+            sent = self._next(request, tensors)
+            try:
+                self._write(sent, request, tensors)
+            except (OSError, ValueError):  # ValueError: the pipe was closed by `kill`
+                raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
+            return self._answer_to(sent)
+
+    def has_room(self, *requests: Tensors) -> bool:
+        """Whether requests with these tensors can be sent before the last is answered, and nobody waits for nobody.
+
+        A worker that writes an answer has read that request; those after it have to fit into the pipe.
+        """
+        behind = sum(sent.size for sent in list(self._unanswered)[1:])
+        return behind + sum(map(_size, requests)) <= self._room
+
+    def send_ahead(self, request: Request, tensors: Tensors, seconds: float) -> Sent:
+        """Send a request before the last is answered; only where `has_room` says so. A worker that is gone has perhaps
+        answered before it went: that is found out when the answers are read."""
+        sent = self._next(request, tensors)
+        with contextlib.suppress(OSError, ValueError), self._watchdog.watching(seconds):
+            self._write(sent, request, tensors)
+        return sent
+
+    def answer(self, sent: Sent, seconds: float) -> Frame:
+        """The answer to what was sent ahead, within so many seconds. Earlier ones that nobody read are dropped."""
+        with self._ending_what_takes_longer(sent.op, seconds):
+            return self._answer_to(sent)
+
+    @contextlib.contextmanager
+    def _ending_what_takes_longer(self, op: str, seconds: float) -> Generator[None]:
         try:
             with self._watchdog.watching(seconds):
-                return self._exchange({"id": self._asked, **request.model_dump(mode="json")}, tensors)
+                yield
         except WorkerFailure as failure:
             if failure.lost:
                 self.end()
             if self._watchdog.bitten:
-                raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {request.op} in {seconds:g} s", lost=True) from None
+                raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {op} in {seconds:g} s", lost=True) from None
             raise
 
-    def _exchange(self, message: Mapping[str, Any], tensors: Tensors | None) -> Frame:
-        assert self._process.stdin and self._process.stdout
+    def _next(self, request: Request, tensors: Tensors | None) -> Sent:
+        self._sent += 1
+        self._unanswered.append(Sent(self._sent, request.op, _size(tensors or {})))
+        return self._unanswered[-1]
+
+    def _write(self, sent: Sent, request: Request, tensors: Tensors | None) -> None:
+        write_frame(self._requests, {"id": sent.id, **request.model_dump(mode="json")}, tensors)
+
+    def _answer_to(self, sent: Sent) -> Frame:
+        while (earlier := self._unanswered.popleft()) != sent:
+            self._read(earlier)
+        answer, said = self._read(sent)
+        if not said.ok:
+            text = f"{sent.op}: {said.error or 'refused without saying why'}"
+            raise WorkerFailure(Outcome.ERROR, text, lost=False, refused=said.refused)
+        return answer
+
+    def _read(self, sent: Sent) -> tuple[Frame, Answer]:
         try:
-            write_frame(self._process.stdin, message, tensors)
-            answer = read_frame(self._process.stdout)
-        except (EndOfStream, OSError, ValueError):  # ValueError: the pipe was closed by `kill`
+            answer = read_frame(self._answers)
+        except (EndOfStream, OSError, ValueError):
             raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
         except FrameError as error:
             to_do = "an adapter prints to standard error, since its standard output is the wire"
@@ -91,13 +156,10 @@ class WorkerProcess:
             said = Answer.model_validate(answer.message)
         except ValidationError as error:
             raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=True) from None
-        if said.id != message["id"]:
-            text = f"broke the protocol: answered request {said.id} when asked {message['id']}"
+        if said.id != sent.id:
+            text = f"broke the protocol: answered request {said.id} when asked {sent.id}"
             raise WorkerFailure(Outcome.ERROR, text, lost=True)
-        if not said.ok:
-            text = f"{message['op']}: {said.error or 'refused without saying why'}"
-            raise WorkerFailure(Outcome.ERROR, text, lost=False, refused=said.refused)
-        return answer
+        return answer, said
 
     def stop(self, seconds: float = 5.0) -> None:
         """Ask it to end, and end it if it does not."""
@@ -109,10 +171,9 @@ class WorkerProcess:
         """Kill what is left and let go of its pipes; only from the thread that asks."""
         self._watchdog.end()
         self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._requests, self._answers):
             with contextlib.suppress(OSError):
-                if pipe:
-                    pipe.close()
+                pipe.close()
 
     def kill(self) -> None:
         """End the whole process group; safe to call twice and from another thread, whose question then fails."""
@@ -135,3 +196,7 @@ class WorkerProcess:
             log.seek(self._log_from)
             lines = [line for line in log.read()[-4000:].decode(errors="replace").splitlines() if line.strip()]
         return lines[-1].strip()[:300] if lines else ""
+
+
+def _size(tensors: Tensors) -> int:
+    return _BESIDE_TENSORS + sum(tensor.nbytes for tensor in tensors.values())

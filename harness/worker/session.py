@@ -1,12 +1,12 @@
 """Takes one implementation through its tasks: starts, builds and restarts its worker as needed."""
 
-import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from harness.impl.interpreter import Ready
@@ -14,9 +14,8 @@ from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.case import Case
-from harness.wire.frames import PROTOCOL, Tensors
+from harness.wire.frames import Tensors
 from harness.wire.messages import (
-    AsGiven,
     Build,
     Built,
     Export,
@@ -27,54 +26,75 @@ from harness.wire.messages import (
     Inspected,
     Profile,
     ReadCheckpoint,
-    Refusal,
     Run,
-    Start,
-    Started,
 )
-from harness.worker.border import causal_flag, handed_over, laid_out, turned_back, wrong_layout
+from harness.worker.border import Array, given_as, handed_over, run_request, turned_back, wrong_layout
 from harness.worker.held import Parameters, not_held, with_a_place
-from harness.worker.process import WorkerFailure, WorkerProcess, one_line
+from harness.worker.lifecycle import Answered, Failure, Lifecycle
+from harness.worker.process import Sent, WorkerFailure, WorkerProcess, one_line
 
 Observation = Tensors
-Answered = TypeVar("Answered")
+_AHEAD = 6
+"""Checks that a worker has been sent at most: a thread of ours may wait 5 ms for the interpreter's lock, in which a
+worker answers some small ones."""
 
 
 @dataclass(frozen=True)
-class Failure:
-    """No observation: the outcome that this check gets, and why. `refused`: the category of a refusal (clause X-1)."""
+class Ahead:
+    """A task that was sent before those in front of it were answered. `built`: with the parameters of its layer, where
+    that had to be built first."""
 
-    outcome: Outcome
-    message: str
-    refused: Refusal | None = None
+    task: Task
+    built: tuple[Sent, Tensors] | None
+    run: Sent
 
 
-class Session:
-    """One implementation's run. `versions` and `settings` are what its adapter says of itself, once it has started."""
+class Session(Lifecycle):
+    """One implementation's run: builds its layers as they are needed, and asks."""
 
     def __init__(
         self, ready: Ready, device: Device, threads: int, log: Path, variables: Mapping[str, str] | None = None
     ) -> None:
-        """`variables` are set in the worker's environment, beside those that say how many threads it has."""
-        self.ready, self.device, self.threads, self.log = ready, device, threads, log
-        self._variables = variables or {}
-        self.versions: dict[str, str] = {}
-        self.settings: dict[str, Any] = {}
-        self._worker: WorkerProcess | None = None
+        super().__init__(ready, device, threads, log, variables)
         self._built: tuple[object, ...] | None = None
         self._drawn: tuple[tuple[object, ...], Tensors] | None = None
-        self._unstartable: Failure | None = None
-        self._unbuildable: dict[tuple[object, ...], Failure] = {}
-        self._closed = threading.Event()
+        self._ahead: deque[Ahead] = deque()
 
-    def observe(self, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation | Failure:
+    def observe(self, task: Task, kinked_rows: Array) -> Observation | Failure:
         """Run one task. A failure costs this task only; a worker that is lost is started again for the next one."""
+        if self._ahead and self._ahead[0].task is task:
+            ahead = self._ahead.popleft()
+            return self._try(task.build_key, lambda worker: self._answer_ahead(worker, ahead))
         return self._asked(task, lambda worker: self._run(worker, task, kinked_rows))
 
-    def start(self) -> Failure | None:
-        """Start the worker; why it does not, or None where it does."""
-        answer = self._unless_lost(("start",), lambda worker: None)
-        return answer if isinstance(answer, Failure) else None
+    def send_ahead(self, tasks: Iterable[Task], kinked_rows: Callable[[Task], Array]) -> None:
+        """Send the first few of what `observe` will be asked for next, in this order, so that the worker need not wait
+        for it: as far as there is a worker, and they are small enough to wait in its pipe."""
+        for task in islice(tasks, len(self._ahead), _AHEAD):
+            if not (self._worker and self._send_ahead(self._worker, task, kinked_rows(task))):
+                return
+
+    def _send_ahead(self, worker: WorkerProcess, task: Task, kinked_rows: Array) -> bool:
+        if self._closed.is_set() or task.build_key in self._unbuildable:
+            return False
+        holds = self._ahead[-1].task.build_key if self._ahead else self._built
+        parameters = self._parameters(task) if holds != task.build_key else None
+        run, tensors = run_request(task, kinked_rows)
+        if not worker.has_room(tensors, *([] if parameters is None else [parameters])):
+            return False
+        timeouts, built = self.ready.implementation.timeouts, None
+        if parameters is not None:
+            build = Build(layer=task.case.layer, dtype=task.dtype)
+            built = worker.send_ahead(build, parameters, timeouts.build), parameters
+        self._ahead.append(Ahead(task, built, worker.send_ahead(run, tensors, timeouts.run)))
+        return True
+
+    def _answer_ahead(self, worker: WorkerProcess, ahead: Ahead) -> Observation:
+        task, timeouts = ahead.task, self.ready.implementation.timeouts
+        if ahead.built:
+            build, parameters = ahead.built
+            self._check_held(task.build_key, parameters, lambda: worker.answer(build, timeouts.build).tensors)
+        return _observation(worker.answer(ahead.run, timeouts.run).tensors, task.case)
 
     def parameters(self, task: Task) -> Parameters | Failure:
         """Build the task's layer, and give back the parameters as they came, whatever they are."""
@@ -94,7 +114,7 @@ class Session:
 
     def profile(self, task: Task, repeats: int) -> Observation | Failure:
         """The task's case, timed: stage → [repeats] seconds, and `whole`. May take as long as that many runs."""
-        request = Profile(mode=task.case.situation.mode, given=_given(task.case), repeats=repeats)
+        request = Profile(mode=task.case.situation.mode, given=given_as(task.case), repeats=repeats)
         seconds = (repeats + 1) * self.ready.implementation.timeouts.run
         return self._asked(task, lambda worker: worker.ask(request, handed_over(task), seconds).tensors)
 
@@ -110,7 +130,7 @@ class Session:
 
     def run_flawed(self, task: Task, tensors: Tensors) -> Observation | Failure:
         """Put these in the place of the task's x and masks, and ask for the output."""
-        request = Run(check="output", mode=task.case.situation.mode, given=_given(task.case))
+        request = Run(check="output", mode=task.case.situation.mode, given=given_as(task.case))
         seconds = self.ready.implementation.timeouts.run
         return self._asked(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
 
@@ -161,11 +181,6 @@ class Session:
 
         return self._unless_lost(("inspect", request.path), ask)
 
-    @property
-    def pid(self) -> int | None:
-        """The worker's process, if there is one."""
-        return self._worker.pid if self._worker else None
-
     def _asked(self, task: Task, ask: Callable[[WorkerProcess], Observation]) -> Observation | Failure:
         """What a worker that has built the task's layer says."""
 
@@ -177,55 +192,18 @@ class Session:
 
     def _unless_lost(self, key: tuple[object, ...], ask: Callable[[WorkerProcess], Answered]) -> Answered | Failure:
         """What a worker says, if there is one and the layer `key` can be built."""
-        if self._unstartable:
-            return self._unstartable
-        if key in self._unbuildable:
-            return self._unbuildable[key]
-        try:
-            return ask(self._started())
-        except WorkerFailure as failure:
-            if failure.lost:
-                self._worker, self._built = None, None
-            return Failure(failure.outcome, failure.message, failure.refused)
+        if self._ahead:  # nobody asks for it any more, and it may have built another layer
+            self.lost()
+        return self._try(key, ask)
+
+    def lost(self) -> None:
+        self._built = None
+        self._ahead.clear()
 
     def close(self) -> None:
         """Let the worker end by itself. The session still says what it was, and holds no tensors."""
         self._drawn = None
-        if self._worker:
-            self._worker.stop()
-            self._worker = None
-
-    def abort(self) -> None:
-        """End the worker now, from another thread; nothing is started again."""
-        self._closed.set()
-        self._kill()
-
-    def _kill(self) -> None:
-        if worker := self._worker:
-            worker.kill()
-
-    def _started(self) -> WorkerProcess:
-        if self._closed.is_set():
-            raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
-        if self._worker:
-            return self._worker
-        try:
-            worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log, self._variables)
-            self._worker = worker
-            chosen = self.ready.implementation.chosen
-            request = Start(device=self.device, threads=self.threads, choices=chosen)
-            answer = worker.ask(request, None, self.ready.implementation.timeouts.start)
-            said = Started.model_validate(answer.message)
-            if said.protocol != PROTOCOL:
-                text = f"speaks protocol {said.protocol}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
-                raise WorkerFailure(Outcome.ERROR, text, lost=True)
-        except (WorkerFailure, ValidationError) as problem:
-            self._unstartable = _cannot_start(problem, self.log)
-            if self._worker:
-                self._worker.end()
-            raise WorkerFailure(self._unstartable.outcome, self._unstartable.message, lost=True) from None
-        self.versions, self.settings = said.versions, said.settings
-        return worker
+        super().close()
 
     def _build(self, worker: WorkerProcess, task: Task) -> None:
         if self._built == task.build_key:
@@ -244,9 +222,13 @@ class Session:
     def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Tensors) -> None:
         if self._built == key:
             return
+        seconds = self.ready.implementation.timeouts.build
+        self._check_held(key, sent, lambda: worker.ask(request, sent, seconds).tensors)
+
+    def _check_held(self, key: tuple[object, ...], sent: Tensors, answer: Callable[[], Tensors]) -> None:
         self._built = None
         try:
-            held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
+            held = answer()
             if wrong := not_held(self._due(sent, held), held):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
@@ -257,26 +239,12 @@ class Session:
     def _due(self, sent: Tensors, held: Tensors) -> Tensors:
         return with_a_place(sent, held, self.ready.implementation.capabilities.lacks)
 
-    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
-        tensors, case = handed_over(task), task.case
-        if task.check == "gradients":
-            cotangent = case.cotangent(kinked_rows).astype(task.format.numpy)
-            tensors["cotangent"] = laid_out(cotangent, case.situation.given)
-        request = Run(check=task.check, mode=case.situation.mode, given=_given(case))
-        answer = worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
-        if wrong := wrong_layout(answer, case):
-            raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
-        return turned_back(answer, case)
+    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: Array) -> Observation:
+        request, tensors = run_request(task, kinked_rows)
+        return _observation(worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors, task.case)
 
 
-def _given(case: Case) -> AsGiven:
-    given = case.situation.given
-    return AsGiven(layout=given.layout, masks=given.masks, causal_flag=causal_flag(case), checkpoint=given.checkpoint)
-
-
-def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failure:
-    if isinstance(problem, WorkerFailure):
-        outcome, why = problem.outcome, problem.message
-    else:
-        outcome, why = Outcome.ERROR, f"broke the protocol: {one_line(problem)}"
-    return Failure(outcome, f"could not be started: {why} (see {log.name})")
+def _observation(answer: Tensors, case: Case) -> Observation:
+    if wrong := wrong_layout(answer, case):
+        raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
+    return turned_back(answer, case)

@@ -45,6 +45,38 @@ def test_a_killed_worker_costs_one_check_and_is_started_again(conform: Callable,
     assert "SIGKILL" in ended.messages()
 
 
+def test_what_is_asked_next_is_sent_before_the_last_is_answered(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def output(self, x, masks):
+        import select, sys
+        os.set_blocking(0, False)
+        waiting = sys.stdin.buffer.peek(1) or select.select([0], [], [], 60)[0]
+        os.set_blocking(0, True)
+        if not waiting:
+            raise RuntimeError("nothing was sent")
+        return super().output(x, masks)
+    """
+    one = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
+    ended = conform("run", "--impl", fake("waiting", lie), *one)
+    assert ended.outcomes() == ["pass", "pass", "pass"], ended.messages()
+
+
+def test_a_layer_that_cannot_be_built_costs_what_was_sent_behind_it_and_no_other(
+    conform: Callable, fake: Callable
+) -> None:
+    lie = """
+    def build(self, layer, parameters, dtype):
+        if layer["layer"] == "pre-gelu":
+            raise RuntimeError("not this one")
+        return super().build(layer, parameters, dtype)
+    """
+    asked = ("--case", "p*-*elu/no-mask", "--dtype", "float32", "--jobs", "1")
+    ended = conform("run", "--impl", fake("unbuilt", lie), *asked)
+    records = ended.report["records"]
+    assert {record["outcome"] for record in records if record["case"] == "pre-gelu/no-mask"} == {"error"}
+    assert {record["outcome"] for record in records if record["case"] != "pre-gelu/no-mask"} == {"pass"}
+
+
 def test_an_exit_is_a_crash_that_says_its_last_words(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks):
