@@ -10,8 +10,9 @@ from typing import Any
 from unittest import mock
 
 from harness.cli import main as conform
-from harness.wire.frames import Frame, Tensors
+from harness.wire.frames import Frame, Sendable, Tensors
 from harness.wire.messages import Request
+from harness.wire.streamed import whole
 from harness.worker.process import WorkerProcess
 
 Asked = list[tuple[dict[str, Any], Tensors]]
@@ -26,9 +27,10 @@ def main() -> None:
         start_worker(worker, command, folder, *others)
         worker.recorded = recorded.setdefault(folder.name, [])  # type: ignore[attr-defined]
 
-    def ask(worker: WorkerProcess, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
-        worker.recorded.append((request.model_dump(mode="json"), dict(tensors or {})))  # type: ignore[attr-defined]
-        return ask_worker(worker, request, tensors, seconds)
+    def ask(worker: WorkerProcess, request: Request, tensors: Sendable | None, *others: Any) -> Frame:
+        sent = {name: whole(tensor) for name, tensor in (tensors or {}).items()}
+        worker.recorded.append((request.model_dump(mode="json"), sent))  # type: ignore[attr-defined]
+        return ask_worker(worker, request, tensors, *others)
 
     try:
         with mock.patch.object(WorkerProcess, "ask", ask), mock.patch.object(WorkerProcess, "__init__", start):

@@ -12,8 +12,10 @@ from pydantic import ValidationError
 
 from harness.judge.outcome import Outcome
 from harness.threads import blas_threads
-from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
+from harness.wire.frames import EndOfStream, Frame, Sendable, read_frame, write_frame
+from harness.wire.header import FrameError
 from harness.wire.messages import Answer, Refusal, Request, Stop
+from harness.wire.streamed import Receive
 from harness.worker.watchdog import Watchdog
 
 
@@ -64,12 +66,12 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
-        """Send one request and read its answer, within so many seconds."""
+    def ask(self, request: Request, tensors: Sendable | None, seconds: float, receive: Receive | None = None) -> Frame:
+        """Send one request and read its answer, within so many seconds; `receive` takes tensors of a large answer."""
         self._asked += 1
         try:
             with self._watchdog.watching(seconds):
-                return self._exchange({"id": self._asked, **request.model_dump(mode="json")}, tensors)
+                return self._exchange({"id": self._asked, **request.model_dump(mode="json")}, tensors, receive)
         except WorkerFailure as failure:
             if failure.lost:
                 self.end()
@@ -77,11 +79,11 @@ class WorkerProcess:
                 raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {request.op} in {seconds:g} s", lost=True) from None
             raise
 
-    def _exchange(self, message: Mapping[str, Any], tensors: Tensors | None) -> Frame:
+    def _exchange(self, message: Mapping[str, Any], tensors: Sendable | None, receive: Receive | None) -> Frame:
         assert self._process.stdin and self._process.stdout
         try:
             write_frame(self._process.stdin, message, tensors)
-            answer = read_frame(self._process.stdout)
+            answer = read_frame(self._process.stdout, receive)
         except (EndOfStream, OSError, ValueError):  # ValueError: the pipe was closed by `kill`
             raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
         except FrameError as error:

@@ -14,7 +14,7 @@ from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.case import Case
-from harness.wire.frames import PROTOCOL, Tensors
+from harness.wire.frames import PROTOCOL, Sendable, Tensors
 from harness.wire.messages import (
     AsGiven,
     Build,
@@ -32,9 +32,11 @@ from harness.wire.messages import (
     Start,
     Started,
 )
+from harness.wire.streamed import Receive, whole
 from harness.worker.border import causal_flag, handed_over, laid_out, turned_back, wrong_layout
-from harness.worker.held import Parameters, not_held, with_a_place
+from harness.worker.held import Comparing, Parameters, with_a_place
 from harness.worker.process import WorkerFailure, WorkerProcess, one_line
+from harness.worker.sent import Sent, parameters_to_send
 
 Observation = Tensors
 Answered = TypeVar("Answered")
@@ -62,14 +64,17 @@ class Session:
         self.settings: dict[str, Any] = {}
         self._worker: WorkerProcess | None = None
         self._built: tuple[object, ...] | None = None
-        self._drawn: tuple[tuple[object, ...], Tensors] | None = None
+        self._drawn: tuple[tuple[object, ...], Sent] | None = None
         self._unstartable: Failure | None = None
         self._unbuildable: dict[tuple[object, ...], Failure] = {}
         self._closed = threading.Event()
 
-    def observe(self, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation | Failure:
-        """Run one task. A failure costs this task only; a worker that is lost is started again for the next one."""
-        return self._asked(task, lambda worker: self._run(worker, task, kinked_rows))
+    def observe(
+        self, task: Task, kinked_rows: np.ndarray[Any, Any], receive: Receive | None = None
+    ) -> Observation | Failure:
+        """Run one task. A failure costs this task only; a worker that is lost is started again for the next one.
+        Large tensors that `receive` takes are not in what is given back."""
+        return self._asked(task, lambda worker: self._run(worker, task, kinked_rows, receive))
 
     def start(self) -> Failure | None:
         """Start the worker; why it does not, or None where it does."""
@@ -80,13 +85,12 @@ class Session:
         """Build the task's layer, and give back the parameters as they came, whatever they are."""
 
         def ask(worker: WorkerProcess) -> Parameters:
-            self._built, sent = None, self._parameters(task)
+            self._built, sent = None, {name: whole(value) for name, value in self._parameters(task).items()}
             request = Build(layer=task.case.layer, dtype=task.dtype)
             answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
             try:
-                return Parameters(
-                    self._due(sent, answer.tensors), answer.tensors, Built.model_validate(answer.message).own
-                )
+                due = with_a_place(sent, answer.tensors, self.ready.implementation.capabilities.lacks)
+                return Parameters(due, answer.tensors, Built.model_validate(answer.message).own)
             except ValidationError as problem:
                 raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
 
@@ -115,7 +119,7 @@ class Session:
         return self._asked(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
 
     def observe_made(
-        self, key: tuple[object, ...], build: Build, parameters: Tensors, run: Run, tensors: Tensors
+        self, key: tuple[object, ...], build: Build, parameters: Sendable, run: Run, tensors: Tensors
     ) -> Observation | Failure:
         """Run a layer that is made to look into, with parameters that are no case's; `key` tells it from others."""
 
@@ -125,13 +129,16 @@ class Session:
 
         return self._unless_lost(key, ask)
 
-    def initialise(self, task: Task, seed: int) -> tuple[Tensors, tuple[str, ...]] | Failure:
-        """The parameters of the task's layer as the implementation makes it, and which of them are trained."""
+    def initialise(
+        self, task: Task, seed: int, receive: Receive | None = None
+    ) -> tuple[Tensors, tuple[str, ...]] | Failure:
+        """The parameters of the task's layer as the implementation makes it, and which of them are trained. Large ones
+        that `receive` takes are not among them."""
 
         def ask(worker: WorkerProcess) -> tuple[Tensors, tuple[str, ...]]:
             self._build(worker, task)
             self._built = None  # what was loaded is gone
-            answer = worker.ask(Initialise(seed=seed), None, self.ready.implementation.timeouts.build)
+            answer = worker.ask(Initialise(seed=seed), None, self.ready.implementation.timeouts.build, receive)
             try:
                 return answer.tensors, Initialised.model_validate(answer.message).trainable
             except ValidationError as problem:
@@ -232,38 +239,35 @@ class Session:
             return
         self._hold(worker, task.build_key, Build(layer=task.case.layer, dtype=task.dtype), self._parameters(task))
 
-    def _parameters(self, task: Task) -> Tensors:
-        """Those of the task's layer, drawn once for all the times that it is built in a row."""
+    def _parameters(self, task: Task) -> Sent:
+        """Those of the task's layer; small ones are drawn once for all the times that it is built in a row."""
         if self._drawn is None or self._drawn[0] != task.build_key:
-            drawn = {
-                name: value.astype(task.format.numpy, copy=False) for name, value in task.case.parameters().items()
-            }
-            self._drawn = task.build_key, drawn
+            self._drawn = task.build_key, parameters_to_send(task)
         return self._drawn[1]
 
-    def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Tensors) -> None:
+    def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Sendable) -> None:
         if self._built == key:
             return
         self._built = None
         try:
-            held = worker.ask(request, sent, self.ready.implementation.timeouts.build).tensors
-            if wrong := not_held(self._due(sent, held), held):
+            comparing = Comparing(sent)
+            held = worker.ask(request, sent, self.ready.implementation.timeouts.build, comparing).tensors
+            if wrong := comparing.not_held(held, self.ready.implementation.capabilities.lacks):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
             self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
         self._built = key
 
-    def _due(self, sent: Tensors, held: Tensors) -> Tensors:
-        return with_a_place(sent, held, self.ready.implementation.capabilities.lacks)
-
-    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation:
+    def _run(
+        self, worker: WorkerProcess, task: Task, kinked_rows: np.ndarray[Any, Any], receive: Receive | None
+    ) -> Observation:
         tensors, case = handed_over(task), task.case
         if task.check == "gradients":
             cotangent = case.cotangent(kinked_rows).astype(task.format.numpy)
             tensors["cotangent"] = laid_out(cotangent, case.situation.given)
         request = Run(check=task.check, mode=case.situation.mode, given=_given(case))
-        answer = worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors
+        answer = worker.ask(request, tensors, self.ready.implementation.timeouts.run, receive).tensors
         if wrong := wrong_layout(answer, case):
             raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
         return turned_back(answer, case)
