@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from harness.asking import ask
@@ -29,7 +30,7 @@ from harness.plan import plan, select
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load
-from harness.wire.frames import Frame, Tensors
+from harness.wire.frames import Frame
 from harness.wire.messages import Request, Run
 from harness.worker.process import WorkerProcess
 from harness.worker.session import Session
@@ -48,11 +49,11 @@ class Stopwatch:
     def watching(self) -> "mock._patch[object]":
         ask_worker = WorkerProcess.ask
 
-        def timed(worker: WorkerProcess, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
+        def timed(worker: WorkerProcess, request: Request, *others: Any) -> Frame:
             name = request.check if isinstance(request, Run) else request.op
             begun = time.perf_counter()
             try:
-                return ask_worker(worker, request, tensors, seconds)
+                return ask_worker(worker, request, *others)
             finally:
                 self.seconds[name if name in COLUMNS else OTHERS].append(time.perf_counter() - begun)
 

@@ -2,18 +2,20 @@
 
 import importlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from harness.deviations.declared import judge_declared
-from harness.golden.expected import NOTHING, Expected
+from harness.golden.expected import NOTHING, Expected, key
 from harness.golden.narrow import in_format
 from harness.invariants.declared import put as put_invariant
+from harness.judge.observed import Answers, Sampled
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.judge.verdict import Judgement, judge
 from harness.plan import Task
@@ -25,6 +27,7 @@ from harness.spec.situation import Check
 from harness.training.dropout import put_dropout
 from harness.training.initialisation import put_initialisation
 from harness.worker.lifecycle import Failure
+from harness.worker.sampling import Sampling
 from harness.worker.session import Observation, Session
 
 AFTER_REFUSALS = "after refusing what is wrong: "
@@ -46,7 +49,7 @@ class Answer:
 
     task: Task
     golden: Callable[[Case], Expected]
-    found: Observation | Judgement | Failure | None
+    found: Answers | Judgement | Failure | None
     seconds: float
 
     @cached_property
@@ -56,22 +59,27 @@ class Answer:
 
 def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> Asked:
     """Put one check to an implementation and judge what it answers."""
-    answer = put(session, task, lambda case: golden)
-    return Asked(judged(answer, constants), answer.found if isinstance(answer.found, dict) else None)
+    answer = put(session, task, lambda case: golden, whole=True)
+    return Asked(judged(answer, constants), _whole(answer.found))
 
 
-def put(session: Session, task: Task, golden: Callable[[Case], Expected]) -> Answer:
-    """Put one check to an implementation. The golden is read when it is judged; but a cotangent depends on it (B-2)."""
+def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, whole: bool = False) -> Answer:
+    """Put one check to an implementation. The golden is read when it is judged; but a cotangent depends on it (B-2).
+
+    Of a large answer the values that are compared are kept, unless it is wanted `whole`.
+    """
     if task.opt_out:
         return Answer(task, golden, None, 0.0)
     begun = time.monotonic()
-    found: Observation | Judgement | Failure
+    found: Answers | Judgement | Failure
     if asked_by_itself := _WITHOUT_GOLDEN.get(task.check):
         found = asked_by_itself(session, task)
     elif task.check == "refusal":
         found = refused(session, task, NOTHING.kinked_rows)
-    else:
+    elif whole or not _may_be_large(task):
         found = session.observe(task, _kinked_rows(task, golden))
+    else:
+        found = _observe_compared(session, task, golden(task.case))
     return Answer(task, golden, found, round(time.monotonic() - begun, 4))
 
 
@@ -91,6 +99,31 @@ def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case],
 
 def _kinked_rows(task: Task, golden: Callable[[Case], Expected]) -> np.ndarray[Any, Any]:
     return golden(task.case).kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
+
+
+_FEW = 1 << 12
+"""Elements of x up to which no answer but one of gradients is large."""
+
+
+def _may_be_large(task: Task) -> bool:
+    if task.case.situation.given.layout != "batch_first":  # the golden's positions are of another layout
+        return False
+    return task.check == "gradients" or prod(task.case.x_shape) > _FEW
+
+
+def _observe_compared(session: Session, task: Task, expected: Expected) -> Answers | Failure:
+    compared = {name: expected.tensors[key(task.check, name)] for name in task.tensors}
+    sampling = Sampling({name: (tensor.shape, tensor.positions) for name, tensor in compared.items()})
+    kinked_rows = expected.kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
+    answer = session.observe(task, kinked_rows, sampling)
+    return answer if isinstance(answer, Failure) else {**answer, **sampling.found}
+
+
+def _whole(found: Answers | Judgement | Failure | None) -> Observation | None:
+    """What was observed, where it was wanted whole."""
+    if not isinstance(found, Mapping):
+        return None
+    return {name: tensor for name, tensor in found.items() if not isinstance(tensor, Sampled)}
 
 
 def judged(answer: Answer, constants: Constants) -> Record:

@@ -3,6 +3,7 @@
 Every value is exact in bfloat16, float16, float32 and float64, and 20 lines of any language make it again.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 from typing import Literal
@@ -28,10 +29,11 @@ def drawn_for(name: str, seed: int) -> str:
     return f"{name} seed {seed}" if seed else name
 
 
-def splitmix64(start: int, count: int) -> npt.NDArray[np.uint64]:
-    """Outputs 0 … count−1 of SplitMix64 started at `start` (rule P-2; Steele, Lea and Flood, OOPSLA 2014)."""
+def splitmix64(start: int, count: int, first: int = 0) -> npt.NDArray[np.uint64]:
+    """Outputs `first` … first+count−1 of SplitMix64 started at `start` (rule P-2; Steele, Lea, Flood, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
-        z = np.arange(1, count + 1, dtype=np.uint64)  # in place from here on: the noise of a large case is all this
+        # In place from here on: the noise of a large case is all this.
+        z = np.arange(first + 1, first + count + 1, dtype=np.uint64)
         z *= _GOLDEN_GAMMA
         z += np.uint64(start)
         z ^= z >> np.uint64(30)
@@ -42,10 +44,15 @@ def splitmix64(start: int, count: int) -> npt.NDArray[np.uint64]:
     return z
 
 
-def integers(name: str, count: int) -> npt.NDArray[np.int64]:
-    """`count` integers in −255 … 255, from the top 32 bits of each output (rule P-3)."""
-    top = splitmix64(seed(name), count) >> np.uint64(32)
-    return ((top * np.uint64(511)) >> np.uint64(32)).astype(np.int64) - 255
+def integers(name: str, count: int, first: int = 0) -> npt.NDArray[np.int64]:
+    """`count` integers in −255 … 255, from the top 32 bits of each output, from output `first` on (rule P-3)."""
+    drawn = splitmix64(seed(name), count, first)
+    drawn >>= np.uint64(32)
+    drawn *= np.uint64(511)
+    drawn >>= np.uint64(32)
+    signed = drawn.view(np.int64)
+    signed -= 255
+    return signed
 
 
 def ids(name: str, count: int, vocabulary: int) -> npt.NDArray[np.int64]:
@@ -68,8 +75,19 @@ def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -
 _KEPT_UP_TO = 1 << 16
 
 
-def _tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
-    n = integers(name, prod(shape))
+def parts(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Iterator[Floats]:
+    """The elements of `tensor`, flat, a part at a time: nothing as large as the tensor is made. Not for `balanced`,
+    which no parameter is."""
+    size = prod(shape)
+    for first in range(0, size, PART):
+        yield _part(integers(name, min(PART, size - first), first), pattern, exponent)
+
+
+PART = 1 << 16
+"""Elements of a part: half a megabyte, which a processor's cache holds."""
+
+
+def _part(n: npt.NDArray[np.int64], pattern: Pattern, exponent: int) -> Floats:
     match pattern:
         case "symmetric":
             values = n
@@ -78,11 +96,25 @@ def _tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) 
         case "offset":
             values = 254 + (n % 8 == 0)
         case "balanced":
-            if shape[-1] % 2:
-                raise ValueError(f"a balanced tensor has two halves, and its last axis is {shape[-1]} long")
-            first, _ = np.split(n.reshape(shape), 2, axis=-1)
-            values = np.concatenate([first, -first], axis=-1)
-    drawn = np.ldexp(values.astype(np.float64), exponent).reshape(shape)
+            raise ValueError("a balanced tensor is not drawn in parts")
+    floats = values.astype(np.float64)
+    return np.ldexp(floats, exponent, out=floats)
+
+
+def _tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
+    of_all = "symmetric" if pattern == "balanced" else pattern
+    if prod(shape) <= PART:
+        drawn = _part(integers(name, prod(shape)), of_all, exponent).reshape(shape)
+    else:
+        drawn, at = np.empty(shape), 0
+        for part in parts(name, shape, of_all, exponent):
+            drawn.reshape(-1)[at : at + part.size] = part
+            at += part.size
+    if pattern == "balanced":
+        if shape[-1] % 2:
+            raise ValueError(f"a balanced tensor has two halves, and its last axis is {shape[-1]} long")
+        first, second = np.split(drawn, 2, axis=-1)
+        np.subtract(0.0, first, out=second)  # and not −first, which makes −0 of 0
     drawn.flags.writeable = False
     return drawn
 

@@ -16,13 +16,14 @@ from harness.asking import Answer, judged, put, send_ahead
 from harness.deviations.diagnose import diagnose
 from harness.golden.expected import Expected
 from harness.impl.manifest import Device
+from harness.judge.observed import Answers
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task
 from harness.report.model import Diagnosis, Record
 from harness.scheduling import Assignment, WorkQueue, most_urgent
 from harness.spec.case import Case
 from harness.spec.constants import Constants
-from harness.worker.session import Observation, Session
+from harness.worker.session import Session
 
 _UNJUDGED = 8
 """Answers that may wait to be judged: what is ahead of the judge holds memory."""
@@ -48,7 +49,7 @@ class Run:
         threads: int | None = None,
         until: float | None = None,
         fail_fast: bool = False,
-        observed: Callable[[Task, Expected, Record, Observation], None] | None = None,
+        observed: Callable[[Task, Expected, Record, Answers], None] | None = None,
     ) -> None:
         """At most `jobs` workers side by side, of different implementations first, and then more of one. Where it is
         None there is at most one a processor, and a second one of an implementation only when it is worth its start.

@@ -10,9 +10,10 @@ from typing import Any
 from unittest import mock
 
 from harness.cli import main as conform
-from harness.wire.frames import Tensors
+from harness.wire.frames import Sendable, Tensors
 from harness.wire.messages import Request
-from harness.worker.process import Sent, WorkerProcess
+from harness.wire.streamed import whole
+from harness.worker.process import Pending, WorkerProcess
 
 Asked = list[tuple[dict[str, Any], Tensors]]
 
@@ -26,8 +27,9 @@ def main() -> None:
         start_worker(worker, command, folder, *others)
         worker.recorded = recorded.setdefault(folder.name, [])  # type: ignore[attr-defined]
 
-    def send_recorded(worker: WorkerProcess, request: Request, tensors: Tensors | None) -> Sent:
-        worker.recorded.append((request.model_dump(mode="json"), dict(tensors or {})))  # type: ignore[attr-defined]
+    def send_recorded(worker: WorkerProcess, request: Request, tensors: Sendable | None) -> Pending:
+        sent = {name: whole(tensor) for name, tensor in (tensors or {}).items()}
+        worker.recorded.append((request.model_dump(mode="json"), sent))  # type: ignore[attr-defined]
         return send(worker, request, tensors)
 
     try:

@@ -11,7 +11,7 @@ import numpy as np
 from harness.adapter.base import Adapter, Array, Tensors
 from harness.adapter.masks import Masks
 from harness.adapter.stopwatch import timed
-from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, EndOfStream, Frame, encode, read_frame
+from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, EndOfStream, Frame, pieces, read_frame
 
 
 def serve(adapter: Adapter) -> None:
@@ -25,13 +25,13 @@ def serve(adapter: Adapter) -> None:
             return
         try:
             reply, tensors = _answer(adapter, request)
-            frame = encode({"id": request.message.get("id"), **reply}, tensors)
+            frame = pieces({"id": request.message.get("id"), **reply}, tensors)
         except Exception as error:
             traceback.print_exc()
             refused = adapter.refusal(request.message.get("op", ""), error)
             said = {"error": _said(error), **({"refused": refused} if refused else {})}
-            frame = encode({"id": request.message.get("id"), "ok": False, **said})
-        answers.write(frame)
+            frame = pieces({"id": request.message.get("id"), "ok": False, **said})
+        answers.writelines(frame)
         answers.flush()
         if request.message.get("op") == "stop":
             return

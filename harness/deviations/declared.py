@@ -1,6 +1,6 @@
 """Judges an implementation that declares deviations: against the patched specification, in σ (rules V-5, V-6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from harness.deviations.catalogue import catalogue, is_noisy
 from harness.deviations.play import played_with_noise, scatter
 from harness.errors import InputError, nearest
 from harness.golden.expected import Expected, ExpectedTensor
+from harness.judge.observed import Answers
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict, judge
 from harness.plan import Task
@@ -32,7 +33,7 @@ def check_declared(ids: Sequence[str], where: str) -> None:
 
 
 def judge_declared(
-    task: Task, deviations: tuple[Deviation, ...], observed: Mapping[str, Array], expected: Expected, limits: Constants
+    task: Task, deviations: tuple[Deviation, ...], observed: Answers, expected: Expected, limits: Constants
 ) -> Verdict:
     """`deviates` where the patched specification is met and the plain one is not; `stale` where it is the plain one.
 

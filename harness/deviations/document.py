@@ -18,6 +18,7 @@ from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import judged_unasked
+from harness.judge.observed import Answers
 from harness.judge.outcome import Outcome
 from harness.paths import ROOT
 from harness.plan import Task, plan
@@ -27,7 +28,6 @@ from harness.scheduling import Assignment
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load
-from harness.worker.session import Observation
 
 PAGE = ROOT / "docs" / "deviations.md"
 GRADED = ("small", "rows", "stacks", "encoders")
@@ -126,7 +126,7 @@ def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
             assignments.append(Assignment(ready, tasks))
     sightings: list[Sighting] = []
 
-    def observed(task: Task, due: Expected, record: Record, answers: Observation) -> None:
+    def observed(task: Task, due: Expected, record: Record, answers: Answers) -> None:
         sightings.append(sighting(task.case, due, task.format, answers, failed=record.outcome == Outcome.FAIL))
 
     with tempfile.TemporaryDirectory() as logs:

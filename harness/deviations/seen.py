@@ -1,11 +1,11 @@
 """What an implementation was seen to give in a run, as much of it as a diagnosis takes."""
 
 import threading
-from collections.abc import Mapping
 
 from harness.deviations.selection import TRIED, choose
-from harness.deviations.sighting import Array, Sighting, sighting
+from harness.deviations.sighting import Sighting, sighting
 from harness.golden.expected import Expected
+from harness.judge.observed import Answers
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.report.model import Record
@@ -18,7 +18,7 @@ class Seen:
         self._found: dict[str, dict[str, dict[str, Sighting]]] = {}
         self._one_at_a_time = threading.Lock()
 
-    def see(self, task: Task, expected: Expected, record: Record, observation: Mapping[str, Array]) -> None:
+    def see(self, task: Task, expected: Expected, record: Record, observation: Answers) -> None:
         if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
             return
         if not any(tensor.positions.size for tensor in expected.tensors.values()):

@@ -1,6 +1,5 @@
 """What an implementation was seen to give in a case, kept small: its values where the golden keeps values."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.golden.expected import Expected
+from harness.judge.observed import Answers, Sampled, values_at
 from harness.spec.case import Case
 from harness.spec.dtypes import Format
 from harness.spec.stages import stages
@@ -35,7 +35,7 @@ class Sighting:
     in_format: bool
 
 
-def sighting(case: Case, expected: Expected, dtype: Format, answers: Mapping[str, Array], *, failed: bool) -> Sighting:
+def sighting(case: Case, expected: Expected, dtype: Format, answers: Answers, *, failed: bool) -> Sighting:
     """`answers` holds stages, and "output" from the fused path if the implementation shows no stages."""
     values: dict[str, Array | None] = {}
     whole: dict[str, Array] = {}
@@ -43,9 +43,9 @@ def sighting(case: Case, expected: Expected, dtype: Format, answers: Mapping[str
         if name in answers:
             answer, tensor = answers[name], expected.tensors[name]
             fits = answer.dtype == dtype.numpy
-            if fits and case.layer.d_model <= SMALL:
+            if fits and case.layer.d_model <= SMALL and not isinstance(answer, Sampled):
                 whole[name] = answer.astype(np.float64)
             comparable = fits and answer.shape == tensor.shape
-            values[name] = answer.reshape(-1)[tensor.positions].astype(np.float64) if comparable else None
+            values[name] = values_at(answer, tensor.positions).astype(np.float64) if comparable else None
     in_format = all(answer.dtype == dtype.numpy for answer in answers.values())
     return Sighting(case, expected, dtype, values, whole, failed, in_format)

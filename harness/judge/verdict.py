@@ -3,7 +3,7 @@
 A pure function of the observation, the expectation and the constants: it knows no implementation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from harness.golden.expected import Expected, ExpectedTensor, key
+from harness.judge.observed import Answers, Observed, values_at
 from harness.judge.outcome import Outcome
 from harness.spec.constants import Constants
 from harness.spec.dtypes import Format
@@ -64,7 +65,7 @@ Judgement = Callable[[], Verdict]
 def judge(
     check: Check,
     shown: tuple[str, ...],
-    observed: Mapping[str, Array],
+    observed: Answers,
     expected: Expected,
     dtype: Format,
     constants: Constants,
@@ -89,14 +90,14 @@ def judge(
 
 
 def judge_tensor(
-    name: str, observed: Array, expected: ExpectedTensor, dtype: Format, constants: Constants
+    name: str, observed: Observed, expected: ExpectedTensor, dtype: Format, constants: Constants
 ) -> TensorVerdict:
     """Compare one tensor with its golden at the positions that the golden keeps."""
     if observed.shape != expected.shape:
         return _refused(name, f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
     if observed.dtype != dtype.numpy:
         return _refused(name, f"dtype {observed.dtype} instead of {dtype.name}")
-    values = observed.reshape(-1)[expected.positions].astype(np.float64)
+    values = values_at(observed, expected.positions).astype(np.float64)
     finite = np.isfinite(expected.golden)
     other = ~np.where(finite, np.isfinite(values), _same_non_finite(values, expected.golden))
     if other.any():
@@ -147,7 +148,7 @@ def _message(out: TensorVerdict) -> str:
     )
 
 
-def _wrong_names(shown: tuple[str, ...], observed: Mapping[str, Array]) -> str:
+def _wrong_names(shown: tuple[str, ...], observed: Answers) -> str:
     missing, extra = [n for n in shown if n not in observed], sorted(set(observed) - set(shown))
     parts = [f"missing {', '.join(missing)}"] if missing else []
     return "; ".join([*parts, *([f"not asked for {', '.join(extra)}"] if extra else [])])

@@ -10,10 +10,11 @@ import numpy.typing as npt
 from harness import portable
 from harness.adapter.masks import Masks
 from harness.portable import Floats
+from harness.spec.drawn import drawn
 from harness.spec.layer import Layer
 from harness.spec.level import Level
 from harness.spec.masking import Blind, Causal, Drawn
-from harness.spec.parameters import parameters_of, without_prefix
+from harness.spec.parameters import parameters_of
 from harness.spec.situation import WITH_GOLDEN, Check, Situation
 from harness.spec.stages import stage_shape, stages
 
@@ -200,7 +201,7 @@ class Case:
         (clause M-3)."""
         shapes = self.expected_shapes(check)
         if check == "gradients":
-            return {name: np.ones(shape, dtype=np.bool_) for name, shape in shapes.items()}
+            return {name: np.broadcast_to(np.True_, shape) for name, shape in shapes.items()}
         specified, valid, found = self.specified(), self.valid(), dict[str, Bools]()
         for name, shape in shapes.items():
             rows = specified[:, :, None] if len(shape) == 3 else specified[:, None, :, None]
@@ -216,17 +217,5 @@ def causal_mask(sequence: int, ahead: int = 0) -> Bools:
 
 
 def layer_parameters(layer: Layer, exponents: dict[str, int], seed: int = 0) -> dict[str, Floats]:
-    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rules P-5 and P-6).
-
-    `exponents` name a parameter without the prefix of its layer, and are those of every layer of a stack.
-    """
-    drawn = {}
-    for parameter in parameters_of(layer):
-        shape, name = parameter.shape(layer), portable.drawn_for(parameter.name, seed)
-        if parameter.drawn == "gain":
-            values = portable.tensor(name, shape, "gain", -7)
-        else:
-            exponent = {"weight": portable.weight_exponent(shape[0]), "bias": -10, "embedding": -7}[parameter.drawn]
-            values = portable.tensor(name, shape, "symmetric", exponent)
-        drawn[parameter.name] = np.ldexp(values, exponents.get(without_prefix(parameter.name)[1], 0))
-    return drawn
+    """The parameters of `layer`, each times 2**exponents[name], 0 where not named (rules P-5 and P-6)."""
+    return {name: each.whole() for name, each in drawn(layer, exponents, seed).items()}

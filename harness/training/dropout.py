@@ -8,13 +8,13 @@ import numpy as np
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Judgement, Verdict
 from harness.plan import Task
-from harness.portable import Floats
 from harness.spec.situation import Mode
 from harness.training.probe import Probe, unfit
-from harness.training.reading import Reading, Unreadable, read
+from harness.training.reading import Kept, Reading, Unreadable, read
 from harness.training.statistics import Z_LIMIT, dependence, rate
 from harness.wire.messages import AsGiven, Build, Run
 from harness.worker.lifecycle import Failure
+from harness.worker.sent import streamed
 from harness.worker.session import Observation, Session
 
 AXES = {
@@ -61,7 +61,7 @@ def _judged(task: Task, asked: list[Asked]) -> Verdict:
 
 def _ask(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Observation | Failure:
     dtype = task.format.numpy
-    parameters = {name: value.astype(dtype) for name, value in probe.parameters().items()}
+    parameters = {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
     given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=given, seed=seed)
     key = "dropout", task.dtype, task.case.layer.layer, probe.block
@@ -108,7 +108,7 @@ def _in_training(task: Task, asked: list[Reading]) -> Iterator[str]:
             yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
 
 
-def _tied(masks: list[Floats], axis: int) -> bool:
+def _tied(masks: list[Kept], axis: int) -> bool:
     """Whether neighbours along an axis have to do with each other."""
     turned = [np.moveaxis(mask, axis, 0) for mask in masks]
     return abs(dependence([(mask[1:], mask[:-1]) for mask in turned])) > Z_LIMIT

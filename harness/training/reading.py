@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.portable import Floats
 from harness.training.probe import BIAS, HIGH, LOW, UNIT, Probe
+
+Kept = npt.NDArray[np.float16]
 
 
 class Unreadable(Exception):
@@ -16,10 +19,12 @@ class Unreadable(Exception):
 class Reading:
     """`kept` by placement: 1, or 0 where dropped, NaN where it does not show; [B, H, S, S], [B, S, D] or [B, S, F].
 
+    In float16, which holds all three: of a large layer several readings are compared.
+
     `scales` by placement: what elements that were kept came out multiplied by, wherever that can be told.
     """
 
-    kept: dict[str, Floats]
+    kept: dict[str, Kept]
     scales: dict[str, Floats]
 
 
@@ -68,7 +73,7 @@ def read(probe: Probe, output: Floats) -> Reading:
         "ffn_activation": ffn_scales,
         "ffn_output": (fed / (probe.fed * spread))[whole],
     }
-    return Reading(kept, scales)
+    return Reading({name: mask.astype(np.float16) for name, mask in kept.items()}, scales)
 
 
 def _unnormed(probe: Probe, output: Floats) -> Floats:

@@ -10,11 +10,15 @@ from math import inf, sqrt
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.portable import Floats
 
 FALSE_ALARM = 1e-6
+Masks = npt.NDArray[np.floating]
+"""1 where an element was kept, 0 where it was dropped, NaN where it does not show."""
 Z_LIMIT = NormalDist().inv_cdf(1 - FALSE_ALARM / 2)
+_AT_A_TIME = 1 << 16
 _FEWEST = 200
 _MANY = 10_000
 """Values from which the limiting distribution is the exact one to all digits that matter."""
@@ -34,7 +38,7 @@ class Rate:
         return self.chance < FALSE_ALARM
 
 
-def rate(masks: Iterable[Floats], due: float) -> Rate:
+def rate(masks: Iterable[Masks], due: float) -> Rate:
     """Whether elements (0: dropped, NaN: not seen) are dropped at the rate that is due: an exact binomial test, with
     twice the smaller tail as its two sides."""
     from scipy.special import bdtr, bdtrc
@@ -49,13 +53,17 @@ def rate(masks: Iterable[Floats], due: float) -> Rate:
     return Rate(count, dropped / count, z, float(min(1.0, 2 * min(fewer, more))))
 
 
-def dependence(pairs: Iterable[tuple[Floats, Floats]]) -> float:
+def dependence(pairs: Iterable[tuple[Masks, Masks]]) -> float:
     """How far pairs of elements that should have nothing to do with each other are from that, in standard deviations.
 
     The correlation of n independent pairs is normal with a standard deviation of 1 / sqrt(n). Rates are those seen, so
     that a wrong one is not taken for a dependence. 0 where there is nothing to compare.
     """
-    both = [(a[seen], b[seen]) for a, b in pairs for seen in [~(np.isnan(a) | np.isnan(b))]]
+    both = [
+        (a[seen].astype(np.float64), b[seen].astype(np.float64))
+        for a, b in pairs
+        for seen in [~(np.isnan(a) | np.isnan(b))]
+    ]
     a, b = (np.concatenate(side) for side in zip(*both, strict=True)) if both else (np.empty(0), np.empty(0))
     if a.size < _FEWEST or not a.std() or not b.std():
         return 0.0
@@ -69,13 +77,22 @@ def uniform(values: Floats, bound: float) -> float:
     """
     from scipy.special import kolmogorov, smirnov
 
-    due = np.sort(np.clip(values.reshape(-1) / (2 * bound) + 0.5, 0, 1))
+    due = values.reshape(-1) / (2 * bound)  # in place from here on: a large layer's weight has a million elements
+    due += 0.5
+    np.clip(due, 0, 1, out=due)
+    due.sort()
     count = due.size
-    steps = np.arange(count + 1) / count
-    furthest = float(max((steps[1:] - due).max(), (due - steps[:-1]).max()))
+    furthest = max(_furthest(due, begin) for begin in range(0, count, _AT_A_TIME))
     if count > _MANY:
         return float(kolmogorov(furthest * sqrt(count)))
     return float(min(1.0, 2 * smirnov(count, furthest)))
+
+
+def _furthest(due: Floats, begin: int) -> float:
+    """The largest distance of the empirical distribution from the uniform one, of some values from `begin` on."""
+    part = due[begin : begin + _AT_A_TIME]
+    steps = np.arange(begin, begin + part.size + 1) / due.size
+    return float(max((steps[1:] - part).max(), (part - steps[:-1]).max()))
 
 
 def variance(values: Floats, bound: float) -> float:

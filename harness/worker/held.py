@@ -1,13 +1,16 @@
 """Whether a built layer holds the parameters that it was sent."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from harness.adapter.base import Array
 from harness.spec.parameters import without_prefix
-from harness.wire.frames import Tensors
+from harness.wire.frames import Sendable, Tensors
+from harness.wire.streamed import Array, Sink, Streamed, parts_of
+
+Parameter = TypeVar("Parameter", bound=Array | Streamed)
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,46 @@ class Parameters:
     own: dict[str, str]
 
 
-def with_a_place(sent: Tensors, held: Tensors, lacks: Collection[str]) -> Tensors:
+class Compared:
+    """A parameter that came back and was compared with the one sent while it was read. Neither is kept."""
+
+    def __init__(self, sent: Array | Streamed, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        """`dtype` and `shape` are those that it came back in, and the ones it was sent in."""
+        self.dtype, self.shape, self.same = dtype, shape, True
+        self._due: Iterator[Array] = parts_of(sent)
+        self._ahead: Array = np.empty(0, dtype)
+
+    def take(self, part: Array) -> None:
+        """The next elements that came back."""
+        while part.size and self.same:
+            if not self._ahead.size:
+                self._ahead = next(self._due)
+            count = min(part.size, self._ahead.size)
+            self.same = np.array_equal(_bits(part[:count]), _bits(self._ahead[:count]))
+            part, self._ahead = part[count:], self._ahead[count:]
+
+
+class Comparing:
+    """Takes the parameters that come back of what was sent; those of another name, dtype or shape it leaves whole."""
+
+    def __init__(self, sent: Sendable) -> None:
+        self._sent = sent
+        self._found: dict[str, Compared] = {}
+
+    def __call__(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
+        due = self._sent.get(name)
+        if due is None or (due.dtype, due.shape) != (dtype, shape):
+            return None
+        self._found[name] = Compared(due, dtype, shape)
+        return self._found[name].take
+
+    def not_held(self, held: Tensors, lacks: Collection[str]) -> str:
+        """What is wrong with what came back, the tensors that were left whole among it; `lacks` as below."""
+        every: dict[str, Array | Compared] = {**held, **self._found}
+        return not_held(with_a_place(self._sent, every, lacks), every)
+
+
+def with_a_place(sent: Mapping[str, Parameter], held: Collection[str], lacks: Collection[str]) -> dict[str, Parameter]:
     """What of `sent` the layer is to hold. `lacks` are those that it may have no place for: what comes of that is seen
     in what it gives."""
     return {name: value for name, value in sent.items() if name in held or without_prefix(name)[1] not in lacks}
@@ -30,7 +72,7 @@ def _bits(value: Array) -> Array:
     return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
-def not_held(sent: Tensors, held: Tensors) -> str:
+def not_held(sent: Sendable, held: Mapping[str, Array | Compared]) -> str:
     """What is wrong with the parameters that the layer says it holds; "" when they came back bit for bit."""
     if missing := sorted(set(sent) - set(held)):
         return f"parameters missing from the built layer: {', '.join(missing)}"
@@ -40,6 +82,17 @@ def not_held(sent: Tensors, held: Tensors) -> str:
         if held[name].shape != value.shape or held[name].dtype != value.dtype:
             was = f"{held[name].dtype} {list(held[name].shape)}"
             return f"parameter {name} came back as {was} instead of {value.dtype} {list(value.shape)}"
-        if not np.array_equal(_bits(held[name]), _bits(value)):
+        if not _same(value, held[name]):
             return f"parameter {name} came back with other values: the map does not round-trip"
     return ""
+
+
+def _same(sent: Array | Streamed, held: Array | Compared) -> bool:
+    if isinstance(held, Compared):
+        return held.same
+    if not isinstance(sent, Streamed):
+        return np.array_equal(_bits(held), _bits(sent))
+    compared = Compared(sent, held.dtype, held.shape)
+    for part in parts_of(held):
+        compared.take(part)
+    return compared.same

@@ -14,8 +14,10 @@ from pydantic import ValidationError
 
 from harness.judge.outcome import Outcome
 from harness.threads import blas_threads
-from harness.wire.frames import EndOfStream, Frame, FrameError, Tensors, read_frame, write_frame
+from harness.wire.frames import EndOfStream, Frame, Sendable, read_frame, write_frame
+from harness.wire.header import FrameError
 from harness.wire.messages import Answer, Refusal, Request, Stop
+from harness.wire.streamed import Receive
 from harness.worker.pipe import widened
 from harness.worker.watchdog import Watchdog
 
@@ -40,7 +42,7 @@ class WorkerFailure(Exception):
 
 
 @dataclass(frozen=True)
-class Sent:
+class Pending:
     """A request that was written to the worker. `size`: bytes, at most."""
 
     id: int
@@ -77,24 +79,24 @@ class WorkerProcess:
         self._room = widened(self._requests)
         widened(self._answers)
         self._sent = 0
-        self._unanswered: deque[Sent] = deque()
+        self._unanswered: deque[Pending] = deque()
         self._watchdog = Watchdog(self.kill)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, request: Request, tensors: Tensors | None, seconds: float) -> Frame:
-        """Send one request and read its answer, within so many seconds."""
+    def ask(self, request: Request, tensors: Sendable | None, seconds: float, receive: Receive | None = None) -> Frame:
+        """Send one request and read its answer, within so many seconds; `receive` takes tensors of a large answer."""
         with self._ending_what_takes_longer(request.op, seconds):
             sent = self._next(request, tensors)
             try:
                 self._write(sent, request, tensors)
             except (OSError, ValueError):  # ValueError: the pipe was closed by `kill`
                 raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
-            return self._answer_to(sent)
+            return self._answer_to(sent, receive)
 
-    def has_room(self, *requests: Tensors) -> bool:
+    def has_room(self, *requests: Sendable) -> bool:
         """Whether requests with these tensors can be sent before the last is answered, and nobody waits for nobody.
 
         A worker that writes an answer has read that request; those after it have to fit into the pipe.
@@ -102,7 +104,7 @@ class WorkerProcess:
         behind = sum(sent.size for sent in list(self._unanswered)[1:])
         return behind + sum(map(_size, requests)) <= self._room
 
-    def send_ahead(self, request: Request, tensors: Tensors, seconds: float) -> Sent:
+    def send_ahead(self, request: Request, tensors: Sendable, seconds: float) -> Pending:
         """Send a request before the last is answered; only where `has_room` says so. A worker that is gone has perhaps
         answered before it went: that is found out when the answers are read."""
         sent = self._next(request, tensors)
@@ -110,10 +112,10 @@ class WorkerProcess:
             self._write(sent, request, tensors)
         return sent
 
-    def answer(self, sent: Sent, seconds: float) -> Frame:
+    def answer(self, sent: Pending, seconds: float, receive: Receive | None = None) -> Frame:
         """The answer to what was sent ahead, within so many seconds. Earlier ones that nobody read are dropped."""
         with self._ending_what_takes_longer(sent.op, seconds):
-            return self._answer_to(sent)
+            return self._answer_to(sent, receive)
 
     @contextlib.contextmanager
     def _ending_what_takes_longer(self, op: str, seconds: float) -> Generator[None]:
@@ -127,26 +129,26 @@ class WorkerProcess:
                 raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {op} in {seconds:g} s", lost=True) from None
             raise
 
-    def _next(self, request: Request, tensors: Tensors | None) -> Sent:
+    def _next(self, request: Request, tensors: Sendable | None) -> Pending:
         self._sent += 1
-        self._unanswered.append(Sent(self._sent, request.op, _size(tensors or {})))
+        self._unanswered.append(Pending(self._sent, request.op, _size(tensors or {})))
         return self._unanswered[-1]
 
-    def _write(self, sent: Sent, request: Request, tensors: Tensors | None) -> None:
+    def _write(self, sent: Pending, request: Request, tensors: Sendable | None) -> None:
         write_frame(self._requests, {"id": sent.id, **request.model_dump(mode="json")}, tensors)
 
-    def _answer_to(self, sent: Sent) -> Frame:
+    def _answer_to(self, sent: Pending, receive: Receive | None) -> Frame:
         while (earlier := self._unanswered.popleft()) != sent:
             self._read(earlier)
-        answer, said = self._read(sent)
+        answer, said = self._read(sent, receive)
         if not said.ok:
             text = f"{sent.op}: {said.error or 'refused without saying why'}"
             raise WorkerFailure(Outcome.ERROR, text, lost=False, refused=said.refused)
         return answer
 
-    def _read(self, sent: Sent) -> tuple[Frame, Answer]:
+    def _read(self, sent: Pending, receive: Receive | None = None) -> tuple[Frame, Answer]:
         try:
-            answer = read_frame(self._answers)
+            answer = read_frame(self._answers, receive)
         except (EndOfStream, OSError, ValueError):
             raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
         except FrameError as error:
@@ -198,5 +200,5 @@ class WorkerProcess:
         return lines[-1].strip()[:300] if lines else ""
 
 
-def _size(tensors: Tensors) -> int:
+def _size(tensors: Sendable) -> int:
     return _BESIDE_TENSORS + sum(tensor.nbytes for tensor in tensors.values())

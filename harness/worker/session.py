@@ -14,7 +14,7 @@ from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
 from harness.plan import Task
 from harness.spec.case import Case
-from harness.wire.frames import Tensors
+from harness.wire.frames import Sendable, Tensors
 from harness.wire.messages import (
     Build,
     Built,
@@ -28,10 +28,12 @@ from harness.wire.messages import (
     ReadCheckpoint,
     Run,
 )
+from harness.wire.streamed import Receive, whole
 from harness.worker.border import Array, given_as, handed_over, run_request, turned_back, wrong_layout
-from harness.worker.held import Parameters, not_held, with_a_place
+from harness.worker.held import Comparing, Parameters, with_a_place
 from harness.worker.lifecycle import Answered, Failure, Lifecycle
-from harness.worker.process import Sent, WorkerFailure, WorkerProcess, one_line
+from harness.worker.process import Pending, WorkerFailure, WorkerProcess, one_line
+from harness.worker.sent import Sent, parameters_to_send
 
 Observation = Tensors
 _AHEAD = 6
@@ -45,8 +47,8 @@ class Ahead:
     that had to be built first."""
 
     task: Task
-    built: tuple[Sent, Tensors] | None
-    run: Sent
+    built: tuple[Pending, Sent] | None
+    run: Pending
 
 
 class Session(Lifecycle):
@@ -57,15 +59,16 @@ class Session(Lifecycle):
     ) -> None:
         super().__init__(ready, device, threads, log, variables)
         self._built: tuple[object, ...] | None = None
-        self._drawn: tuple[tuple[object, ...], Tensors] | None = None
+        self._drawn: tuple[tuple[object, ...], Sent] | None = None
         self._ahead: deque[Ahead] = deque()
 
-    def observe(self, task: Task, kinked_rows: Array) -> Observation | Failure:
-        """Run one task. A failure costs this task only; a worker that is lost is started again for the next one."""
+    def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Observation | Failure:
+        """Run one task. A failure costs this task only; a worker that is lost is started again for the next one.
+        Large tensors that `receive` takes are not in what is given back."""
         if self._ahead and self._ahead[0].task is task:
             ahead = self._ahead.popleft()
-            return self._try(task.build_key, lambda worker: self._answer_ahead(worker, ahead))
-        return self._asked(task, lambda worker: self._run(worker, task, kinked_rows))
+            return self._try(task.build_key, lambda worker: self._answer_ahead(worker, ahead, receive))
+        return self._asked(task, lambda worker: self._run(worker, task, kinked_rows, receive))
 
     def send_ahead(self, tasks: Iterable[Task], kinked_rows: Callable[[Task], Array]) -> None:
         """Send the first few of what `observe` will be asked for next, in this order, so that the worker need not wait
@@ -89,24 +92,23 @@ class Session(Lifecycle):
         self._ahead.append(Ahead(task, built, worker.send_ahead(run, tensors, timeouts.run)))
         return True
 
-    def _answer_ahead(self, worker: WorkerProcess, ahead: Ahead) -> Observation:
+    def _answer_ahead(self, worker: WorkerProcess, ahead: Ahead, receive: Receive | None) -> Observation:
         task, timeouts = ahead.task, self.ready.implementation.timeouts
         if ahead.built:
-            build, parameters = ahead.built
-            self._check_held(task.build_key, parameters, lambda: worker.answer(build, timeouts.build).tensors)
-        return _observation(worker.answer(ahead.run, timeouts.run).tensors, task.case)
+            build, sent = ahead.built
+            self._check_held(task.build_key, sent, lambda taking: worker.answer(build, timeouts.build, taking).tensors)
+        return _observation(worker.answer(ahead.run, timeouts.run, receive).tensors, task.case)
 
     def parameters(self, task: Task) -> Parameters | Failure:
         """Build the task's layer, and give back the parameters as they came, whatever they are."""
 
         def ask(worker: WorkerProcess) -> Parameters:
-            self._built, sent = None, self._parameters(task)
+            self._built, sent = None, {name: whole(value) for name, value in self._parameters(task).items()}
             request = Build(layer=task.case.layer, dtype=task.dtype)
             answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
             try:
-                return Parameters(
-                    self._due(sent, answer.tensors), answer.tensors, Built.model_validate(answer.message).own
-                )
+                due = with_a_place(sent, answer.tensors, self.ready.implementation.capabilities.lacks)
+                return Parameters(due, answer.tensors, Built.model_validate(answer.message).own)
             except ValidationError as problem:
                 raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
 
@@ -135,7 +137,7 @@ class Session(Lifecycle):
         return self._asked(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
 
     def observe_made(
-        self, key: tuple[object, ...], build: Build, parameters: Tensors, run: Run, tensors: Tensors
+        self, key: tuple[object, ...], build: Build, parameters: Sendable, run: Run, tensors: Tensors
     ) -> Observation | Failure:
         """Run a layer that is made to look into, with parameters that are no case's; `key` tells it from others."""
 
@@ -145,13 +147,16 @@ class Session(Lifecycle):
 
         return self._unless_lost(key, ask)
 
-    def initialise(self, task: Task, seed: int) -> tuple[Tensors, tuple[str, ...]] | Failure:
-        """The parameters of the task's layer as the implementation makes it, and which of them are trained."""
+    def initialise(
+        self, task: Task, seed: int, receive: Receive | None = None
+    ) -> tuple[Tensors, tuple[str, ...]] | Failure:
+        """The parameters of the task's layer as the implementation makes it, and which of them are trained. Large ones
+        that `receive` takes are not among them."""
 
         def ask(worker: WorkerProcess) -> tuple[Tensors, tuple[str, ...]]:
             self._build(worker, task)
             self._built = None  # what was loaded is gone
-            answer = worker.ask(Initialise(seed=seed), None, self.ready.implementation.timeouts.build)
+            answer = worker.ask(Initialise(seed=seed), None, self.ready.implementation.timeouts.build, receive)
             try:
                 return answer.tensors, Initialised.model_validate(answer.message).trainable
             except ValidationError as problem:
@@ -210,38 +215,35 @@ class Session(Lifecycle):
             return
         self._hold(worker, task.build_key, Build(layer=task.case.layer, dtype=task.dtype), self._parameters(task))
 
-    def _parameters(self, task: Task) -> Tensors:
-        """Those of the task's layer, drawn once for all the times that it is built in a row."""
+    def _parameters(self, task: Task) -> Sent:
+        """Those of the task's layer; small ones are drawn once for all the times that it is built in a row."""
         if self._drawn is None or self._drawn[0] != task.build_key:
-            drawn = {
-                name: value.astype(task.format.numpy, copy=False) for name, value in task.case.parameters().items()
-            }
-            self._drawn = task.build_key, drawn
+            self._drawn = task.build_key, parameters_to_send(task)
         return self._drawn[1]
 
-    def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Tensors) -> None:
+    def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Sendable) -> None:
         if self._built == key:
             return
         seconds = self.ready.implementation.timeouts.build
-        self._check_held(key, sent, lambda: worker.ask(request, sent, seconds).tensors)
+        self._check_held(key, sent, lambda taking: worker.ask(request, sent, seconds, taking).tensors)
 
-    def _check_held(self, key: tuple[object, ...], sent: Tensors, answer: Callable[[], Tensors]) -> None:
+    def _check_held(self, key: tuple[object, ...], sent: Sendable, answer: Callable[[Receive], Tensors]) -> None:
+        """`answer` gives the parameters that came back, but for those that its argument takes while they are read."""
         self._built = None
         try:
-            held = answer()
-            if wrong := not_held(self._due(sent, held), held):
+            comparing = Comparing(sent)
+            held = answer(comparing)
+            if wrong := comparing.not_held(held, self.ready.implementation.capabilities.lacks):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
             self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
         self._built = key
 
-    def _due(self, sent: Tensors, held: Tensors) -> Tensors:
-        return with_a_place(sent, held, self.ready.implementation.capabilities.lacks)
-
-    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: Array) -> Observation:
+    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Observation:
         request, tensors = run_request(task, kinked_rows)
-        return _observation(worker.ask(request, tensors, self.ready.implementation.timeouts.run).tensors, task.case)
+        seconds = self.ready.implementation.timeouts.run
+        return _observation(worker.ask(request, tensors, seconds, receive).tensors, task.case)
 
 
 def _observation(answer: Tensors, case: Case) -> Observation:

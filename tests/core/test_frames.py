@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.wire.frames import (
+    LARGE,
     LARGEST_FRAME,
     EndOfStream,
     Frame,
@@ -21,6 +23,7 @@ from harness.wire.frames import (
     read_frame,
     write_frame,
 )
+from harness.wire.streamed import PART, Streamed
 
 DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "uint64", "bool")
 MESSAGE = {"op": "run", "check": "output"}
@@ -275,3 +278,91 @@ def test_any_json_in_the_header_is_a_frame_or_a_frame_error(
         body = safetensors_file(json.dumps(made).encode(), data)
         with suppress(FrameError):
             assert isinstance(decode(body).message, dict)
+
+
+def large_tensors() -> dict[str, np.ndarray[Any, Any]]:
+    """Of several dtypes and layouts, one of them longer than a part, with names that JSON escapes."""
+    draw = np.random.default_rng(0)
+    return {
+        "weight": draw.random((3, PART)),
+        'a "quoted"\n\x7f name, é': draw.random((700, 300)).astype(np.float32).T,
+        "mask": draw.random((40, 50)) < 0.5,
+        "ids": np.arange(7),
+        "nothing": np.empty((0, 3), np.float16),
+        "number": np.array(0.25),
+        "big-endian": np.arange(5, dtype=">f4"),
+    }
+
+
+def test_a_large_frame_has_the_bytes_that_safetensors_writes() -> None:
+    tensors = large_tensors()
+    contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
+    assert sum(tensor.nbytes for tensor in tensors.values()) > LARGE
+    for message in (MESSAGE, {"said": 'é "\u2028\\'}):
+        body = safetensors.numpy.save(contiguous, metadata={"message": json.dumps(message)})
+        assert encode(message, tensors) == struct.pack("<Q", len(body)) + body
+
+
+def test_a_large_frame_comes_back_bit_for_bit() -> None:
+    tensors = large_tensors()
+    found = through(MESSAGE, tensors)
+    assert found.message == MESSAGE
+    assert found.tensors.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found.tensors[name].shape == tensor.shape
+        assert found.tensors[name].tobytes() == tensor.astype(tensor.dtype.newbyteorder("=")).tobytes()
+        assert found.tensors[name].flags.writeable
+
+
+@pytest.mark.parametrize("rows", [1, 4], ids=["small", "large"])
+def test_a_tensor_made_while_it_is_written_is_the_same_on_the_wire(rows: int) -> None:
+    tensor = np.arange(rows * PART, dtype=np.float32).reshape(rows, PART)
+    streamed = Streamed(tensor.dtype, tensor.shape, lambda: iter(np.array_split(tensor.reshape(-1), 7)))
+    assert encode(MESSAGE, {"x": streamed, "one": np.ones(1)}) == encode(MESSAGE, {"x": tensor, "one": np.ones(1)})
+
+
+def test_a_large_tensor_is_taken_part_by_part() -> None:
+    tensors = large_tensors()
+    asked: list[tuple[str, tuple[int, ...]]] = []
+    parts: list[np.ndarray[Any, Any]] = []
+
+    def receive(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        asked.append((name, shape))
+        return (lambda part: parts.append(part.copy())) if name == "weight" else None
+
+    found = read_frame(io.BytesIO(encode(MESSAGE, tensors)), receive)
+    assert sorted(asked) == sorted((name, tensor.shape) for name, tensor in tensors.items())
+    assert found.tensors.keys() == tensors.keys() - {"weight"}
+    assert len(parts) == 3
+    assert np.array_equal(np.concatenate(parts), tensors["weight"].reshape(-1))
+
+
+def test_a_large_frame_cut_off_anywhere_says_how_far_it_came() -> None:
+    whole = encode(MESSAGE, large_tensors())
+    for length in (17, 18, 300, 5000, LARGE // 2, len(whole) - 1):
+        with pytest.raises(FrameError, match=f"cut off after {length - 8} of {len(whole) - 8} bytes"):
+            read_frame(io.BytesIO(whole[:length]))
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ({"x": {"dtype": "F32", "shape": [LARGE], "data_offsets": [0, 4 * LARGE - 4]}}, "'x' lies at"),
+        ({"x": {"dtype": "F32", "shape": [LARGE - 1], "data_offsets": [4, 4 * LARGE]}}, "'x' lies at"),
+        ({"x": {"dtype": "F32", "shape": [LARGE - 1], "data_offsets": [0, 4 * LARGE - 4]}}, "4194304 follow"),
+        ({"x": {"dtype": "F4", "shape": [8 * LARGE], "data_offsets": [0, 4 * LARGE]}}, "numpy lacks: 'F4'"),
+        ({"x": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4 * LARGE]}}, r"shape \[-1\]"),
+        ({"x": {"dtype": "F32", "shape": [True, LARGE], "data_offsets": [0, 4 * LARGE]}}, "shape"),
+        ({"x": {"dtype": "F32", "shape": [LARGE], "data_offsets": [0]}}, "data_offsets"),
+        ({"x": {"dtype": "F32", "shape": [LARGE]}}, "data_offsets None"),
+        ({"x": 3}, "not safetensors"),
+        ({}, "follow the header"),
+    ],
+    ids=range(10),
+)
+def test_a_large_frame_that_is_not_as_its_header_says_is_refused_before_it_is_read(entries: Any, told: str) -> None:
+    header = json.dumps({"__metadata__": {"message": "{}"}, **entries}).encode()
+    stream = framed(safetensors_file(header, b"\x00" * (4 * LARGE)))
+    with pytest.raises(FrameError, match=told):
+        read_frame(stream)
+    assert stream.tell() == 16 + len(header)

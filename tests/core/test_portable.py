@@ -244,6 +244,19 @@ def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     assert same_bits(expected, case.cotangent(np.zeros((0, 2), dtype=np.int64)))
 
 
+@pytest.mark.parametrize("pattern", ["symmetric", "gain", "offset"])
+@pytest.mark.parametrize("size", [0, 1, portable.PART, portable.PART + 1, 2 * portable.PART + 3])
+def test_parts_are_the_tensor(pattern: Pattern, size: int) -> None:
+    found = list(portable.parts("in parts", (size,), pattern, -7))
+    assert max((part.size for part in found), default=0) <= portable.PART
+    assert sum(part.size for part in found) == size
+    ends = [at for at in range(size) if min(at, size - at, abs(at - portable.PART), abs(at - 2 * portable.PART)) < 3]
+    drawn = [(output >> 32) * 511 // 2**32 - 255 for output in outputs_of("in parts", ends)]
+    values = np.concatenate([np.empty(0), *found])
+    assert same_bits([ldexp(MAKES[pattern](n), -7) for n in drawn], values[ends])
+    assert same_bits(values.tolist(), portable.tensor("in parts", (size,), pattern, -7))
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
 def test_parameter_exponents_multiply_by_that_power_of_two(case: Case) -> None:
     moved, plain = case.parameters(), layer_parameters(case.layer, {})

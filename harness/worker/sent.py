@@ -1,0 +1,42 @@
+"""The parameters that a layer is built with, as they are sent: large ones are drawn while they are written."""
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from harness.plan import Task
+from harness.spec.case import Case
+from harness.spec.drawn import Drawn, drawn
+from harness.spec.parameters import parameters_of
+from harness.wire.frames import LARGE
+from harness.wire.streamed import Array, Streamed, parts_of
+
+Sent = dict[str, Array | Streamed]
+
+
+def parameters_to_send(task: Task) -> Sent:
+    """Every parameter of the task's layer, in its dtype."""
+    case, dtype = task.case, task.format.numpy
+    if sum(prod(p.shape(case.layer)) for p in parameters_of(case.layer)) * dtype.itemsize < LARGE:
+        return {name: value.astype(dtype, copy=False) for name, value in case.parameters().items()}
+    return {name: streamed(each, each.shape, dtype) for name, each in _sources(case).items()}
+
+
+def streamed(source: Drawn | Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Streamed:
+    """A tensor of this dtype, cast from the source while it is written."""
+    return Streamed(dtype, shape, partial(_cast, source, dtype))
+
+
+def _sources(case: Case) -> dict[str, Drawn | Array]:
+    """What each parameter is made from: how it is drawn, or what is held already."""
+    if case.held is not None:
+        return dict(case.held.tensors)
+    return dict(drawn(case.layer, case.situation.parameter_exponents, case.seed))
+
+
+def _cast(source: Drawn | Array, dtype: np.dtype[Any]) -> Iterator[Array]:
+    for part in source.parts() if isinstance(source, Drawn) else parts_of(source):
+        yield part.astype(dtype, copy=False)
