@@ -27,7 +27,8 @@ class Drawn:
     def parts(self) -> Iterator[Floats]:
         """Its elements, flat, in row-major order: of a large one, nothing whole is made."""
         for part in portable.parts(self.drawn_for, self.shape, self.pattern, self.exponent):
-            yield np.ldexp(part, self.moved, out=part)
+            part *= 2.0**self.moved
+            yield part
 
 
 def drawn(layer: Layer, exponents: Mapping[str, int], seed: int = 0) -> dict[str, Drawn]:
