@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from harness.training.probe import Probe, unfit
 from harness.training.reading import Kept, Reading, Unreadable, read
 from harness.training.statistics import Z_LIMIT, dependence, rate
 from harness.wire.messages import AsGiven, Build, Run
+from harness.wire.streamed import Streamed
 from harness.worker.sent import streamed
 from harness.worker.session import Failure, Session
 
@@ -49,12 +51,12 @@ def judge_dropout(session: Session, task: Task) -> Verdict:
 
 def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
     dtype = task.format.numpy
-    parameters = {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
     given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=given, seed=seed)
     key = "dropout", task.dtype, task.case.layer.layer, probe.block
     x = np.ascontiguousarray(probe.x.astype(dtype))
-    answer = session.observe_made(key, Build(layer=probe.layer, dtype=task.dtype), parameters, run, {"x": x})
+    build = Build(layer=probe.layer, dtype=task.dtype)
+    answer = session.observe_made(key, build, _parameters(probe, dtype), run, {"x": x})
     if isinstance(answer, Failure):
         return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}")
     if set(answer) != {"output"}:
@@ -67,6 +69,11 @@ def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) ->
         return read(probe, output.astype(np.float64))
     except Unreadable as problem:
         return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
+
+
+def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
+    """Nearly all of them is zeros, which take no memory before they are cast."""
+    return {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
 
 
 def _in_training(task: Task, asked: list[Reading]) -> Iterator[str]:
