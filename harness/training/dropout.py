@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,10 @@ from harness.training.probe import Probe, unfit
 from harness.training.reading import Kept, Reading, Unreadable, read
 from harness.training.statistics import Z_LIMIT, dependence, rate
 from harness.wire.messages import AsGiven, Build, Run
+from harness.wire.streamed import Streamed
 from harness.worker.lifecycle import Failure
 from harness.worker.sent import streamed
-from harness.worker.session import Observation, Session
+from harness.worker.session import Session
 
 AXES = {
     "attention_weights": ("items", "heads", "queries", "keys"),
@@ -23,35 +25,30 @@ AXES = {
     "ffn_activation": ("items", "positions", "hidden units"),
     "ffn_output": ("items", "positions", "features"),
 }
-Asked = tuple[Mode, Probe, Observation | Failure]
 SCALE_ROUNDOFFS = 4096
 """By how many units of roundoff the scale of what is kept may be off, relatively."""
 
 
 def put_dropout(session: Session, task: Task) -> Judgement:
-    """Ask every probe that shows a part of the hidden units, the first one with two seeds; and the first in eval."""
+    """Ask every probe that shows a part of the hidden units, the first one with two seeds; and the first in eval. Each
+    answer is read when it comes, and let go; what was read is judged later."""
     if problem := unfit(task.case.layer):
         unfitting = Verdict(outcome=Outcome.ERROR, message=problem)
         return lambda: unfitting
     first = Probe(task.case.layer)
     probes = [first, first, *(Probe(task.case.layer, block) for block in range(1, first.blocks))]
     in_training: list[tuple[Mode, int, Probe]] = [("train", seed, probe) for seed, probe in enumerate(probes, start=1)]
-    asked: list[Asked] = []
-    for mode, seed, probe in [*in_training, ("eval", 0, first)]:
-        answer = _ask(session, task, probe, mode, seed)
-        asked.append((mode, probe, answer))
-        if isinstance(answer, Failure):
-            break
-    return lambda: _judged(task, asked)
-
-
-def _judged(task: Task, asked: list[Asked]) -> Verdict:
     readings: list[Reading] = []
-    for mode, probe, answer in asked:
-        found = _reading(task, probe, mode, answer)
+    for mode, seed, probe in [*in_training, ("eval", 0, first)]:
+        found = _asked(session, task, probe, mode, seed)
         if isinstance(found, Verdict):
-            return found
+            failed = found
+            return lambda: failed
         readings.append(found)
+    return lambda: _judged(task, readings)
+
+
+def _judged(task: Task, readings: list[Reading]) -> Verdict:
     *in_training, resting = readings
     problems = [*_in_training(task, in_training), *_at_rest(task, resting)]
     if not problems:
@@ -59,29 +56,31 @@ def _judged(task: Task, asked: list[Asked]) -> Verdict:
     return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
 
 
-def _ask(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Observation | Failure:
+def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
     dtype = task.format.numpy
-    parameters = {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
     given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=given, seed=seed)
     key = "dropout", task.dtype, task.case.layer.layer, probe.block
     x = np.ascontiguousarray(probe.x.astype(dtype))
-    return session.observe_made(key, Build(layer=probe.layer, dtype=task.dtype), parameters, run, {"x": x})
-
-
-def _reading(task: Task, probe: Probe, mode: Mode, answer: Observation | Failure) -> Reading | Verdict:
+    build = Build(layer=probe.layer, dtype=task.dtype)
+    answer = session.observe_made(key, build, _parameters(probe, dtype), run, {"x": x})
     if isinstance(answer, Failure):
         return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}")
     if set(answer) != {"output"}:
         return Verdict(outcome=Outcome.ERROR, message=f"mode {mode}: answered {sorted(answer)} instead of output")
-    output, dtype = answer["output"], task.format.numpy
-    if output.shape != probe.x.shape or output.dtype != dtype:
-        was, due = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(probe.x.shape)}"
+    output = answer["output"]
+    if output.shape != x.shape or output.dtype != dtype:
+        was, due = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(x.shape)}"
         return Verdict(outcome=Outcome.FAIL, stage="output", message=f"mode {mode}: output: {was} instead of {due}")
     try:
         return read(probe, output.astype(np.float64))
     except Unreadable as problem:
         return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
+
+
+def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
+    """Nearly all of them is zeros, which take no memory before they are cast."""
+    return {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
 
 
 def _in_training(task: Task, asked: list[Reading]) -> Iterator[str]:

@@ -73,7 +73,7 @@ def read(probe: Probe, output: Floats) -> Reading:
         "ffn_activation": ffn_scales,
         "ffn_output": (fed / (probe.fed * spread))[whole],
     }
-    return Reading({name: mask.astype(np.float16) for name, mask in kept.items()}, scales)
+    return Reading({name: mask.astype(np.float16, copy=False) for name, mask in kept.items()}, scales)
 
 
 def _unnormed(probe: Probe, output: Floats) -> Floats:
@@ -93,9 +93,9 @@ def _by_head(probe: Probe, by_feature: Floats) -> Floats:
     return heads.swapaxes(1, 2)
 
 
-def _by_unit(probe: Probe, by_feature: Floats) -> Floats:
+def _by_unit(probe: Probe, by_feature: Floats) -> Kept:
     """[B, S, D] to [B, S, F], NaN at the units that are not shown."""
-    units = np.full((*by_feature.shape[:2], probe.of.feed_forward.d_ff), np.nan)
+    units = np.full((*by_feature.shape[:2], probe.of.feed_forward.d_ff), np.nan, dtype=np.float16)
     shown = np.flatnonzero(probe.units >= 0)
     units[..., probe.units[shown]] = by_feature[..., shown]
     return units

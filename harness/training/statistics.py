@@ -59,15 +59,17 @@ def dependence(pairs: Iterable[tuple[Masks, Masks]]) -> float:
     The correlation of n independent pairs is normal with a standard deviation of 1 / sqrt(n). Rates are those seen, so
     that a wrong one is not taken for a dependence. 0 where there is nothing to compare.
     """
-    both = [
-        (a[seen].astype(np.float64), b[seen].astype(np.float64))
-        for a, b in pairs
-        for seen in [~(np.isnan(a) | np.isnan(b))]
-    ]
-    a, b = (np.concatenate(side) for side in zip(*both, strict=True)) if both else (np.empty(0), np.empty(0))
-    if a.size < _FEWEST or not a.std() or not b.std():
+    both = [(a[seen], b[seen]) for a, b in pairs for seen in [~(np.isnan(a) | np.isnan(b))]]
+    if not both:
         return 0.0
-    return float(np.mean((a - a.mean()) * (b - b.mean())) / (a.std() * b.std()) * sqrt(a.size))
+    a, b = (np.concatenate(side).astype(np.float64) for side in zip(*both, strict=True))
+    del both
+    if a.size < _FEWEST or not (spread_a := a.std()) or not (spread_b := b.std()):
+        return 0.0
+    a -= a.mean()
+    b -= b.mean()
+    a *= b  # in place: of a large layer there are a million pairs
+    return float(np.mean(a) / (spread_a * spread_b) * sqrt(a.size))
 
 
 def uniform(values: Floats, bound: float) -> float:

@@ -64,7 +64,7 @@ def decode(body: bytes) -> Frame:
     """A frame without the length before it, which is small."""
     data_at = 8 + int.from_bytes(body[:8], "little")
     message, entries = read(body[8:data_at], len(body) - data_at)
-    data, at, tensors = bytearray(body[data_at:]), 0, Tensors()
+    data, at, tensors = bytearray(memoryview(body)[data_at:]), 0, Tensors()
     for entry in entries:
         array = np.ndarray(entry.shape, entry.dtype, data, at)
         tensors[entry.name] = array if array.flags.aligned else array.copy()

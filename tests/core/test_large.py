@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.special  # noqa: F401  # else a statistic imports it, and it is counted
 
 from harness.asking import ask, judged, put
 from harness.golden.expected import Expected
@@ -77,7 +78,8 @@ def test_the_parent_never_holds_a_large_layer(
             tracemalloc.stop()
     record = judged(answer, constants())
     assert record.outcome is Outcome.PASS, record.message
-    assert peak < (30 if check == "initialisation" else 12) * MEGABYTES  # one weight of 8 MB is judged whole
+    # A part is half a megabyte; of initialisation a weight of 8 MB is judged whole.
+    assert peak < (22 if check == "initialisation" else 8) * MEGABYTES
 
 
 @pytest.mark.parametrize(
