@@ -72,7 +72,7 @@ def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -
     return drawn(name, shape, pattern, exponent)
 
 
-_KEPT_UP_TO = 1 << 16
+_KEPT_UP_TO = 1 << 14
 
 
 def parts(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Iterator[Floats]:

@@ -1,5 +1,6 @@
 """Judges dropout, by probes that are asked in training and once in eval (clauses A-1 to A-3, rules Q-1 to Q-3)."""
 
+import threading
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -25,6 +26,8 @@ AXES = {
     "ffn_activation": ("items", "positions", "hidden units"),
     "ffn_output": ("items", "positions", "features"),
 }
+_ONE_AT_A_TIME = threading.Lock()
+"""What two workers answer is read in turns: of a large layer it takes tens of megabytes."""
 SCALE_ROUNDOFFS = 4096
 """By how many units of roundoff the scale of what is kept may be off, relatively."""
 
@@ -73,7 +76,8 @@ def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) ->
         was, due = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(x.shape)}"
         return Verdict(outcome=Outcome.FAIL, stage="output", message=f"mode {mode}: output: {was} instead of {due}")
     try:
-        return read(probe, output.astype(np.float64))
+        with _ONE_AT_A_TIME:
+            return read(probe, output.astype(np.float64))
     except Unreadable as problem:
         return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
 

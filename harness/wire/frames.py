@@ -64,11 +64,10 @@ def decode(body: bytes) -> Frame:
     """A frame without the length before it, which is small."""
     data_at = 8 + int.from_bytes(body[:8], "little")
     message, entries = read(body[8:data_at], len(body) - data_at)
-    data, at, tensors = bytearray(memoryview(body)[data_at:]), 0, Tensors()
-    for entry in entries:
-        array = np.ndarray(entry.shape, entry.dtype, data, at)
-        tensors[entry.name] = array if array.flags.aligned else array.copy()
-        at += entry.nbytes
+    tensors = Tensors()
+    for entry in entries:  # copied: a matrix library may sum in another order where a tensor lies at an odd address
+        tensors[entry.name] = np.ndarray(entry.shape, entry.dtype, body, data_at).copy()
+        data_at += entry.nbytes
     return Frame(message, tensors)
 
 
