@@ -23,8 +23,9 @@ from harness.adapter import (
 )
 from harness.adapter.base import Array
 from impls.jax_layers.process import make_room, set_up
-from impls.jax_pure.encoder import Config, Dropout, Tree, initial
+from impls.jax_pure.encoder import Config, Dropout, Tree, needed
 from impls.jax_pure.encoder import Masks as Given
+from impls.jax_pure.initial import initial
 from impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
 
 
@@ -72,7 +73,6 @@ def config_of(layer: dict[str, Any]) -> Config:
 
 forward = jax.jit(encoder, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
-fresh = jax.jit(initial)
 one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
@@ -132,7 +132,7 @@ class JaxPure(Adapter):
         return {**by_given, **self.map.to_spec(flat(by_params))}
 
     def initialise(self, seed: int) -> Fresh:
-        self.params = fresh(self.params, jax.random.key(seed))
+        self.params = initial(self.params, jax.random.key(seed))
         held = flat(self.params)
         return Fresh(self.map.to_spec(held), self.map.spec_names(held))
 
@@ -155,11 +155,10 @@ class JaxPure(Adapter):
             return Given()
         if bias is None and stated:
             bias = np.zeros((1, 1, 1, 1), self.dtype)
-        return Given(
-            np.ones(every, np.bool_) if allowed is None else widened(allowed, every),
-            None if bias is None else widened(bias.astype(self.dtype), every),
-            np.ones((B, S), np.bool_) if valid is None else widened(valid, (B, S)),
-        )
+        allowed = np.ones(every, np.bool_) if allowed is None else widened(allowed, every)
+        valid = np.ones((B, S), np.bool_) if valid is None else widened(valid, (B, S))
+        bias = None if bias is None else widened(bias.astype(self.dtype), every)
+        return Given(allowed, bias, needed(self.config, allowed, valid))
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.tree_util import keystr, tree_flatten_with_path, tree_unflatten
 
 Tree = dict[str, Any]
 Tap = Callable[[str, Array], Array]
@@ -87,8 +86,8 @@ class Masks(NamedTuple):
 
     allowed: Array | None = None
     bias: Array | None = None
-    valid: Array | None = None
-    """None or bool [B, S], true where x holds data and not padding."""
+    needed: Array | None = None
+    """None or bool [B, S], false at padding that nothing is to be computed with: what `needed` gives."""
 
 
 NO_MASKS = Masks()
@@ -120,13 +119,13 @@ def encoder_layer(
     key: Array | None = None,
 ) -> Array:
     """x [B, S, D]. With `key`, in training: what dropout is drawn from."""
-    drop = undropped if key is None else partial(dropped, config.dropout, jax.random.split(key, len(config.dropout)))
     check_fit(config, params, x, masks)
+    drop = undropped if key is None else partial(dropped, config.dropout, drawn_bits(config, params, x, key))
     norm = partial(NORMS[config.norm], epsilon=config.epsilon)
     activation = ACTIVATIONS[config.activation]
 
-    if masks.valid is not None:
-        x = jnp.where(needed(config, masks)[:, :, None], x, 0)
+    if masks.needed is not None:
+        x = jnp.where(masks.needed[:, :, None], x, 0)
     if config.placement == "pre":
         h = tap("norm1", norm(params["norm1"], x))
         h = attention(config, params["attention"], h, masks, tap, drop)
@@ -144,23 +143,47 @@ def encoder_layer(
     return tap("output", x)
 
 
-def needed(config: Config, masks: Masks) -> Array:
+def needed(config: Config, allowed: Any, valid: Any) -> Any:
     """[B, S], false at padding that nothing is to be computed with: a weight of 0 keeps out neither what overflows nor
-    NaN. Uniform weights over every key are no 0: an item with a query that has no key keeps its padding."""
+    NaN. Uniform weights over every key are no 0: an item with a query that has no key keeps its padding.
+
+    `allowed` [B, H, S, S] and `valid` [B, S], true where x holds data, are both bool, of NumPy or of JAX. It depends on
+    the masks alone, so a batch needs it once, outside of what is compiled and not in every layer.
+    """
     if config.empty_row != "uniform":
-        return masks.valid
-    return masks.valid | ~masks.allowed.any(-1).all((1, 2))[:, None]
+        return valid
+    return valid | ~allowed.any(-1).all((1, 2))[:, None]
 
 
 def undropped(placement: str, x: Array) -> Array:
     return x
 
 
-def dropped(rates: Dropout, keys: Array, placement: str, x: Array) -> Array:
+def drawn_bits(config: Config, params: Tree, x: Array, key: Array) -> dict[str, Array]:
+    """Random uint32 for each placement that drops, in the shape of what it drops from.
+
+    One draw for all of them: each would be a generator of its own to compile, four of which take longer than the layer.
+    """
+    (B, S, D), F = x.shape, params["feed_forward"]["hidden"]["kernel"].shape[-1]
+    shapes = {
+        "attention_weights": (B, config.num_heads, S, S),
+        "attention_output": (B, S, D),
+        "ffn_activation": (B, S, F),
+        "ffn_output": (B, S, D),
+    }
+    shapes = {name: shape for name, shape in shapes.items() if getattr(config.dropout, name)}
+    if not shapes:
+        return {}
+    ends = list(accumulate(map(math.prod, shapes.values())))
+    parts = jnp.split(jax.random.bits(key, (ends[-1],), jnp.uint32), ends[:-1])
+    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def dropped(rates: Dropout, bits: dict[str, Array], placement: str, x: Array) -> Array:
     rate = getattr(rates, placement)
     if not rate:
         return x
-    kept = jax.random.bernoulli(keys[rates._fields.index(placement)], 1 - rate, x.shape)
+    kept = bits[placement] >= jnp.uint32(round(rate * 2**32))
     return jnp.where(kept, x / (1 - rate), 0)
 
 
@@ -245,26 +268,3 @@ def linear(p: Tree, x: Array, axes: int = 1) -> Array:
     if "bias" in p:
         rows = rows + p["bias"].reshape(-1)
     return rows.reshape(*x.shape[:-axes], *out_of)
-
-
-def initial(like: Tree, key: Array) -> Tree:
-    """Fresh parameters in the shapes and dtypes of `like`: Xavier uniform kernels, biases and shifts of 0, gains of 1.
-
-    Fans are those of the matrices: [D, H, d] is D × D, and so is [H, d, D].
-    """
-    leaves, tree = tree_flatten_with_path(like)
-    named = {keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-    kernels = {name: leaf for name, leaf in named.items() if name.endswith("kernel")}
-    # One draw for all of them: each would be a generator of its own to compile, which takes as long as the layer does.
-    ends = list(accumulate(leaf.size for leaf in kernels.values()))
-    drawn = jax.random.uniform(key, (ends[-1],), next(iter(kernels.values())).dtype, -1, 1)
-    parts = dict(zip(kernels, jnp.split(drawn, ends[:-1]), strict=True))
-    made = []
-    for name, leaf in named.items():
-        if name in parts:
-            axes = 2 if name.endswith("attention.output.kernel") else 1
-            fans = math.prod(leaf.shape[:axes]) + math.prod(leaf.shape[axes:])
-            made.append(parts[name].reshape(leaf.shape) * math.sqrt(6 / fans))
-        else:
-            made.append(jnp.full_like(leaf, 1 if name.endswith("gain") else 0))
-    return tree_unflatten(tree, made)

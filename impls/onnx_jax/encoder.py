@@ -9,7 +9,7 @@ from jax import export as jax_export
 
 from harness.adapter import Tensors
 from impls.jax_pure.adapter import config_of, nested, parameter_map
-from impls.jax_pure.encoder import Masks
+from impls.jax_pure.encoder import Masks, needed
 from impls.jax_pure.stack import encoder_stages
 from impls.onnx_model.contract import add_output, input_names
 from impls.onnx_model.names import rename
@@ -28,7 +28,8 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
 
     def staged(*given: jax.Array) -> tuple[jax.Array, ...]:
         x, mask, valid, *bias = given
-        stages = encoder_stages(config, held, x, Masks(mask, bias[0] if bias else None, valid))
+        masks = Masks(mask, bias[0] if bias else None, needed(config, mask, valid))
+        stages = encoder_stages(config, held, x, masks)
         del stages["output"]  # the last stage once more: jax2onnx has one name for a value
         names[:] = stages
         return tuple(stages.values())
