@@ -15,10 +15,10 @@ class Masks:
     one that does not there are `joined` and `added`, which read every form.
 
     `encoding` says what an element means: "attend", true where a query may attend to a key; "ignore", true where it
-    may not; "integer", 1 and 0 for "attend"; "additive" or "additive_float32", what is added to the score, minus
-    infinity where it may not. `padding` is [B, 1, 1, S], [B, 1, S], [B, S] or [S]; `attention`, the query before the
-    key, [B or 1, H or 1, S, S], [B * H, S, S] or [S, S]. `causal`: a causal mask is meant beside what is given. `bias`,
-    [1, H, S, S], is added to the scores.
+    may not; "integer" or "float", 1 and 0 for "attend"; "additive" or "additive_float32", what is added to the score,
+    minus infinity where it may not. `padding` is [B, 1, 1, S], [B, 1, S], [B, S] or [S]; `attention`, the query before
+    the key, [B or 1, H or 1, S, S], [B * H, S, S] or [S, S]. `causal`: a causal mask is meant beside what is given.
+    `bias`, [1, H, S, S], is added to the scores.
     """
 
     padding: Array | None
@@ -75,7 +75,7 @@ class Masks:
             return mask
         if self.encoding == "ignore":
             return ~mask
-        return mask != 0 if self.encoding == "integer" else ~np.isneginf(mask)
+        return mask != 0 if self.encoding in ("integer", "float") else ~np.isneginf(mask)
 
 
 def _padding_4d(mask: Array | None) -> Array | None:

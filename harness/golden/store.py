@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import safetensors
 import safetensors.numpy
 from pydantic import ValidationError
@@ -98,7 +99,9 @@ def write_golden(case: Case, expected: Expected, constants: Constants, folder: P
     for name, tensor in expected.tensors.items():
         tensors[name] = tensor.golden
         tensors[f"condition.{name}"] = tensor.condition
-    data = safetensors.numpy.save(tensors, metadata={"case": case.id})
+    # safetensors writes the memory as it lies: of np.argwhere's rows, say, the columns one after the other.
+    in_order = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    data = safetensors.numpy.save(in_order, metadata={"case": case.id})
     replace_file(golden_path(case.id, folder), data)
     return Entry(sha256=hashlib.sha256(data).hexdigest(), case_sha256=case_digest(case, constants))
 

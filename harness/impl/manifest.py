@@ -16,7 +16,7 @@ from harness.spec.dtypes import DtypeName
 from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.situation import Check, Encoding, Layout, Mode
 from harness.spec.stages import SHAPES
-from harness.spec.strict import Link, Sentence, Strict
+from harness.spec.strict import Identifier, Link, Sentence, Strict
 from harness.spec.yaml_file import read_model
 
 Device = Literal["cpu", "cuda"]
@@ -68,6 +68,10 @@ class Implementation(Strict):
     )
     install: str = Field(description="what to give pip when they are missing; in another language, a command line")
     choices: tuple[Choice, ...] = Field(default=(), description="what it can be told, as NAME:key=value,…")
+    defaults: tuple[Identifier, ...] = Field(
+        default=(),
+        description="the layers that it makes when it is told nothing; the variant defaults=own is asked these alone",
+    )
     capabilities: Capabilities
     unsupported: tuple[Unsupported, ...]
     deviations: tuple[Declared, ...] = Field(description="how it deviates, as known and verified in each run")
@@ -83,6 +87,8 @@ class Implementation(Strict):
             for name, value in (choices or {}).items():
                 if name not in values or (values[name] != "any" and value not in values[name]):
                     raise ValueError(f"speaks of {name}: {value}, which is none of its choices")
+        if self.defaults and "own" not in values.get("defaults", ()):
+            raise ValueError("defaults names layers, but among its choices is none called defaults with the value own")
         return self
 
     @property
@@ -115,8 +121,15 @@ class Implementation(Strict):
         told._chosen = chosen
         return told
 
+    @property
+    def is_told_nothing(self) -> bool:
+        """Whether this variant makes one of `defaults`, its layer without arguments."""
+        return bool(self.defaults) and self._chosen.get("defaults") == "own"
+
     def opt_out(self, case: Case, dtype: str, check: Check) -> str | None:
         """Why this check is not asked, or None if it is."""
+        if self.is_told_nothing and case.layer.layer not in self.defaults:
+            return f"told nothing, it makes {' or '.join(self.defaults)}, and no {case.layer.layer}"
         for entry in self.unsupported:
             if entry.is_of(case, dtype, check):
                 return entry.reason

@@ -113,6 +113,7 @@ def permutation(sequence: int, seed: int) -> Indices:
 def _encodings(base: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "masks true to ignore", {"masks": "ignore"}
     yield "masks of integers", {"masks": "integer"}
+    yield "masks of 1.0 and 0.0", {"masks": "float"}
     yield "masks to be added", {"masks": "additive"}
     yield "masks of two axes", {"rank": 2}
     if isinstance(base.situation.mask.attention, Causal):

@@ -16,7 +16,7 @@ NUMBERS = ("no-mask", "padding-right", "causal", "low-variance")
 WEIGHTS = ("weights-returned",)
 FORMS = (
     "no-mask-16-bit", "sequence-first", "unbatched", "checkpointed", "invariant-train",
-    "padding-ignore", "padding-integer", "padding-additive", "padding-additive-float32",
+    "padding-ignore", "padding-integer", "padding-float", "padding-additive", "padding-additive-float32",
 )  # fmt: skip
 """One for each format, layout, kind of mask and mode that a manifest may declare beside the ordinary ones."""
 REFUSALS = ("refuse-num-heads", "refuse-activation", "refuse-feature-size", "refuse-mask-shape", "refuse-input-dtype")

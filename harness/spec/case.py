@@ -11,7 +11,7 @@ from harness import portable
 from harness.adapter.masks import Masks
 from harness.portable import Floats
 from harness.spec.drawn import drawn
-from harness.spec.layer import Layer
+from harness.spec.layer import RECOMMENDED_AT_MOST, Layer
 from harness.spec.level import Level
 from harness.spec.masking import Blind, Causal, Drawn
 from harness.spec.parameters import parameters_of
@@ -82,13 +82,19 @@ class Case:
 
     @property
     def level(self) -> Level:
-        """`core` where it is listed as that, or its situation's."""
-        return "core" if self.in_core else self.situation.level
+        """`core` where it is listed as that, or its own."""
+        return "core" if self.in_core else self.own_level
+
+    @property
+    def own_level(self) -> Level:
+        """What it would be if no core listed it: its situation's, or weaker if its layer's family says so (V-9)."""
+        required = self.situation.level == "required"
+        return "recommended" if required and self.layer.family in RECOMMENDED_AT_MOST else self.situation.level
 
     @property
     def is_required(self) -> bool:
         """Whether an implementation has to pass it where it applies; every case of the core is one."""
-        return self.situation.level == "required"
+        return self.own_level == "required"
 
     @property
     def clauses(self) -> tuple[str, ...]:

@@ -14,9 +14,11 @@ FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 PaddingContent = Literal["finite", "any"]
 Family = Literal[
-    "small", "variants", "rows", "nan_rows", "published", "sized", "vision", "stacks", "encoders", "published_encoder",
-    "dropout",
+    "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
+    "stacks", "deep_stacks", "encoders", "published_encoder", "dropout",
 ]  # fmt: skip
+RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
+"""Families of large layers that choose what smaller ones choose too: no case of theirs is required (rule V-9)."""
 
 
 def _as_float32(value: float) -> float:

@@ -87,7 +87,7 @@ def _refuse_unfit_core(specification: Specification, specs: Path) -> None:
         if case is None:
             raise InputError(f"lists {name}, which is no case", where=where, hint=_CORE_HINT)
         if not case.is_required:
-            raise InputError(f"lists {name}, which is {case.situation.level}", where=where, hint=_CORE_HINT)
+            raise InputError(f"lists {name}, which is {case.own_level}", where=where, hint=_CORE_HINT)
         if name in specification.core[:at]:
             raise InputError(f"lists {name} twice", where=where, hint=_CORE_HINT)
 

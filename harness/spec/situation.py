@@ -17,7 +17,7 @@ Check = Literal[
 ]  # fmt: skip
 Mode = Literal["eval", "train"]
 Layout = Literal["batch_first", "sequence_first", "unbatched"]
-Encoding = Literal["attend", "ignore", "integer", "additive", "additive_float32"]
+Encoding = Literal["attend", "ignore", "integer", "float", "additive", "additive_float32"]
 Invariant = Literal[
     "padding_content", "padding_length", "batch_independence", "permutation", "causality",
     "layout", "mask_encoding", "determinism", "train_without_dropout",

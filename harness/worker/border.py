@@ -106,6 +106,8 @@ def _encoded(mask: Bools, given: Given, dtype: np.dtype[Any]) -> Array:
             return ~mask
         case "integer":
             return mask.astype(np.int32)
+        case "float":
+            return mask.astype(dtype)
         case "additive":
             return np.where(mask, 0.0, -np.inf).astype(dtype)
         case "additive_float32":

@@ -20,7 +20,8 @@ export function inputsOf({ layer, dtype }, { layout, masks: form, causal_flag: f
   const main = embedding ? "ids" : "x";
   const shape = layout === "unbatched" ? [1, ...tensors[main].dims] : tensors[main].dims;
   const [B, S] = layout === "sequence_first" ? [shape[1], shape[0]] : shape;
-  const mask = { attend: "BOOL", ignore: "BOOL", integer: "I32", additive: dtype, additive_float32: "F32" }[form];
+  const forms = { attend: "BOOL", ignore: "BOOL", integer: "I32", float: dtype, additive: dtype, additive_float32: "F32" };
+  const mask = forms[form];
   const expected = { x: dtype, ids: "I64", attention_bias: dtype, padding_mask: mask, attention_mask: mask };
   const inputs = {};
   for (const [name, given] of Object.entries(tensors)) {
@@ -104,7 +105,8 @@ function encoderLayer(s, x, at, layer, masks) {
 function stagesOf({ layer, dtype }, { layout, masks: form }, fed) {
   const { stack, embedding, norm: choices } = layer;
   const finite = (mask) => Greater(cast(mask, dtype), -Infinity);
-  const may = { attend: (mask) => mask, ignore: Not, integer: (mask) => cast(mask, "BOOL") }[form] ?? finite;
+  const nonzero = (mask) => cast(mask, "BOOL");
+  const may = { attend: (mask) => mask, ignore: Not, integer: nonzero, float: nonzero }[form] ?? finite;
   const given = fed.filter((name) => name.endsWith("_mask"));
   const each = [...given.map((mask) => may(mask)), ...fed.filter((name) => name === "causal")];
   const added = fed.filter((name) => name === "attention_bias" || (may === finite && given.includes(name)));

@@ -77,6 +77,8 @@ class PyTorch(Adapter):
         return self.held()
 
     def made(self) -> Encoder | EncoderLayer:
+        if self.choices.get("defaults") == "own":
+            return EncoderLayer().to(self.device, self.dtype)
         stacked, chosen = stack_of(self.layer), choices(self.layer)
         encoder = Encoder(**stacked, **chosen) if stacked else EncoderLayer(**chosen)
         return encoder.to(self.device, self.dtype)

@@ -22,9 +22,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
 }
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
-NO_DROPOUT = MappingProxyType(
-    dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0)
+DROPOUT = MappingProxyType(
+    dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.1)
 )
+EPSILON = torch.tensor(1e-5, dtype=torch.float32).item()
+"""The float32 number, so that the layer is the same in float64 as in an ONNX file, whose attributes are float32."""
 
 
 def untapped(name: str, stage: Tensor) -> Tensor:
@@ -158,20 +160,21 @@ class FeedForward(nn.Module):
 
 class EncoderLayer(nn.Module):
     """`norm` is layer_norm or rms_norm; `dropout` has the rate at each of its four placements; `attention` goes to
-    MultiHeadAttention. Weights begin as Xavier uniform, biases and shifts as 0, gains as 1."""
+    MultiHeadAttention. Weights begin as Xavier uniform, biases and shifts as 0, gains as 1. Without arguments it is the
+    specification's `pre-gelu-512`."""
 
     def __init__(
         self,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
+        d_model: int = 512,
+        num_heads: int = 8,
+        d_ff: int = 2048,
         *,
-        activation: str,
-        placement: str,
-        epsilon: float,
+        activation: str = "gelu",
+        placement: str = "pre",
+        epsilon: float = EPSILON,
         norm: str = "layer_norm",
         ffn_bias: bool = True,
-        dropout: Mapping[str, float] = NO_DROPOUT,
+        dropout: Mapping[str, float] = DROPOUT,
         **attention: Any,
     ) -> None:
         super().__init__()

@@ -112,3 +112,60 @@ def test_one_that_must_be_told_says_what(conform: Callable, fake: Callable) -> N
     ran = conform("run", "--impl", f"{folder}:model=/a/b.onnx", "--case", "pre-gelu/no-mask", "--dtype", "float32")
     assert ran.status == 0
     assert {record["implementation"] for record in ran.report["records"]} == {"untold:model=/a/b.onnx"}
+
+
+OWN = """
+    def build(self, layer, parameters, dtype):
+        if self.choices["defaults"] == "own":  # made without arguments: a layer of its own
+            layer = {{**self.defaults(layer), "feed_forward": {{**layer["feed_forward"], "activation": "gelu"}}}}
+        return super().build(layer, parameters, dtype)
+
+    def defaults(self, layer):
+        norm = {{"placement": "pre", "kind": "layer_norm", "epsilon": float(np.float32({epsilon}))}}
+        return {{**layer, "norm": norm, "attention": {{**layer["attention"], "scale": "head_dim"}}}}
+"""
+
+
+@pytest.fixture
+def untold(fake: Callable) -> Callable[..., Path]:
+    """A fake whose layer, made without arguments, is pre-gelu's but for its `epsilon`."""
+
+    def write(epsilon: str = "1e-5", defaults: str = "[pre-gelu]", values: str = "[given, own]") -> Path:
+        folder: Path = fake("untold", OWN.format(epsilon=epsilon))
+        path = folder / "impl.yaml"
+        said = f"choices: [{{name: defaults, values: {values}}}]\ndefaults: {defaults}\ncapabilities:"
+        path.write_text(path.read_text().replace("capabilities:", said))
+        return folder
+
+    return write
+
+
+def test_a_layer_that_is_made_without_arguments_is_the_one_that_its_manifest_says(
+    conform: Callable, untold: Callable
+) -> None:
+    others = ("--case", "post-gelu/no-mask", "--case", "pre-gelu-tanh/no-mask")
+    ended = conform("run", "--impl", f"{untold()}:defaults=own", *CASES, *others, "--dtype", "float32")
+    assert ended.status == 0, ended.messages()
+    outcomes = {record["case"]: record["outcome"] for record in ended.report["records"]}
+    assert outcomes == {
+        "pre-gelu/no-mask": "pass",
+        "pre-gelu/low-variance": "pass",
+        "post-gelu/no-mask": "unsupported",
+        "pre-gelu-tanh/no-mask": "unsupported",
+    }
+    assert "told nothing, it makes pre-gelu, and no post-gelu" in ended.messages()
+
+
+def test_a_default_that_is_another_is_named(conform: Callable, untold: Callable) -> None:
+    folder = untold(epsilon="1e-3")
+    ended = conform("run", "--impl", folder, "--impl", f"{folder}:defaults=own", *CASES, "--dtype", "float32")
+    assert ended.status == 1
+    assert set(ended.outcomes(implementation="untold")) == {"pass"}
+    assert "fail" in ended.outcomes("output", "untold:defaults=own")
+    assert "norm-eps-1e-3" in ended.stdout
+
+
+def test_defaults_without_a_choice_of_them_are_refused(conform: Callable, untold: Callable) -> None:
+    ended = conform("run", "--impl", untold(values="[given]"), *CASES)
+    assert ended.status == 2
+    assert "none called defaults with the value own" in ended.stderr

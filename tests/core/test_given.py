@@ -39,6 +39,17 @@ MISREADINGS = {
         ("padding-additive", "padding-additive-float32", "mask-additive"),
         ("padding-right", "padding-integer"),
     ),
+    "ones-and-zeros-added": (
+        "masks = replace(masks, encoding='additive') if masks.encoding == 'float' else masks",
+        ("padding-float", "mask-per-item-float"),
+        ("padding-integer", "mask-per-item-integer", "padding-additive"),
+    ),
+    "integers-of-the-first-item-for-all": (
+        "attention = masks.attention if masks.encoding == 'integer' else None\n"
+        "    masks = masks if attention is None else replace(masks, attention=attention[:1])",
+        ("mask-per-item-integer",),
+        ("mask-integer", "mask-per-item", "mask-per-item-float"),
+    ),
     "flag-ignored": (
         "masks = replace(masks, causal=False)",
         ("causal-flag", "causal-flag-padding"),
@@ -160,6 +171,7 @@ def test_masks_are_read_from_every_form() -> None:
         assert np.array_equal(Masks(given, None).valid(), padding)
         assert np.array_equal(Masks(~given, None, encoding="ignore").joined(H), padding[:, None, None])
         assert np.array_equal(Masks(given.astype(np.int32), None, encoding="integer").joined(H), padding[:, None, None])
+        assert np.array_equal(Masks(given.astype(np.float64), None, encoding="float").joined(H), padding[:, None, None])
         numbers = np.where(given, 0.0, -np.inf)
         assert np.array_equal(Masks(numbers, None, encoding="additive").joined(H), padding[:, None, None])
     assert np.array_equal(Masks(None, MASK.reshape(-1, S, S)).joined(H), MASK)

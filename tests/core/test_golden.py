@@ -97,6 +97,16 @@ def test_goldens_are_not_trivial(case: Case) -> None:
         assert re.sub(r"layers\.\d+\.", "", name).startswith(silent) or np.nanmax(np.abs(tensor.golden)) > 1e-9, name
 
 
+def test_a_golden_is_read_as_it_was_whatever_lies_in_memory_in_which_order(tmp_path: Path, built: Expected) -> None:
+    """The pairs of two kinked rows came back as (items, positions): np.argwhere's answer lies column by column."""
+    rows = np.argwhere(np.array([[False, True], [False, True], [True, False]]))
+    assert not rows.flags.c_contiguous
+    entry = write_golden(SMALL, Expected(built.tensors, rows), constants(), tmp_path)
+    again = read_golden(SMALL, Manifest(cases={SMALL.id: entry}), constants(), tmp_path)
+    assert again.kinked_rows.tolist() == [[0, 1], [1, 1], [2, 0]]
+    assert not disagreement(again, Expected(built.tensors, rows), constants())
+
+
 def test_no_two_cases_have_the_same_output() -> None:
     manifest = read_manifest()
     cases = [case for case in FULL.values() if case.layer.family != "dropout"]  # in eval, as if it had none

@@ -154,6 +154,7 @@ def test_a_fake_that_breaks_an_invariant_fails_that_one(fake: Callable, name: st
     [
         ("ignore", "masks true to ignore"),
         ("integer", "masks of integers"),
+        ("float", "masks of 1.0 and 0.0"),
         ("additive", "masks to be added"),
     ],
 )

@@ -15,6 +15,7 @@ from harness.golden.expected import compared_tensors
 from harness.paths import IMPLS, SPECS
 from harness.spec.clauses import clauses
 from harness.spec.constants import Constants
+from harness.spec.layer import RECOMMENDED_AT_MOST
 from harness.spec.load import load
 from harness.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
 from harness.spec.schema import schema_files
@@ -79,6 +80,24 @@ def test_every_case_has_an_id_of_its_own() -> None:
     assert list(CASES) == ["/".join(pair) for pair in pairs]
     for case in CASES.values():
         assert case.layer.family in case.situation.families
+
+
+def test_a_large_layer_that_repeats_a_choice_is_recommended_at_most() -> None:
+    """Rule V-9, which names the two families."""
+    readme = (SPECS / "README.md").read_text(encoding="utf-8")
+    [rule] = re.findall(r"^- \*V-9\* (.+?\.) Reason", readme, re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", rule)) == RECOMMENDED_AT_MOST
+    for case in CASES.values():
+        weaker = case.layer.family in RECOMMENDED_AT_MOST and case.situation.level == "required"
+        assert case.own_level == ("recommended" if weaker else case.situation.level), case.id
+        assert case.is_required == (case.own_level == "required"), case.id
+    assert CASES["post-gelu-512/padding-right"].level == CASES["stack-shared-heads-12/no-mask"].level == "recommended"
+    assert CASES["post-relu-512/padding-right"].level == "required"
+
+
+def test_the_core_lists_no_case_that_is_recommended_for_its_layer(copy: Path) -> None:
+    (copy / "core.yaml").write_text("cases: [stack-shared-heads-6/no-mask]\n", encoding="utf-8")
+    refused(copy, "core.yaml", "stack-shared-heads-6/no-mask, which is recommended")
 
 
 def test_every_layer_has_cases_and_every_situation_too() -> None:

@@ -78,6 +78,15 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
 
 
+def test_without_arguments_it_is_the_layer_that_its_manifest_says(conform: Callable) -> None:
+    asked = [word for name in ("low-variance", "initialisation", "dropout") for word in ("--case", f"*-512/{name}")]
+    ended = conform("run", "--impl", "pytorch:defaults=own", *asked, "--dtype", "float32")
+    assert ended.status == 0, ended.messages()
+    found = {(record["case"].partition("/")[0], record["outcome"]) for record in ended.report["records"]}
+    assert ("pre-gelu-512", "pass") in found
+    assert {outcome for layer, outcome in found if layer != "pre-gelu-512"} == {"unsupported"}
+
+
 @pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("pytorch", "PyTorch", 1) > 0.8

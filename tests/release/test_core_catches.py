@@ -69,7 +69,7 @@ def collected() -> dict[str, Fake]:
     found["dropout: on in eval"] = Fake(training["EVAL"], manifest={"checks": "[dropout, output]"})
     for name, (lie, _, _) in invariants["BROKEN"].items():
         found[f"invariant: {name}"] = Fake(invariants["LIE"].format(before="pass", after=lie), manifest=outputs)
-    for encoding in ("ignore", "integer", "additive"):
+    for encoding in ("ignore", "integer", "float", "additive"):
         rolled = f"Masks(np.roll(masks.padding, 1, -1), masks.attention, encoding={encoding!r})"
         lie = f"if masks.encoding == {encoding!r} and masks.padding is not None: masks = {rolled}"
         found[f"invariant: {encoding}-rolled"] = Fake(given["READS"].format(body=lie), manifest=outputs)
