@@ -102,12 +102,44 @@ def test_a_profile_is_sorted_by_cost(conform: Callable, fake: Callable) -> None:
     ended = conform(*arguments)
     assert ended.status == 0, ended.stderr
     lines = [line.split() for line in ended.stdout.splitlines() if line.split()]
-    at = lines.index(["ffn_hidden", "6000.000", "75.0%", "3000.000", "9000.000"])
-    assert lines[at + 1] == ["norm1", "2000.000", "25.0%", "1000.000", "3000.000"]
+    at = lines.index(["ffn_hidden", "6000.000", "75.0%", "4500.000", "7500.000"])
+    assert lines[at + 1] == ["norm1", "2000.000", "25.0%", "1500.000", "2500.000"]
+    assert "of fewer than 5 passes no stage is named" in ended.stdout
     found = json.loads(conform(*arguments, "--json").stdout)
     assert [stage["stage"] for stage in found["stages"]] == ["ffn_hidden", "norm1", "output"]
+    assert found["stages"][0]["least"] == 3
+    assert found["stages"][0]["most"] == 9
+    assert found["most_expensive"] == []
     assert found["total"] == 8
     assert 0 < found["whole"] < 1
+
+
+SPREAD = """
+def profile(self, x, masks, repeats):
+    seconds = np.arange(1.0, repeats + 1)  # quartiles 2 and 4 of five
+    return {{"norm1": seconds, "ffn_hidden": seconds + {more}, "ffn_output": seconds / 100}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "found", "said"),
+    [
+        (
+            2.5,
+            ["ffn_hidden"],
+            "ffn_hidden, 64.5% of all stages, 4500.000 to 6500.000 ms in half of the passes; no other",
+        ),
+        (1.5, ["ffn_hidden", "norm1"], "it cannot be told from norm1, whose quartiles overlap"),
+    ],
+)
+def test_the_most_expensive_stage_is_named_where_it_can_be_told(
+    conform: Callable, fake: Callable, more: float, found: list[str], said: str
+) -> None:
+    """One pass of five is slow in both: neither the least nor the most decides."""
+    sizes = ("--layer", "pre-gelu", "--batch", "1", "--sequence", "2", "--repeats", "5")
+    folder = fake("spread", SPREAD.format(more=more))
+    assert json.loads(conform("profile", "--impl", folder, *sizes, "--json").stdout)["most_expensive"] == found
+    assert said in conform("profile", "--impl", folder, *sizes).stdout
 
 
 @pytest.mark.parametrize(
