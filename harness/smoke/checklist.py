@@ -161,7 +161,7 @@ class Checklist:
         if "ModuleNotFoundError" in message:
             advice.append(f"pip install '{self._of.install}', and list under `requires` what the adapter imports")
         if place := place_of(message, self._session.log, self._folder):
-            advice.append(f"it was raised at {place}")
+            advice.append(f"it was {place}")
         return Step(name, "failed", message, tuple(advice), "adapter")
 
 

@@ -104,6 +104,34 @@ def test_a_broken_adapter_is_told_from_a_wrong_implementation(conform: Callable,
     assert {found[step]["state"] for step in before} == {"ok"}
 
 
+def test_a_line_that_raised_nothing_is_not_named(conform: Callable, fake: Callable) -> None:
+    """A right refusal leaves a traceback in the log; what goes wrong after it raises nothing."""
+    lie = """
+    def _check_fit(self, x, mask):
+        if self.layer.d_model != x.shape[-1] or mask is not None and mask.shape[-1] != x.shape[1]:
+            raise ValueError("x has another size")
+
+    def refusal(self, operation, error):
+        return {"build": "configuration", "run": "shape"}[operation]
+    """
+    found = smoked(conform, fake("liar", lie))
+    assert "accepted a mask of" in found["refusal"]["said"]
+    assert "raised at" not in "\n".join(found["refusal"]["do"])
+
+
+def test_what_is_raised_elsewhere_is_told_from_the_line_that_called_it(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def build(self, layer, parameters, dtype):
+        return np.linalg.inv(np.zeros((2, 2)))
+    """
+    folder = fake("liar", lie)
+    [line] = [at for at, text in enumerate((folder / "adapter.py").read_text().splitlines(), 1) if "linalg.inv" in text]
+    [advice] = [text for text in smoked(conform, folder)["build"]["do"] if "raised" in text]
+    assert advice.startswith("it was raised at ")
+    assert "liar/adapter.py" not in advice.partition("; called at ")[0]
+    assert advice.endswith(f"liar/adapter.py:{line}, in build")
+
+
 RAW = """
 import sys
 from harness.wire.frames import read_frame, write_frame
