@@ -36,7 +36,7 @@ def blank_behind(folder: Path, message: str) -> Blank | None:
 
 def place_of(message: str, log: Path, folder: Path) -> str:
     """Where what `message` says was raised: `raised at adapter.py:31, in build`, or, if that was not in this folder,
-    `raised at layer.py:125, in forward; called at adapter.py:31, in build`. "" if the log's last traceback is another's.
+    `raised at layer.py:125, in forward; called at adapter.py:31, in build`. "" where the log's last is another's.
     """
     traceback = log.read_text(errors="replace").rpartition(_TRACEBACK)[2]
     raised = next((line for line in traceback.splitlines() if _ERROR.match(line)), "")
