@@ -13,7 +13,6 @@ from harness.spec.deviation import Deviation
 from harness.spec.dtypes import FORMATS, DtypeName, Format
 from harness.spec.level import LEVELS, Level
 from harness.spec.situation import Check
-from harness.spec.stages import kind_of
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,9 @@ class Task:
     def tensors(self) -> tuple[str, ...]:
         """The tensors that the implementation is to answer with, in the order of computation."""
         names = tuple(self.case.expected_shapes(self.check))
-        shown = self.implementation.capabilities.stages
-        if self.check != "stages" or shown == "all":
+        if self.check != "stages":
             return names
-        return tuple(name for name in names if kind_of(name) in shown)
+        return tuple(filter(self.implementation.capabilities.shows, names))
 
 
 def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:

@@ -12,6 +12,7 @@ _COMMANDS = {
     "validate": ("validate:validate_", "Validate an ONNX file that somebody else made."),
     "export": ("export:export", "Export a layer to ONNX."),
     "trace": ("trace:trace", "Show every stage's shape, from the live module."),
+    "parameters": ("parameters:parameters", "Show what a live layer holds: every parameter, total and trainable."),
     "memory": ("memory:memory", "Show what a forward pass holds, and the longest sequence that fits."),
     "profile": ("profile:profile", "Show how long each stage takes."),
     "list": ("list:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),

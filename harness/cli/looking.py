@@ -32,8 +32,10 @@ def layer_options(command: _Command) -> _Command:
     return command
 
 
-def chosen_layer(layer: str | None, d_model: int | None, num_heads: int | None, d_ff: int | None) -> Layer:
-    return resized(find_layer(layer or LAYER), d_model, num_heads, d_ff)
+def chosen_layer(
+    layer: str | None, d_model: int | None, num_heads: int | None, d_ff: int | None, dropout: float | None = None
+) -> Layer:
+    return resized(find_layer(layer or LAYER), d_model, num_heads, d_ff, dropout)
 
 
 def chosen_case(

@@ -30,6 +30,7 @@ def cli() -> None:
     conform export onnx_pytorch --layer pre-gelu --to model.onnx
     conform validate model.onnx              an ONNX file that somebody else made
     conform trace                            every stage's shape, from the live module
+    conform parameters                       every parameter by name, total and trainable
     conform memory                           what a forward pass holds, and the longest sequence that fits
     conform profile                          which stage takes how long
     """

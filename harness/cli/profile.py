@@ -11,7 +11,7 @@ from rich.table import Table
 from harness.cli import looking
 from harness.errors import InputError, Unanswered
 from harness.look.asking import asking, find_task, must_fit
-from harness.look.profile import Times, times
+from harness.look.profile import FEWEST, Times, times
 from harness.look.subject import described
 from harness.report.terminal import console
 from harness.spec.dtypes import DtypeName
@@ -34,7 +34,7 @@ Examples:
 @looking.sequence_option
 @looking.dtype_option
 @click.option("--threads", type=click.IntRange(1), help="Threads of the framework; default: one a processor.")
-@click.option("--repeats", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Passes to time.")
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Passes to time.")
 @looking.json_option
 def profile(
     impl: str | None,
@@ -49,7 +49,9 @@ def profile(
     repeats: int,
     as_json: bool,
 ) -> None:
-    """Show how long each stage takes, the most expensive first: the median over the repeats, and its share.
+    """Show how long each stage takes, the most expensive first: the median over the repeats, its share, the quartiles.
+
+    The last line names the most expensive stage, and those that these passes cannot tell from it.
 
     What a stage's time is differs by framework, and docs/looking.md says how; `whole` is the pass that a user makes.
     """
@@ -80,17 +82,29 @@ def _show(title: str, found: Times) -> None:
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("stage", no_wrap=True)
-    for heading in ("ms", "share", "least", "most"):
+    for heading in ("ms", "share", "lower quartile", "upper"):
         table.add_column(heading, justify="right", no_wrap=True)
     for stage in found.stages:
         row = (
             f"{stage.seconds * 1e3:.3f}",
             f"{stage.share:.1%}",
-            f"{stage.least * 1e3:.3f}",
-            f"{stage.most * 1e3:.3f}",
+            f"{stage.lower * 1e3:.3f}",
+            f"{stage.upper * 1e3:.3f}",
         )
         table.add_row(stage.stage, *row)
     table.add_section()
     table.add_row("all stages", f"{found.total * 1e3:.3f}", "100.0%")
     table.add_row("whole", f"{found.whole * 1e3:.3f}", f"{found.whole / found.total:.1%}" if found.total else "")
     screen.print(table)
+    screen.print(_most_expensive(found), highlight=False, soft_wrap=True, markup=False)
+
+
+def _most_expensive(found: Times) -> str:
+    if not found.most_expensive:
+        return f"Most expensive: of fewer than {FEWEST} passes no stage is named"
+    first, like_it = found.stages[0], found.most_expensive[1:]
+    spread = f"{first.lower * 1e3:.3f} to {first.upper * 1e3:.3f} ms in half of the passes"
+    said = f"Most expensive: {first.stage}, {first.share:.1%} of all stages, {spread}"
+    if not like_it:
+        return f"{said}; no other stage's quartiles reach that"
+    return f"{said}; it cannot be told from {' and '.join(like_it)}, whose quartiles overlap"

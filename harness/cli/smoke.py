@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -13,10 +14,12 @@ from harness.errors import InputError
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_implementation
 from harness.look.asking import asking
+from harness.look.subject import find_layer
 from harness.paths import shown
 from harness.report.terminal import console
 from harness.smoke.checklist import Checklist
 from harness.smoke.step import NAMES, Step, verdict
+from harness.spec.load import Specification, load
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}
@@ -27,16 +30,31 @@ _LAST = {
         "The adapter is broken: it does not drive the implementation, which nothing is known of yet.",
         "bold red",
     ),
+    "architecture": (
+        "It refuses the layer that it was asked for: nothing is known yet, of the adapter or of what it drives.",
+        "bold yellow",
+    ),
     "implementation": ("The adapter works; the implementation, or the map of its parameters, is wrong.", "bold red"),
 }
 
 
-@click.command(epilog="Example: conform smoke ./my_backend --python my_backend=/opt/mine/bin/python")
+_EXAMPLES = """
+\b
+Examples:
+  conform smoke ./my_backend --python my_backend=/opt/mine/bin/python
+  conform smoke ./my_bert --layer my-bert.yaml
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.argument("given", metavar="NAME|FOLDER[:KEY=VALUE,…]")
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the implementation.")
+@click.option("--layer", metavar="ID|YAML", help="Try this layer, where the architecture is fixed.")
 @click.option("--json", "as_json", is_flag=True, help="The steps as JSON.")
-def smoke(given: str, pythons: tuple[str, ...], as_json: bool) -> int:
+def smoke(given: str, pythons: tuple[str, ...], layer: str | None, as_json: bool) -> int:
     """Try a new adapter on a handful of small cases: what works, what does not, and whose fault it is.
+
+    They are of small layers that its manifest does not opt out of, or of --layer.
 
     Exit status: 0 all that was tried is right; 1 something is not; 2 no manifest, or nothing to start it with.
     """
@@ -46,7 +64,8 @@ def smoke(given: str, pythons: tuple[str, ...], as_json: bool) -> int:
     ready = resolve(implementation, folder, interpreters(pythons))
     if isinstance(ready, Missing):
         raise InputError(f"{implementation.name}: {ready.reason}", where=given, hint=ready.hint)
-    steps = _tried(ready, Console(quiet=True) if as_json else console())
+    specification, asked = _asked(layer)
+    steps = _tried(ready, specification, asked, Console(quiet=True) if as_json else console())
     if as_json:
         about = {"implementation": implementation.name, "folder": str(folder), "verdict": verdict(steps)}
         click.echo(json.dumps({**about, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
@@ -58,12 +77,21 @@ def smoke(given: str, pythons: tuple[str, ...], as_json: bool) -> int:
     return int(verdict(steps) != "ok")
 
 
-def _tried(ready: Ready, screen: Console) -> list[Step]:
+def _asked(layer: str | None) -> tuple[Specification, str | None]:
+    """The layer that is asked for, and the specification, with it where it is the user's own."""
+    if layer is None:
+        return load(), None
+    found = find_layer(layer)
+    own = () if found.layer in load().layers else (Path(layer),)
+    return load(extra_layers=own), found.layer
+
+
+def _tried(ready: Ready, specification: Specification, layer: str | None, screen: Console) -> list[Step]:
     """Every step, each shown as soon as it is done."""
     screen.print(f"{ready.implementation.name} ({shown(ready.folder)})", style="bold", highlight=False, markup=False)
     steps = []
     with asking(ready, 1) as (session, _):
-        for step in Checklist(session, ready):
+        for step in Checklist(session, ready, specification, layer):
             steps.append(step)
             _show(screen, step)
     for name in NAMES:

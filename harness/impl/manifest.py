@@ -15,7 +15,7 @@ from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
 from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.situation import Check, Encoding, Layout, Mode
-from harness.spec.stages import SHAPES
+from harness.spec.stages import SHAPES, kind_of
 from harness.spec.strict import Identifier, Link, Sentence, Strict
 from harness.spec.yaml_file import read_model
 
@@ -32,15 +32,23 @@ class Capabilities(Strict):
     masks: tuple[Encoding, ...] = Field(min_length=1, description="what an element of a mask may mean to it (M-9)")
     checkpoint: bool = Field(description="whether it computes gradients without keeping activations (B-3)")
     checks: tuple[Check, ...] = Field(min_length=1)
-    stages: Literal["all"] | tuple[str, ...] = Field(description="the stages that it can show")
+    stages: Literal["all"] | tuple[str, ...] = Field(
+        description="the stages that it can show; of a stack's layers layer_k for all, layer_0 for one"
+    )
+    layers: Literal["all"] | tuple[Identifier, ...] = Field(
+        default="all", description="the layers that it can build, where its architecture is fixed, by their ids"
+    )
     lacks: tuple[str, ...] = Field(
         default=(), description="parameters that its layer has no place for, though the specification gives it them"
     )
     export: bool = Field(default=False, description="whether it can write a layer as a file to deploy")
 
+    def shows(self, stage: str) -> bool:
+        return self.stages == "all" or stage in self.stages or kind_of(stage) in self.stages
+
     @model_validator(mode="after")
     def _stages_exist(self) -> "Capabilities":
-        unknown = [] if self.stages == "all" else sorted(set(self.stages) - set(SHAPES))
+        unknown = [] if self.stages == "all" else sorted(s for s in self.stages if kind_of(s) not in SHAPES)
         if unknown:
             raise ValueError(f"stages has {', '.join(unknown)}, which the specification does not know")
         unknown = sorted(set(self.lacks) - set(PARAMETER_NAMES))
@@ -133,7 +141,7 @@ class Implementation(Strict):
         for entry in self.unsupported:
             if entry.is_of(case, dtype, check):
                 return entry.reason
-        can, given = self.capabilities, case.situation.given
+        can, given, layer = self.capabilities, case.situation.given, case.layer.layer
         masked = case.situation.mask.padding or case.situation.mask.attention
         for what, value, known in (
             ("dtype", dtype, can.dtypes),
@@ -142,6 +150,7 @@ class Implementation(Strict):
             ("layout", given.layout, can.layouts),
             ("mask", given.masks, can.masks if masked else (given.masks,)),
             ("checkpoint", given.checkpoint, (False, can.checkpoint)),
+            ("layer", layer, (layer,) if can.layers == "all" else can.layers),
         ):
             if value not in known:
                 return f"{what} {value} is not among its capabilities"

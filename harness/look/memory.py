@@ -7,6 +7,7 @@ from math import isqrt
 
 from harness.errors import InputError
 from harness.spec.layer import Layer
+from harness.spec.parameters import parameter_count
 
 MIB = 2**20
 PARTS: dict[str, str] = {
@@ -17,6 +18,19 @@ PARTS: dict[str, str] = {
     "ffn_hidden": "B·S·F",
 }
 """Part → how many numbers it holds. Every part once, as if nothing were freed and nothing stored twice."""
+
+PUBLISHED_PARTS = tuple(part for part in PARTS if part != "attn_out")
+"""A published estimate of one forward pass counts these four, another all five (docs/systems.md, A and D)."""
+STATES: dict[str, dict[str, int]] = {
+    "weights": {"weights": 1},
+    "sgd": {"weights": 1, "gradients": 1},
+    "momentum": {"weights": 1, "gradients": 1, "momentum": 1},
+    "adam": {"weights": 1, "gradients": 1, "two moments": 2},
+}
+"""What is kept of every parameter, by what it is kept for → how many numbers each takes, in the layer's dtype.
+
+Momentum is one velocity (Polyak, 1964); Adam's moments are two (Kingma and Ba, 2015, arXiv 1412.6980).
+"""
 
 _UNITS = {"B": 1} | {
     f"{prefix}{kind}": base ** (power + 1)
@@ -44,8 +58,18 @@ def total(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int = 
     return layers * sum(parts(layer, batch, sequence, itemsize).values())
 
 
+def states(layer: Layer, kept: str, itemsize: int, layers: int) -> dict[str, int]:
+    """State → bytes, of all parameters of `layers` layers, and of the stack's embedding and final norm if it has them.
+
+    `kept` is a key of `STATES`.
+    """
+    stack = layer.stack.model_copy(update={"layers": layers})
+    count = parameter_count(layer.model_copy(update={"stack": stack}))
+    return {state: numbers * count * itemsize for state, numbers in STATES[kept].items()}
+
+
 def longest_sequence(layer: Layer, batch: int, itemsize: int, layers: int, limit: int) -> int:
-    """The largest S whose `total` is at most `limit` bytes; 0 if there is none.
+    """The largest S whose `total` is at most `limit` bytes; 0 if there is none, and where `limit` is below 0.
 
     In numbers per layer that is a·S² + c·S ≤ q with a = B·H and c = B·(5·D + F), so S is the integer part of
     (√(c² + 4·a·q) − c) / 2a; the integer root loses nothing, since the integer part of a quotient by an integer is
@@ -53,7 +77,7 @@ def longest_sequence(layer: Layer, batch: int, itemsize: int, layers: int, limit
     """
     a = batch * layer.attention.num_heads
     c = batch * (5 * layer.d_model + layer.feed_forward.d_ff)
-    q = limit // (layers * itemsize)
+    q = max(limit, 0) // (layers * itemsize)
     return (isqrt(c * c + 4 * a * q) - c) // (2 * a)
 
 
@@ -69,11 +93,18 @@ def parse_amount(text: str, where: str) -> int:
 
 def mib(size: int) -> str:
     """In MiB with two decimals; a half goes to the even digit, so 3.125 is 3.12 and 9.375 is 9.38."""
-    hundredths = round(Fraction(100 * size, MIB))
-    return f"{hundredths // 100}.{hundredths % 100:02d}"
+    return _decimal(round(Fraction(100 * size, MIB)))
 
 
-def added_as_shown(sizes: Sequence[int]) -> str:
-    """The sum of what `mib` shows of each, so that a column of rounded figures adds up."""
-    hundredths = sum(int(mib(size).replace(".", "")) for size in sizes)
+def added_as_shown(sizes: Sequence[int], times: int = 1) -> str:
+    """The sum of what `mib` shows of each, so that a column of rounded figures adds up; `times` that."""
+    return _decimal(times * sum(int(mib(size).replace(".", "")) for size in sizes))
+
+
+def growth(size: int, first: int) -> str:
+    """How many times `first` it is, with two decimals: 104.86×."""
+    return f"{_decimal(round(Fraction(100 * size, first)))}×"
+
+
+def _decimal(hundredths: int) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02d}"

@@ -12,7 +12,7 @@ the number is honest:
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,11 @@ import numpy as np
 from harness.errors import InputError
 from harness.impl.interpreter import Ready
 from harness.look.asking import asking
-from harness.look.subject import at_size
 from harness.plan import Task
 
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+BACKWARD = {False: "forward and backward", True: "forward and backward, checkpointed"}
+"""Whether activations are made again in the backward pass → what the pass is called."""
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 
@@ -40,9 +41,11 @@ class Peak:
 
 
 def measure(ready: Ready, task: Task, threads: int) -> Peak:
-    """Of one pass of the task's case in a fresh worker, by the road of `output`. Raises `Unanswered`."""
+    """Of one pass of the task's case in a fresh worker: forward, or forward and backward where `gradients` are asked
+    for. Raises `Unanswered`."""
     refuse_elsewhere()
-    small = Task(task.implementation, at_size(task.case.layer, 1, 2), task.dtype, task.check, None)
+    one_item = task.case.situation.model_copy(update={"batch": 1, "sequence": 2})
+    small = replace(task, case=replace(task.case, situation=one_item))
     with asking(ready, threads, MALLOC) as (session, answered):
         for _ in range(2):  # once to warm up, and once more so that what it held of the first is gone
             answered(session.observe(small, _NO_ROWS))

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from harness.errors import InputError, nearest
 from harness.spec.case import Case
-from harness.spec.layer import Layer
+from harness.spec.layer import Layer, Stack
 from harness.spec.load import load
 
 
@@ -23,14 +23,18 @@ def find_layer(id_or_path: str) -> Layer:
     raise InputError(f"no layer {id_or_path!r}, nor a file of that name", where="--layer", hint=hint)
 
 
-def resized(layer: Layer, d_model: int | None, num_heads: int | None, d_ff: int | None) -> Layer:
-    """The same choices at other sizes; a size that is None stays as the layer has it."""
-    if d_model is num_heads is d_ff is None:
+def resized(
+    layer: Layer, d_model: int | None, num_heads: int | None, d_ff: int | None, dropout: float | None = None
+) -> Layer:
+    """The same choices at other sizes, and with one `dropout` rate at every placement; None is as the layer has it."""
+    if d_model is num_heads is d_ff is dropout is None:
         return layer
     fields = layer.model_dump(mode="json")
     fields["d_model"] = d_model or layer.d_model
     fields["attention"]["num_heads"] = num_heads or layer.attention.num_heads
     fields["feed_forward"]["d_ff"] = d_ff or layer.feed_forward.d_ff
+    if dropout is not None:
+        fields["dropout"] = dict.fromkeys(fields["dropout"], dropout)
     fields["layer"] = f"{layer.layer}-resized"
     try:
         return Layer.model_validate_json(json.dumps(fields))
@@ -40,10 +44,26 @@ def resized(layer: Layer, d_model: int | None, num_heads: int | None, d_ff: int 
         raise InputError(problem, where=where, hint=f"what is not given stays as {layer.layer} has it") from None
 
 
-def at_size(layer: Layer, batch: int, sequence: int) -> Case:
-    """`layer` without a mask on an ordinary input [batch, sequence, d_model]: `no-mask` at another size."""
+def stacked(layer: Layer, layers: int) -> Layer:
+    """One encoder layer of it `layers` times in a row, with no embedding and no final norm."""
+    return layer.one_of_it.model_copy(update={"stack": Stack(layers=layers, final_norm=False)})
+
+
+def at_size(layer: Layer, batch: int, sequence: int, *, checkpoint: bool = False, training: bool = False) -> Case:
+    """`layer` without a mask on an ordinary input [batch, sequence, d_model]: `no-mask` at another size.
+
+    `checkpoint`: its gradients are wanted with activations made again in the backward pass (B-3). `training`: with
+    dropout at work.
+    """
     ordinary = load().situations["no-mask"]
-    sizes = {"batch": batch, "sequence": sequence, "checks": ("output", "stages")}
+    given = ordinary.given.model_copy(update={"checkpoint": checkpoint})
+    sizes = {
+        "batch": batch,
+        "sequence": sequence,
+        "given": given,
+        "mode": "train" if training else "eval",
+        "checks": ("output", "stages"),
+    }
     return Case(layer, ordinary.model_copy(update=sizes))
 
 

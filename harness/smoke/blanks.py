@@ -35,14 +35,29 @@ def blank_behind(folder: Path, message: str) -> Blank | None:
 
 
 def place_of(message: str, log: Path, folder: Path) -> str:
-    """`adapter.py:31, in build`, the innermost line of this folder in the traceback of what `message` says, or ""."""
-    traceback = log.read_text(errors="replace").rpartition("Traceback (most recent call last)")[2]
-    raised = next((line for line in traceback.splitlines() if line and not line[0].isspace() and ":" in line), "")
-    if not raised or raised[:200] not in message:
-        return ""  # it is an earlier one's
-    frames = re.findall(r'File "(.+?)", line ([0-9]+), in (.+)', traceback)
-    own = [(Path(file), line, of) for file, line, of in frames if Path(file).parent == folder.resolve()]
-    return f"{shown(own[-1][0])}:{own[-1][1]}, in {own[-1][2]}" if own else ""
+    """Where what `message` says was raised: `raised at adapter.py:31, in build`, or, if that was not in this folder,
+    `raised at layer.py:125, in forward; called at adapter.py:31, in build`. "" where the log's last is another's.
+    """
+    traceback = log.read_text(errors="replace").rpartition(_TRACEBACK)[2]
+    raised = next((line for line in traceback.splitlines() if _ERROR.match(line)), "")
+    kind, colon, text = raised.partition(":")
+    if not raised or f"{kind.rpartition('.')[2]}{colon}{text}"[:200] not in message:
+        return ""
+    frames = [(Path(file), line, of) for file, line, of in _FRAME.findall(traceback)]
+    own = [frame for frame in frames if frame[0].parent == folder.resolve()]
+    if not own:
+        return ""
+    called = _place(*own[-1])
+    return f"raised at {called}" if own[-1] == frames[-1] else f"raised at {_place(*frames[-1])}; called at {called}"
+
+
+_TRACEBACK = "Traceback (most recent call last):\n"
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(:|$)")
+_FRAME = re.compile(r'File "(.+?)", line ([0-9]+), in (.+)')
+
+
+def _place(file: Path, line: str, of: str) -> str:
+    return f"{shown(file)}:{line}, in {of}"
 
 
 def _raised(folder: Path) -> Iterator[Blank]:

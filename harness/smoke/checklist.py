@@ -1,9 +1,11 @@
 """The checklist itself: each step in order, until one fails that the next ones need."""
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 
 from harness.asking import AFTER_REFUSALS, ask
 from harness.deviations.seen import Seen
+from harness.golden.build import compute
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready
@@ -17,6 +19,7 @@ from harness.smoke.questions import NUMBERS, Questions
 from harness.smoke.step import Step
 from harness.smoke.wrong_gradient import wrong_gradients
 from harness.spec.constants import constants
+from harness.spec.load import Specification
 from harness.spec.situation import Check
 from harness.wire.frames import Tensors
 from harness.worker.lifecycle import Failure
@@ -30,9 +33,11 @@ _FIRST = "the numbers come first"
 class Checklist:
     """Iterate over it to get each step when it is done. Those that need one that failed are not there."""
 
-    def __init__(self, session: Session, ready: Ready) -> None:
+    def __init__(self, session: Session, ready: Ready, specification: Specification, layer: str | None) -> None:
+        """`layer`: ask of this one alone. One of the user's own has its goldens computed."""
         self._session, self._folder, self._of = session, ready.folder, ready.implementation
-        self._questions, self._seen = Questions(self._of), Seen()
+        self._questions, self._seen = Questions(self._of, specification, layer), Seen()
+        self._computed = layer in specification.own_layers
         self._own: dict[str, str] = {}
         self._observed: dict[tuple[str, Check], Tensors] = {}
 
@@ -46,7 +51,8 @@ class Checklist:
         yield Step("start", "ok", versions or "it says no version of anything")
         outputs = self._questions.check("output")
         if not outputs:
-            said = f"its manifest opts out of the output of every small layer, {' and '.join(NUMBERS)}"
+            of = " and ".join(self._questions.layers) or "every layer"
+            said = f"its manifest opts out of the output of {of}, {' and '.join(NUMBERS)}"
             yield Step("build", "failed", said, ("declare the check output, and a layer that it can do",), "adapter")
             return
         if (yield from self._holds_its_parameters(outputs[0])):
@@ -55,7 +61,7 @@ class Checklist:
     def _holds_its_parameters(self, task: Task) -> Generator[Step, None, bool]:
         found = self._session.parameters(task)
         if isinstance(found, Failure):
-            yield self._broken("build", found.message)
+            yield self._not_built(task, found)
             return False
         yield Step("build", "ok", f"{task.case.layer.layer} in {task.dtype}")
         self._own = found.own
@@ -139,12 +145,23 @@ class Checklist:
         return [self._put_one(task) for task in tasks]
 
     def _put_one(self, task: Task) -> Record:
-        expected = in_format(task.case, read_golden(task.case, read_manifest(), constants()), task.format)
+        if self._computed:
+            golden = compute(task.case, constants())
+        else:
+            golden = read_golden(task.case, read_manifest(), constants())
+        expected = in_format(task.case, golden, task.format)
         asked = ask(self._session, task, expected, constants())
         if asked.observation is not None:
             self._observed[task.case.id, task.check] = asked.observation
             self._seen.see(task, expected, asked.record, asked.observation)
         return asked.record
+
+    def _not_built(self, task: Task, found: Failure) -> Step:
+        """A layer that it refuses is not shown to be one that it should build: its architecture may be fixed."""
+        name = task.case.layer.layer
+        do = "if its architecture is fixed, name a layer that it has: conform smoke --layer ID|YAML, or capabilities.layers"
+        step = self._broken("build", f"{name}: {found.message}", do)
+        return replace(step, blame="architecture") if found.refused and step.blame == "adapter" else step
 
     def _why(self, dtype: str) -> tuple[str, ...]:
         """What accounts for what was seen of one layer, the first that is wrong somewhere."""
@@ -162,7 +179,7 @@ class Checklist:
         if "ModuleNotFoundError" in message:
             advice.append(f"pip install '{self._of.install}', and list under `requires` what the adapter imports")
         if place := place_of(message, self._session.log, self._folder):
-            advice.append(f"it was raised at {place}")
+            advice.append(f"it was {place}")
         return Step(name, "failed", message, tuple(advice), "adapter")
 
 

@@ -6,13 +6,16 @@ from harness.impl.manifest import Implementation
 from harness.plan import Task, plan
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
-from harness.spec.load import load
+from harness.spec.layer import Placement
+from harness.spec.load import Specification
+from harness.spec.parameters import parameter_count
 from harness.spec.situation import Check
 
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "pre-gelu-tanh", "pre-rms-silu", "post-gelu-bert")
-"""Small, and unlike each other; the first of each placement that an implementation can do is asked."""
-NUMBERS = ("no-mask", "padding-right", "causal", "low-variance")
-"""A mask of either kind, and an input that shows the norm's epsilon."""
+"""Small, and unlike each other; the first of each placement that an implementation can do is asked. Of one that can do
+none of these, whose architecture is fixed, it is the smallest other."""
+NUMBERS = ("no-mask", "padding-right", "causal", "low-variance", "tokens", "tokens-padding", "tokens-causal")
+"""A mask of either kind, and an input that shows the norm's epsilon; and token ids, for what takes them."""
 WEIGHTS = ("weights-returned",)
 FORMS = (
     "no-mask-16-bit", "sequence-first", "unbatched", "checkpointed", "invariant-train",
@@ -24,13 +27,13 @@ DTYPES: tuple[DtypeName, ...] = ("float32", "float64", "bfloat16", "float16")
 
 
 class Questions:
-    """Each list is empty where the manifest opts out of all of it."""
+    """Each list is empty where the manifest opts out of all of it. `layer`: ask of this one alone, and no other."""
 
-    def __init__(self, implementation: Implementation) -> None:
-        self._of, self._specification = implementation, load()
+    def __init__(self, implementation: Implementation, specification: Specification, layer: str | None) -> None:
+        self._of, self._specification = implementation, specification
         self._cases = self._specification.cases
         self.dtype = next(dtype for dtype in DTYPES if dtype in implementation.capabilities.dtypes)
-        self.layers = tuple(self._layers())
+        self.layers = (layer,) if layer is not None else tuple(self._layers())
 
     def check(self, check: Check) -> list[Task]:
         """A check of the cases of `NUMBERS`, or of the one that asks for weights."""
@@ -56,11 +59,14 @@ class Questions:
 
     def _layers(self) -> Iterator[str]:
         """One for each placement of the norms, if there is one that can be asked."""
-        placements = set()
-        for layer in LAYERS:
-            case = self._cases[f"{layer}/{NUMBERS[0]}"]
-            if case.layer.norm.placement in placements:
+        placements = set[Placement]()
+        by_size = sorted(self._specification.layers.values(), key=parameter_count)
+        for layer in dict.fromkeys((*LAYERS, *(layer.layer for layer in by_size))):
+            case = next((self._cases[name] for name in self._ids(layer, NUMBERS)), None)
+            if case is None or case.layer.norm.placement in placements:
                 continue
+            if layer not in LAYERS and placements:
+                return
             if self._of.opt_out(case, self.dtype, "output") is None:
                 placements.add(case.layer.norm.placement)
                 yield layer
@@ -72,8 +78,10 @@ class Questions:
         check: Check,
         layers: Sequence[str] | None = None,
     ) -> list[Task]:
-        ids = [
-            f"{layer}/{situation}" for layer in (self.layers if layers is None else layers) for situation in situations
-        ]
-        cases: list[Case] = [self._cases[name] for name in ids if name in self._cases]
+        asked = self.layers if layers is None else layers
+        cases: list[Case] = [self._cases[name] for layer in asked for name in self._ids(layer, situations)]
         return [task for task in plan(self._of, cases, dtypes) if task.check == check and task.opt_out is None]
+
+    def _ids(self, layer: str, situations: Sequence[str]) -> list[str]:
+        """Those of the layer's cases that there are."""
+        return [name for situation in situations if (name := f"{layer}/{situation}") in self._cases]

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "failed", "not declared", "not tried"]
-Blame = Literal["blank", "adapter", "implementation"]
-"""Whose fault a failed step is: something that is not written yet, the program that drives, or what it drives."""
+Blame = Literal["blank", "adapter", "architecture", "implementation"]
+"""Whose fault a failed step is: something that is not written yet, the program that drives, a layer that is asked of
+what is made for another, or what the program drives."""
 
 NAMES = (
     "manifest", "start", "build", "parameters", "output", "numbers",

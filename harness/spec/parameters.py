@@ -5,6 +5,7 @@ Weights are [in, out]: a projection is `x @ weight + bias`. The table is the onl
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
     numbered = (replace(p, name=prefix(number) + p.name) for number in range(layer.stack.layers) for p in each)
     before = (EMBEDDING,) if EMBEDDING.held(layer) else ()
     return (*before, *numbered, *(parameter for parameter in FINAL_NORM if parameter.held(layer)))
+
+
+def parameter_count(layer: "Layer") -> int:
+    """How many numbers all its parameters are."""
+    return sum(prod(parameter.shape(layer)) for parameter in parameters_of(layer))
 
 
 def unlike(layer: "Layer", shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -111,10 +111,7 @@ class PyTorch(Adapter):
         given, wanted = self.tensor(self.batch_first(x)), dict(self.encoder.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
-        if self.checkpoint:
-            output = checkpoint(self.forward, given, masks, use_reentrant=False)
-        else:
-            output = self.forward(given, masks)
+        output = self.forward(given, masks, again=self.checkpoint)
         # No `grad_outputs`: PyTorch imports SymPy to compare its shape with the output's, in half of a second.
         loss = (output * self.tensor(self.batch_first(cotangent))).sum()
         found = torch.autograd.grad(loss, list(wanted.values()))
@@ -128,11 +125,15 @@ class PyTorch(Adapter):
         settle = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
 
-    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped, *, again: bool = False) -> Tensor:
+        """`again`: for a backward pass that makes activations again, of a stack one layer at a time."""
         self.encoder.train(self.mode == "train")
         torch.manual_seed(self.seed)  # what dropout draws from
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
-        return self.encoder(x, mask, bias, self.tensor(masks.valid()), tap)
+        given = x, mask, bias, self.tensor(masks.valid()), tap
+        if isinstance(self.encoder, Encoder):
+            return self.encoder(*given, again=again)
+        return checkpoint(self.encoder, *given, use_reentrant=False) if again else self.encoder(*given)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
         return None if array is None else to_tensor(array, dtype=dtype, device=self.device)

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from impls.pytorch.encoder import NORMS, EncoderLayer, Tap, check, untapped
 
@@ -35,8 +36,13 @@ class Encoder(nn.Module):
         bias: Tensor | None = None,
         valid: Tensor | None = None,
         tap: Tap = untapped,
+        again: bool = False,
     ) -> Tensor:
-        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and nothing inside them."""
+        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and nothing inside them.
+
+        `again`: the backward pass makes the activations of each layer again, one layer at a time. Only what goes from
+        layer to layer is kept: a checkpoint around the whole stack would hold all of it once more, and save nothing.
+        """
         inside = untapped if tap is untapped else pass_on
         if self.embedding is not None:
             x = self.embedding(x)
@@ -44,7 +50,8 @@ class Encoder(nn.Module):
                 x = x + sinusoidal(x)
             x = tap("embedded", x)
         for number, layer in enumerate(self.layers):
-            x = tap(f"layer_{number}", layer(x, mask, bias, valid, inside))
+            given = x, mask, bias, valid, inside
+            x = tap(f"layer_{number}", checkpoint(layer, *given, use_reentrant=False) if again else layer(*given))
         if self.norm is not None:
             x = tap("final_norm", self.norm(x))
         return tap("output", x)

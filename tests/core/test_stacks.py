@@ -291,3 +291,20 @@ def test_a_stack_is_run_traced_and_its_memory_foretold(conform: Callable, honest
     foretold = json.loads(conform("memory", "--layer", "encoder-512", "--json").stdout)
     assert foretold["layers"] == 6
     assert foretold["bytes"][0]["all_layers"] == 6 * foretold["bytes"][0]["total"]
+
+
+def test_a_manifest_may_list_one_layer_of_a_stack_among_its_stages(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def stages(self, x, masks):
+        return {name: value for name, value in super().stages(x, masks).items() if name in ("layer_0", "output")}
+    """
+    asked = ("--case", "stack-pre-gelu/no-mask", "--dtype", "float32")
+    ended = conform("run", "--impl", fake("first", lie, stages="[layer_0, output]"), *asked)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.outcomes("stages") == ["pass"]
+    ended = conform("run", "--impl", fake("all_of_them", lie, stages="[layer_k, output]"), *asked)
+    assert ended.outcomes("stages") == ["error"]
+    assert "missing layer_1" in ended.messages()
+    ended = conform("run", "--impl", fake("unknown", lie, stages="[layer_one]"), *asked)
+    assert ended.status == 2
+    assert "stages has layer_one, which the specification does not know" in ended.stderr

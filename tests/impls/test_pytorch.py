@@ -1,6 +1,7 @@
 """The PyTorch implementation: five bugs planted in it, one at a time, each of which the run must catch and locate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -109,33 +110,60 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
     looked_at("pytorch")
 
 
+def kept_for_backward(forward: Callable, x: Any, held: Iterable[Any]) -> int:
+    """Bytes that autograd keeps of a forward pass, parameters aside."""
+    import torch
+
+    found: dict[int, int] = {}
+    left_out = {parameter.untyped_storage().data_ptr() for parameter in held}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in left_out:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = forward(x)  # holds the graph, and so what is kept, while it is counted
+    assert output.shape == x.shape
+    return sum(found.values())
+
+
 def test_checkpointing_keeps_less_for_the_way_back() -> None:
-    """Bytes that autograd keeps of the forward pass, parameters aside."""
     import torch
     from torch.utils.checkpoint import checkpoint
 
     from impls.pytorch.encoder import EncoderLayer
+    from impls.pytorch.stack import Encoder
 
-    encoder = EncoderLayer(24, 3, 40, activation="gelu", placement="pre", epsilon=1e-5)
-    held = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
+    chosen = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
+    encoder, stack = EncoderLayer(24, 3, 40, **chosen), Encoder(layers=3, d_model=24, num_heads=3, d_ff=40, **chosen)
     x = torch.randn(2, 10, 24, requires_grad=True)
-
-    def kept(forward: Callable) -> int:
-        found: dict[int, int] = {}
-
-        def keep(tensor: torch.Tensor) -> torch.Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in held:
-                found[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            output = forward(x)  # holds the graph, and so what is kept, while it is counted
-        assert output.shape == x.shape
-        return sum(found.values())
-
-    plain, again = kept(encoder), kept(lambda x: checkpoint(encoder, x, use_reentrant=False))
+    plain = kept_for_backward(encoder, x, encoder.parameters())
+    again = kept_for_backward(lambda x: checkpoint(encoder, x, use_reentrant=False), x, encoder.parameters())
     assert again <= x.nbytes < plain / 5
+    of_stack = kept_for_backward(lambda x: stack(x, again=True), x, stack.parameters())
+    assert of_stack <= 3 * x.nbytes, "what goes into each layer, and nothing inside it"
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["pre-gelu-512", "post-relu-512"])
+def test_what_is_kept_for_backward_is_as_predicted(name: str, rate: float) -> None:
+    """In training, with and without dropout: attention written out, as the prediction has it, and batch 2 of 50."""
+    import torch
+
+    from harness.look.alive import alive
+    from harness.look.subject import at_size, find_layer, resized
+    from impls.pytorch.adapter import choices
+    from impls.pytorch.encoder import EncoderLayer
+
+    layer = resized(find_layer(name), None, None, None, dropout=rate)
+    predicted = alive(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4
+    encoder = EncoderLayer(**choices(layer.model_dump(mode="json"))).train()
+    x = torch.randn(2, 50, 512, requires_grad=True)
+    kept = kept_for_backward(lambda x: encoder(x, tap=lambda name, stage: stage), x, encoder.parameters())
+    statistics = 2 * 2 * 2 * 50 * 4  # of two norms, a mean and a deviation at each position
+    assert 0 <= kept - predicted <= statistics + 64, "and the root that scores are divided by"
 
 
 def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_not() -> None:

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/plants, fr
 
 from planting import Planting, planted_by_environment
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from harness.adapter import Environment, Masks, Tensors, serve
 from impls.pytorch.adapter import PyTorch
@@ -32,7 +33,9 @@ class PlantedPyTorch(PyTorch):
         super().build(self.planting.layer(layer), self.planting.parameters(parameters), dtype)
         return parameters
 
-    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped, *, again: bool = False) -> Tensor:
+        if again:
+            return checkpoint(self.forward, x, masks, tap, use_reentrant=False)
         mask = self.planting.mask(masks, x.size(1))
         given = self.tensor(mask), self.tensor(masks.added(self.heads), self.dtype)
         return planted_encoder(self.encoder, self.planting.ways, x, *given, tap)

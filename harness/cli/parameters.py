@@ -1,0 +1,94 @@
+"""`conform parameters`: what a live layer holds, total and trainable, by name."""
+
+import json
+import os
+from dataclasses import asdict
+from math import prod
+
+import click
+from rich import box
+from rich.table import Table
+
+from harness.cli import looking
+from harness.look.asking import find_task, must_fit
+from harness.look.parameters import Parameters
+from harness.look.parameters import parameters as held
+from harness.look.subject import described
+from harness.report.terminal import console
+from harness.spec.case import Case
+from harness.spec.dtypes import DtypeName
+from harness.spec.situation import Check
+
+_EXAMPLES = """
+\b
+Examples:
+  conform parameters --impl pytorch --layer pre-gelu-512
+  conform parameters --impl pytorch --gradients --batch 2 --sequence 10
+  conform parameters --impl ./my_backend --d-model 768 --num-heads 12 --d-ff 3072 --json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@looking.impl_option
+@looking.layer_options
+@looking.batch_option
+@looking.sequence_option
+@looking.dtype_option
+@click.option("--gradients", is_flag=True, help="Also the norm of the gradient by the input and by each parameter.")
+@looking.json_option
+def parameters(
+    impl: str | None,
+    layer: str | None,
+    d_model: int | None,
+    num_heads: int | None,
+    d_ff: int | None,
+    batch: int | None,
+    sequence: int | None,
+    dtype: DtypeName,
+    gradients: bool,
+    as_json: bool,
+) -> None:
+    """Show the parameters of a layer as the implementation made it: each by name, with its shape, in all and trainable.
+
+    Shapes are those of what the live layer gave back. --batch and --sequence are of the input that --gradients needs;
+    the gradients are of the sum of output times a drawn cotangent. Exit status: 0; 1 there was no answer, or the layer
+    does not hold what it was sent; 2 wrong usage or bad input.
+    """
+    at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
+    check: Check = "gradients" if gradients else "output"
+    ready, task = find_task(impl, at, dtype, check)
+    must_fit(sum(map(prod, at.expected_shapes("gradients").values())), at, dtype)
+    name = ready.implementation.name
+    with looking.at_work(f"asking {name}"):
+        found = held(ready, task, os.cpu_count() or 1, gradients=gradients)
+    if as_json:
+        facts = {"implementation": name, "dtype": dtype, "case": described(at), **asdict(found)}
+        click.echo(json.dumps(facts, indent=1, ensure_ascii=False))
+    else:
+        _show(at, f"{described(at)}, {dtype}, as {name} ({looking.versions(found.versions)}) holds them", found)
+
+
+def _show(at: Case, title: str, found: Parameters) -> None:
+    screen = console()
+    screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
+    with_gradients = any(row.gradient is not None for row in found.rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("parameter", no_wrap=True)
+    table.add_column("shape", no_wrap=True)
+    for heading in ("numbers", "trainable", *(["gradient's norm"] if with_gradients else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("its own name", overflow="fold")
+    if found.by_input is not None:
+        table.add_row("x, the input", looking.bracketed(at.x_shape), "", "", f"{found.by_input:.4g}", "")
+    for row in found.rows:
+        trainable = "" if row.trainable is None else "yes" if row.trainable else "no"
+        norm = [f"{row.gradient:.4g}" if row.gradient is not None else ""] if with_gradients else []
+        table.add_row(row.name, looking.bracketed(row.shape), f"{row.numbers:,}", trainable, *norm, row.own)
+    screen.print(table)
+    trainable = (
+        f"{found.trainable:,} trainable" if found.trainable is not None else "how many are trained it does not say"
+    )
+    text = f"{found.total:,} parameters in {len(found.rows)} tensors, {trainable}"
+    screen.print(text, highlight=False, soft_wrap=True, markup=False)
+    if found.unsaid:
+        screen.print(f"(asked to initialise them: {found.unsaid})", highlight=False, soft_wrap=True, markup=False)
