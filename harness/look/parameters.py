@@ -10,7 +10,7 @@ from harness.look.asking import asking
 from harness.plan import Task
 from harness.wire.frames import Tensors
 from harness.worker.held import not_held, with_a_place
-from harness.worker.session import Failure
+from harness.worker.lifecycle import Failure
 
 _SEED = 0
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
