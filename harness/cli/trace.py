@@ -104,8 +104,7 @@ def trace(
         }
         click.echo(json.dumps(found, indent=1, ensure_ascii=False))
     else:
-        every = [*input_rows(task), *rows]
-        _show(f"{described(at)}, {dtype}, as {who} shows it", every, judged=expected is not None)
+        _show(f"{described(at)}, {dtype}, as {who} shows it", input_rows(task), rows, judged=expected is not None)
         click.echo(f"{sum(held.values()):,} parameters in {len(held)} tensors, which it gave back bit for bit")
     return 0 if all(row.conforms for row in rows) else 1
 
@@ -123,7 +122,7 @@ def _expected(at: Case, *, judge: bool, frozen: bool) -> Expected | None:
     return expected
 
 
-def _show(title: str, rows: list[Row], *, judged: bool) -> None:
+def _show(title: str, given: list[Row], rows: list[Row], *, judged: bool) -> None:
     screen = console()
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -132,7 +131,7 @@ def _show(title: str, rows: list[Row], *, judged: bool) -> None:
     if judged:
         table.add_column("rms σ", justify="right", no_wrap=True)
     table.add_column("what it is", overflow="fold")
-    for row in rows:
+    for row in (*given, *rows):
         shape = looking.bracketed(row.shape) if row.shape is not None else "–"
         sigma = (
             [] if not judged else ["" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"]

@@ -27,6 +27,16 @@ def test_a_trace_shows_the_live_modules_shapes(conform: Callable, honest: Path) 
     assert "3, 7, 24" in ended.stdout
 
 
+def test_a_trace_says_where_dropout_follows(conform: Callable, honest: Path) -> None:
+    sizes = ("--layer", "pre-gelu-dropout", "--batch", "2", "--sequence", "4", "--json")
+    rows = json.loads(conform("trace", "--impl", honest, *sizes).stdout)["stages"]
+    rates = find_layer("pre-gelu-dropout").dropout.rates()
+    said = {row["stage"]: row["note"] for row in rows if "then dropout" in row["note"]}
+    assert said.keys() == rates.keys()
+    for stage, rate in rates.items():
+        assert f"then dropout of {rate:g}, in the same shape (A-1)" in said[stage]
+
+
 @pytest.mark.parametrize("name", ["encoder-pre-gelu", "stack-post-relu"])
 def test_a_stack_is_shown_with_every_stage_of_every_layer(conform: Callable, honest: Path, name: str) -> None:
     arguments = ("trace", "--impl", honest, "--layer", name, "--batch", "3", "--sequence", "5", "--length", "5")
