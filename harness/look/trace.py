@@ -18,7 +18,7 @@ _SECONDS_PER_PRODUCT = 20e-9
 _SECONDS_PER_PARAMETER = 0.7e-6
 """What the oracle takes for golden and condition on one core of 2024; measured, and right within a factor of two."""
 LONGEST_JUDGING = 600.0
-_DROPPED = "; then dropout of {:g}, in the same shape (A-1): stages are shown before it"
+_DROPPED = "; then dropout of {:g}, in the same shape (A-1)"
 
 
 @dataclass(frozen=True)
