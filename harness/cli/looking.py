@@ -45,8 +45,9 @@ def chosen_case(
     d_ff: int | None,
     batch: int | None,
     sequence: int | None,
+    lengths: tuple[int, ...] = (),
 ) -> Case:
-    return at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE)
+    return at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE, lengths)
 
 
 batch_option = click.option("--batch", type=click.IntRange(1), help=f"B; default: {BATCH}.")

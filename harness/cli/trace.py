@@ -17,6 +17,7 @@ from harness.golden.build import compute_all
 from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.look.asking import asking, find_task, must_fit
+from harness.look.inside import input_rows, inside
 from harness.look.subject import described, find_case
 from harness.look.trace import Row, judging_seconds
 from harness.look.trace import trace as traced
@@ -31,6 +32,7 @@ _EXAMPLES = """
 Examples:
   conform trace --layer pre-gelu-512 --batch 32 --sequence 50
   conform trace --impl pytorch --batch 1 --sequence 100 --d-model 768 --num-heads 12 --d-ff 3072
+  conform trace --impl pytorch --layer encoder-512 --length 45 --length 38 --length 50 --length 42
   conform trace --impl ./my_backend --case post-gelu/padding-right
   conform trace --layer my-layer.yaml --batch 2 --sequence 16 --judge
 """
@@ -42,6 +44,13 @@ Examples:
 @looking.layer_options
 @looking.batch_option
 @looking.sequence_option
+@click.option(
+    "--length",
+    "lengths",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Mask padding: an item holds this many positions; given several times, the items by turns.",
+)
 @looking.dtype_option
 @click.option("--judge", is_flag=True, help="Have the oracle say what each stage should be; slow at large sizes.")
 @looking.json_option
@@ -54,22 +63,26 @@ def trace(
     d_ff: int | None,
     batch: int | None,
     sequence: int | None,
+    lengths: tuple[int, ...],
     dtype: DtypeName,
     judge: bool,
     as_json: bool,
 ) -> int:
     """Show every stage of a layer: its name, its shape, what it is, and with a golden its rms error in σ.
 
-    The shapes are those of the tensors that the implementation answers with, at these sizes. Exit status: 0 all as
+    The shapes are those of the tensors that the implementation answers with, at these sizes; of a stack, those inside
+    each layer too, which is asked by itself with what the stack gave the one before. Exit status: 0 all as
     specified; 1 a stage is otherwise, or there was no answer; 2 wrong usage or bad input.
     """
     if case is not None:
-        if judge or any(given is not None for given in (layer, d_model, num_heads, d_ff, batch, sequence)):
+        if judge or any(
+            given is not None for given in (layer, d_model, num_heads, d_ff, batch, sequence, lengths or None)
+        ):
             hint = "leave out --layer, the sizes and --judge, or leave out --case"
             raise InputError("a case has a layer, sizes and a golden of its own", where="--case", hint=hint)
         at = find_case(case)
     else:
-        at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
+        at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence, lengths)
     ready, task = find_task(impl, at, dtype, "stages")
     must_fit(sum(prod(shape) for shape in at.expected_shapes("stages").values()), at, dtype)
     expected = _expected(at, judge=judge, frozen=case is not None)
@@ -77,14 +90,21 @@ def trace(
     with asking(ready, os.cpu_count() or 1) as (session, answered), looking.at_work(f"asking {name}"):
         observed = answered(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
         rows = traced(task, observed, expected)
+        if at.layer.is_stack:
+            rows = inside(session, answered, task, rows, observed)
         who = f"{name} ({looking.versions(session.versions)})"
     held = {parameter.name: prod(parameter.shape(at.layer)) for parameter in parameters_of(at.layer)}
     if as_json:
         facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "case": described(at)}
-        found = {**facts, "stages": list(map(asdict, rows)), "parameters": held}
+        found = {
+            **facts,
+            "given": list(map(asdict, input_rows(task))),
+            "stages": list(map(asdict, rows)),
+            "parameters": held,
+        }
         click.echo(json.dumps(found, indent=1, ensure_ascii=False))
     else:
-        _show(f"{described(at)}, {dtype}, as {who} shows it", rows, judged=expected is not None)
+        _show(f"{described(at)}, {dtype}, as {who} shows it", input_rows(task), rows, judged=expected is not None)
         click.echo(f"{sum(held.values()):,} parameters in {len(held)} tensors, which it gave back bit for bit")
     return 0 if all(row.conforms for row in rows) else 1
 
@@ -102,7 +122,7 @@ def _expected(at: Case, *, judge: bool, frozen: bool) -> Expected | None:
     return expected
 
 
-def _show(title: str, rows: list[Row], *, judged: bool) -> None:
+def _show(title: str, given: list[Row], rows: list[Row], *, judged: bool) -> None:
     screen = console()
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -111,7 +131,7 @@ def _show(title: str, rows: list[Row], *, judged: bool) -> None:
     if judged:
         table.add_column("rms σ", justify="right", no_wrap=True)
     table.add_column("what it is", overflow="fold")
-    for row in rows:
+    for row in (*given, *rows):
         shape = looking.bracketed(row.shape) if row.shape is not None else "–"
         sigma = (
             [] if not judged else ["" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"]

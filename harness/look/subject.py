@@ -9,6 +9,7 @@ from harness.errors import InputError, nearest
 from harness.spec.case import Case
 from harness.spec.layer import Layer, Stack
 from harness.spec.load import load
+from harness.spec.masking import EndPadding
 
 
 def find_layer(id_or_path: str) -> Layer:
@@ -49,15 +50,32 @@ def stacked(layer: Layer, layers: int) -> Layer:
     return layer.one_of_it.model_copy(update={"stack": Stack(layers=layers, final_norm=False)})
 
 
-def at_size(layer: Layer, batch: int, sequence: int, *, checkpoint: bool = False, training: bool = False) -> Case:
-    """`layer` without a mask on an ordinary input [batch, sequence, d_model]: `no-mask` at another size.
+def at_size(
+    layer: Layer,
+    batch: int,
+    sequence: int,
+    lengths: tuple[int, ...] = (),
+    *,
+    checkpoint: bool = False,
+    training: bool = False,
+) -> Case:
+    """`layer` on an ordinary input [batch, sequence, d_model]: `no-mask` at another size, with padding or without.
 
+    `lengths`: how many positions of each item hold data, by turns where they are fewer than the items; () for no mask.
     `checkpoint`: its gradients are wanted with activations made again in the backward pass (B-3). `training`: with
     dropout at work.
     """
     ordinary = load().situations["no-mask"]
     given = ordinary.given.model_copy(update={"checkpoint": checkpoint})
+    padding = None
+    if lengths:
+        by_turns = tuple(lengths[item % len(lengths)] for item in range(batch))
+        padding = EndPadding(kind="right", lengths=by_turns)
+    mask = ordinary.mask.model_copy(update={"padding": padding})
+    if problem := mask.problem(batch, sequence):
+        raise InputError(problem, where="--length", hint="each is at most --sequence, and one above 0")
     sizes = {
+        "mask": mask,
         "batch": batch,
         "sequence": sequence,
         "given": given,

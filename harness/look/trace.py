@@ -1,6 +1,6 @@
 """A trace: the stages of a case, each in the shape in which the live module showed it, judged by a golden if any."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from harness.errors import InputError
@@ -18,6 +18,7 @@ _SECONDS_PER_PRODUCT = 20e-9
 _SECONDS_PER_PARAMETER = 0.7e-6
 """What the oracle takes for golden and condition on one core of 2024; measured, and right within a factor of two."""
 LONGEST_JUDGING = 600.0
+_DROPPED = "; then dropout of {:g}, in the same shape (A-1)"
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class Row:
 def trace(task: Task, observed: Observation, expected: Expected | None) -> list[Row]:
     """A row for each stage that was due, in the order of computation, and then for each that was not asked for."""
     due = {name: task.case.expected_shapes("stages")[name] for name in task.tensors}
+    rows = (_row(name, shape, observed, task.dtype, expected) for name, shape in due.items())
+    dropped = {} if task.case.layer.is_stack else task.case.layer.dropout.rates()
     return [
-        *(_row(name, shape, observed, task.dtype, expected) for name, shape in due.items()),
+        *(_with_dropout(row, dropped.get(row.stage, 0.0)) for row in rows),
         *(
             Row(name, observed[name].shape, "", conforms=False, problem="is no stage of this layer")
             for name in observed
@@ -62,6 +65,10 @@ def _row(name: str, due: tuple[int, ...], observed: Observation, dtype: str, exp
         return Row(name, found.shape, note)
     verdict = judge_tensor(name, found, expected.tensors[name], FORMATS[dtype], constants())
     return Row(name, found.shape, note, verdict.rms, verdict.max, verdict.conforms, verdict.problem)
+
+
+def _with_dropout(row: Row, rate: float) -> Row:
+    return replace(row, note=row.note + _DROPPED.format(rate)) if rate else row
 
 
 def judging_seconds(case: Case) -> float:

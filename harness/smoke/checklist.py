@@ -159,7 +159,8 @@ class Checklist:
     def _not_built(self, task: Task, found: Failure) -> Step:
         """A layer that it refuses is not shown to be one that it should build: its architecture may be fixed."""
         name = task.case.layer.layer
-        do = "if its architecture is fixed, name one that it has: conform smoke --layer ID|YAML, or capabilities.layers"
+        ways = "conform smoke --layer ID|YAML, or capabilities.layers"
+        do = f"if its architecture is fixed, name a layer that it has: {ways}"
         step = self._broken("build", f"{name}: {found.message}", do)
         return replace(step, blame="architecture") if found.refused and step.blame == "adapter" else step
 

@@ -21,6 +21,11 @@ RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_s
 """Families of large layers that choose what smaller ones choose too: no case of theirs is required (rule V-9)."""
 
 
+STACK_FAMILIES: tuple[Family, ...] = ("stacks", "deep_stacks")
+TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder")
+"""The families of stacks that take x, and of layers and stacks that take token ids; every other is of one layer."""
+
+
 def _as_float32(value: float) -> float:
     """The float32 nearest to `value`, so that float32 attributes and float64 code mean one number (clause L-2)."""
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
@@ -124,6 +129,18 @@ class Layer(Strict):
     def is_stack(self) -> bool:
         """Whether there is more to it than one encoder layer (clause E-14)."""
         return self.stack.layers > 1 or self.stack.final_norm or self.embedding is not None
+
+    @property
+    def unfit_family(self) -> str:
+        """Why the situations of its family are not for a layer like this; "" if they are (rule of the word *layer*)."""
+        right: tuple[Family, ...] = STACK_FAMILIES if self.is_stack else ()
+        right = TOKEN_FAMILIES if self.embedding is not None else right
+        if right and self.family not in right:
+            what = "takes token ids" if self.embedding is not None else "is a stack"
+            return f"the layer {what}, and family {self.family} is of others"
+        if not right and self.family in (*STACK_FAMILIES, *TOKEN_FAMILIES):
+            return f"the layer is one layer by itself, and family {self.family} is of stacks"
+        return ""
 
     @property
     def one_of_it(self) -> "Layer":

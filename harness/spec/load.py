@@ -13,7 +13,7 @@ from harness.spec.clauses import clauses
 from harness.spec.core import FILE as CORE
 from harness.spec.core import read_core
 from harness.spec.deviation import Deviation
-from harness.spec.layer import Layer
+from harness.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
 from harness.spec.situation import Situation
 from harness.spec.yaml_file import read_model
 
@@ -175,6 +175,9 @@ def _read_one(path: Path, model: type[_Model]) -> _Model:
             where=f"{shown(path)}: key {key}",
             hint=f"write {path.stem!r} there, or name the file {name}.yaml",
         )
+    if isinstance(item, Layer) and item.unfit_family:
+        hint = f"{', '.join(STACK_FAMILIES)} for a stack; {' or '.join(TOKEN_FAMILIES)} where there is an embedding"
+        raise InputError(item.unfit_family, where=f"{shown(path)}: key family", hint=hint)
     cited: tuple[str, ...] = () if isinstance(item, Deviation) else item.clauses
     for clause in cited:
         if clause not in clauses():

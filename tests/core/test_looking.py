@@ -27,6 +27,67 @@ def test_a_trace_shows_the_live_modules_shapes(conform: Callable, honest: Path) 
     assert "3, 7, 24" in ended.stdout
 
 
+def test_a_trace_says_where_dropout_follows(conform: Callable, honest: Path) -> None:
+    sizes = ("--layer", "pre-gelu-dropout", "--batch", "2", "--sequence", "4", "--json")
+    rows = json.loads(conform("trace", "--impl", honest, *sizes).stdout)["stages"]
+    rates = find_layer("pre-gelu-dropout").dropout.rates()
+    said = {row["stage"]: row["note"] for row in rows if "then dropout" in row["note"]}
+    assert said.keys() == rates.keys()
+    for stage, rate in rates.items():
+        assert f"then dropout of {rate:g}, in the same shape (A-1)" in said[stage]
+
+
+@pytest.mark.parametrize("name", ["encoder-pre-gelu", "stack-post-relu"])
+def test_a_stack_is_shown_with_every_stage_of_every_layer(conform: Callable, honest: Path, name: str) -> None:
+    arguments = ("trace", "--impl", honest, "--layer", name, "--batch", "3", "--sequence", "5", "--length", "5")
+    ended = conform(*arguments, "--length", "2", "--json")
+    assert ended.status == 0, ended.stderr
+    found, layer = json.loads(ended.stdout), find_layer(name)
+    one = at_size(layer.one_of_it, 3, 5).expected_shapes("stages")
+    del one["output"]
+    due: dict[str, tuple[int, ...]] = {}
+    for stage, shape in at_size(layer, 3, 5).expected_shapes("stages").items():
+        if stage == "embedded":
+            due["token_embedding"] = shape
+        if stage.startswith("layer_"):
+            due |= {f"{stage}.{inner}": at for inner, at in one.items()}
+        due[stage] = shape
+    assert [(row["stage"], tuple(row["shape"])) for row in found["stages"]] == list(due.items())
+    given = {row["stage"]: row["shape"] for row in found["given"]}
+    assert given["padding_mask"] == [3, 1, 1, 5]
+    assert given["ids" if layer.embedding else "x"][:2] == [3, 5]
+    assert "layer_1.attention_weights" in conform(*arguments).stdout
+
+
+def test_padding_reaches_the_stages_inside_a_stack(conform: Callable, fake: Callable) -> None:
+    """A fake that writes down how many keys it may attend to, whenever it shows one layer's stages."""
+    lie = """
+    def stages(self, x, masks):
+        if self.layer.stack.layers == 1 and x.ndim == 3:
+            with open("keys", "a") as seen:
+                print(masks.joined().sum(-1).ravel().tolist(), file=seen)
+        return super().stages(x, masks)
+    """
+    folder = fake("noting", lie)
+    sizes = ("--layer", "stack-pre-gelu", "--batch", "3", "--sequence", "5", "--length", "4", "--length", "2")
+    assert conform("trace", "--impl", folder, *sizes).status == 0
+    layers = find_layer("stack-pre-gelu").stack.layers
+    assert (folder / "keys").read_text().splitlines() == ["[4, 2, 4]"] * layers
+
+
+def test_a_stack_that_is_not_made_of_its_layers_is_said(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def stages(self, x, masks):
+        shown = super().stages(x, masks)
+        return {name: value * np.float32(1 + (name == "layer_1") * 1e-2) for name, value in shown.items()}
+    """
+    folder = fake("patched", lie)
+    ended = conform("trace", "--impl", folder, "--layer", "stack-pre-gelu", "--batch", "1", "--sequence", "3")
+    assert ended.status == 1, ended.stderr
+    assert "the first is layer_1:" in ended.stdout
+    assert "is not what layer 1 gives by itself: 9.9e-03 of its size apart" in ended.stdout
+
+
 def test_a_stage_of_another_shape_is_shown_as_it_is_and_said(conform: Callable, fake: Callable) -> None:
     lie = """
     def stages(self, x, masks):
@@ -178,6 +239,8 @@ def test_a_profile_that_is_none(conform: Callable, fake: Callable, lie: str, sta
         (["trace", "--impl", "{honest}", "--batch", "512", "--sequence", "1024"], "--batch 18 would fit"),
         (["trace", "--impl", "{honest}", "--sequence", "512", "--judge"], "leave --judge out"),
         (["trace", "--impl", "{absent}"], "no_such_framework not importable"),
+        (["trace", "--impl", "{honest}", "--sequence", "5", "--length", "6"], "has 6, sequence is 5"),
+        (["trace", "--case", "pre-gelu/no-mask", "--length", "2"], "a case has a layer, sizes and a golden of its own"),
         (["memory", "--limit", "8"], "is no amount of memory"),
         (["memory", "--impl", "{honest}"], "add --measure"),
         (["profile", "--repeats", "0"], "--repeats"),

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.paths import SPECS
 from harness.smoke.step import NAMES
-from harness.spec.load import load
 
 
 def steps(ended: Any) -> dict[str, dict[str, Any]]:
@@ -353,54 +351,3 @@ def test_an_implementation_that_opts_out_of_all_that_is_asked_is_no_success(conf
     everything = '[{when: {check: output}, reason: "it cannot do that", link: "https://example.org"}]'
     found = smoked(conform, fake("idle", unsupported=everything))
     assert "opts out" in found["build"]["said"]
-
-
-FIXED = """
-def build(self, layer, parameters, dtype):
-    if layer["d_model"] != 14:
-        raise ValueError("its d_model is 14")
-    return super().build(layer, parameters, dtype)
-"""
-"""An architecture that is fixed: of the specification's layers it is one alone, or one of the user's own."""
-
-
-def test_a_fixed_architecture_is_not_called_a_broken_adapter(conform: Callable, fake: Callable) -> None:
-    folder = fake("fixed", FIXED)
-    found = smoked(conform, folder)
-    assert found["verdict"] == "architecture"
-    assert "its d_model is 14" in found["build"]["said"]
-    assert "name a layer that it has: conform smoke --layer ID|YAML, or capabilities.layers" in "\n".join(
-        found["build"]["do"]
-    )
-    shown = conform("smoke", folder).stdout
-    assert "It refuses the layer that it was asked for" in shown
-    assert "The adapter is broken" not in shown
-
-
-def test_a_fixed_architecture_is_tried_with_a_layer_that_it_has(conform: Callable, fake: Callable) -> None:
-    [name] = [name for name, layer in load().layers.items() if layer.d_model == 14]
-    listed = fake("listed", FIXED, stages=f"all\n  layers: [{name}]")
-    told = fake("told", FIXED)
-    for arguments in ((listed,), (told, "--layer", name)):
-        ended = conform("smoke", *arguments, "--json")
-        assert ended.status == 0, ended.stdout + ended.stderr
-        assert name in steps(ended)["build"]["said"]
-    ended = conform("run", "--impl", listed, "--case", "*/no-mask", "--dtype", "float32")
-    records = [record for record in ended.report["records"] if record["outcome"] != "unsupported"]
-    assert {record["case"] for record in records} == {f"{name}/no-mask"}
-    assert "layer pre-gelu is not among its capabilities" in ended.messages()
-
-
-def test_a_layer_of_the_users_own_is_tried(conform: Callable, fake: Callable, tmp_path: Path) -> None:
-    text = (SPECS / "layers" / "pre-gelu.yaml").read_text()
-    own = text.replace("layer: pre-gelu", "layer: my-own").replace("d_model: 24", "d_model: 14")
-    (tmp_path / "my-own.yaml").write_text(own.replace("num_heads: 3", "num_heads: 2"))
-    ended = conform("smoke", fake("fixed", FIXED), "--layer", tmp_path / "my-own.yaml", "--json")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    assert "my-own in float32" in steps(ended)["build"]["said"]
-
-
-def test_a_layer_that_nobody_has_is_bad_input(conform: Callable, honest: Path) -> None:
-    ended = conform("smoke", honest, "--layer", "pre-gellu")
-    assert ended.status == 2
-    assert "did you mean pre-gelu" in ended.stderr

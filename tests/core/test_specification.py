@@ -120,6 +120,25 @@ def test_the_stage_table_of_the_readme_is_the_one_that_is_used() -> None:
             assert SHAPES[name] == shape.replace(",", ""), name
 
 
+def test_the_counts_that_are_written_out_are_those_of_the_specification() -> None:
+    """README and the changelog say how many cases there are, as `conform list cases` does."""
+    root, specification = SPECS.parent, load()
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    said = re.findall(r"(\d+) of (\d+) cases", readme)
+    assert said == [(str(len(specification.core)), str(len(specification.cases)))] * len(said)
+    assert len(said) >= 2
+    counts = {
+        "clauses": len(clauses()),
+        "layers": len(specification.layers),
+        "situations": len(specification.situations),
+        "cases": len(specification.cases),
+        "goldens": len(specification.with_golden),
+    }
+    changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    line = next(line for line in changelog.splitlines() if line.startswith("- The specification: "))
+    assert [f"{count} {what}" for what, count in counts.items() if f"{count} {what}" not in line] == []
+
+
 def test_the_parameter_table_of_the_readme_is_the_one_that_is_used() -> None:
     readme = (SPECS / "README.md").read_text(encoding="utf-8")
     found: dict[str, tuple[str, ...]] = {}
@@ -182,6 +201,15 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "no clauses": (LAYER, CLAUSES_OF_LAYER, "clauses: []", ("clauses", "at least 1")),
     "unknown clause": (LAYER, CLAUSES_OF_LAYER, "clauses: [E-77]", ("clauses", "E-77", "did you mean E-7")),
     "no clause's name": (LAYER, CLAUSES_OF_LAYER, "clauses: [seven]", ("clauses.0", "seven")),
+    "stack in a family of layers": (LAYER, "layers: 1", "layers: 6", ("key family", "is a stack", "small")),
+    "final norm in a family of layers": (LAYER, "final_norm: false", "final_norm: true", ("key family", "is a stack")),
+    "layer in a family of stacks": (LAYER, "family: small", "family: stacks", ("key family", "one layer by itself")),
+    "token ids in a family of layers": (
+        LAYER,
+        "embedding: null",
+        "embedding: {vocabulary: 9, positions: none}",
+        ("key family", "takes token ids"),
+    ),
     "unknown family": (LAYER, "family: small", "family: tiny", ("family", "'small'")),
     "too many lengths": (SITUATION, "[8, 6]", "[8, 6, 4]", ("mask.padding.lengths", "3", "batch is 2")),
     "too few lengths": (SITUATION, "[8, 6]", "[]", ("mask.padding.lengths", "0", "batch is 2")),
