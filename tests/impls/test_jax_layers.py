@@ -1,4 +1,4 @@
-"""What the libraries on JAX have alike: a layer that is built again is the one that was built, whatever came between."""
+"""What libraries on JAX have alike: a layer that is built again is the one that was built, whatever came between."""
 
 from collections.abc import Callable
 
