@@ -74,8 +74,7 @@ class FlaxNNX(JaxLayers):
             output = block(x, mask, None, weights=True)
             return block.attention.attention_weights.get_value()[0], output
 
-        self.seen = jax.jit(seen)
-        return Block(fresh, lambda params, x, mask, key: model(params)(x, mask, key))
+        return Block(fresh, lambda params, x, mask, key: model(params)(x, mask, key), seen)
 
     def weights(self, x: Array, masks: Masks) -> Tensors:
         found = self.seen(self.params, x, self.mask(masks))

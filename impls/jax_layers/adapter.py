@@ -26,10 +26,12 @@ Key = jax.Array | None
 @dataclass(frozen=True)
 class Block:
     """`fresh` gives the parameters as the library initialises them; `apply` calls the block with x [B, S, D] and a
-    mask, [B or 1, H or 1, S or 1, S] and true where a query may attend to a key."""
+    mask, [B or 1, H or 1, S or 1, S] and true where a query may attend to a key; `seen`, where the library shows what
+    lies inside, calls it with the same and no key."""
 
     fresh: Callable[[jax.Array], Tree]
     apply: Callable[[Tree, jax.Array, jax.Array | None, Key], Any]
+    seen: Callable[[Tree, jax.Array, jax.Array | None], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,15 @@ class Compiled:
     block: Block
     forward: Callable[..., Any]
     backward: Callable[..., Any]
+    seen: Callable[..., Any] | None
     shapes: Tree
     """The parameters without their numbers."""
 
     @classmethod
     def of(cls, block: Block) -> "Compiled":
         taken_back = jax.jit(partial(backward, block.apply), static_argnums=0)
-        return cls(block, jax.jit(block.apply), taken_back, jax.eval_shape(block.fresh, jax.random.key(0)))
+        seen = block.seen and jax.jit(block.seen)
+        return cls(block, jax.jit(block.apply), taken_back, seen, jax.eval_shape(block.fresh, jax.random.key(0)))
 
 
 LAYERS_KEPT = 32
@@ -75,6 +79,7 @@ class JaxLayers(Adapter):
         make_room()
         compiled = self.compiled.get((layer, dtype), lambda: Compiled.of(self.made(layer, dtype)))
         self.block, self.forward, self.backward = compiled.block, compiled.forward, compiled.backward
+        self.seen = compiled.seen
         own = self.parameters.to_own(parameters, layer)
         self.params = tree_map_with_path(lambda path, leaf: placed(name_of(path), leaf, own), compiled.shapes)
         self.heads = layer["attention"]["num_heads"]
