@@ -1,14 +1,15 @@
 """What an implementation was seen to give in a run, as much of it as a diagnosis takes."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from harness.deviations.diagnose import Repeats, diagnose
 from harness.deviations.selection import TRIED, choose
 from harness.deviations.sighting import Array, Sighting, sighting
 from harness.golden.expected import Expected
 from harness.judge.outcome import Outcome
 from harness.plan import Task
-from harness.report.model import Record
+from harness.report.model import Diagnosis, Record
 
 
 class Seen:
@@ -16,7 +17,28 @@ class Seen:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, dict[str, Sighting]]] = {}
+        self._repeats: dict[str, set[Repeats]] = {}
         self._one_at_a_time = threading.Lock()
+
+    def note(self, task: Task, record: Record) -> None:
+        """What a check came to that leaves no tensors behind: whether two answers to one question were the same."""
+        if task.check != "invariant" or task.case.situation.invariant != "determinism":
+            return
+        if record.outcome == Outcome.PASS or (record.outcome == Outcome.FAIL and record.tensors):
+            with self._one_at_a_time:
+                found: Repeats = "same" if record.outcome == Outcome.PASS else "differ"
+                self._repeats.setdefault(task.dtype, set()).add(found)
+
+    def repeats(self, dtype: str) -> Repeats:
+        """Whether answers repeat to the bit, in every case that was asked for it."""
+        found = self._repeats.get(dtype, set())
+        return "differ" if "differ" in found else "same" if found else "unknown"
+
+    def diagnoses(self, name: str, until: float | None = None) -> Iterator[Diagnosis]:
+        """What explains the failures in each dtype that has any; cut short at the time `until`."""
+        for dtype, sightings in self.by_dtype().items():
+            if any(sighting.failed for sighting in sightings):
+                yield diagnose(name, dtype, sightings, until, self.repeats(dtype))
 
     def see(self, task: Task, expected: Expected, record: Record, observation: Mapping[str, Array]) -> None:
         if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:

@@ -98,6 +98,8 @@ class Diagnosis(_Frozen):
     by_size: bool = False
     amplitude: float | None = None
     significance: float | None = None
+    came_true: tuple[str, ...] = ()
+    """What deviations that are foretold in size only predict beside it, and was seen to be so."""
     twins: tuple[tuple[str, ...], ...] = ()
     runner_up: tuple[str, ...] = ()
     runner_up_rms: float | None = None

@@ -180,6 +180,10 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     unit = "of the scatter that it foretells" if diagnosis.by_size else "σ"
     size = f"{_short(diagnosis.rms or 0)} {unit}"
     text = f"{who}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
+    if diagnosis.came_true:
+        text += f" Foretold and seen: {'; '.join(diagnosis.came_true)}."
+    elif diagnosis.by_size:
+        text += " Its size fits, and no more is known of it."
     if diagnosis.twins:
         twins = [" and ".join(twin) for twin in diagnosis.twins[:_SHOWN_TWINS]]
         more = len(diagnosis.twins) - len(twins)
