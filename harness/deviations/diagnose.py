@@ -8,15 +8,16 @@ from typing import Literal
 import numpy as np
 
 from harness.deviations.catalogue import catalogue
+from harness.deviations.epsilon import measured_epsilons
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
 from harness.deviations.predictions import drops
 from harness.deviations.selection import choose
 from harness.deviations.sighting import Sighting
 from harness.oracle.deviant import changes
-from harness.report.model import Diagnosis
+from harness.report.model import Diagnosis, Measurement
 from harness.spec.constants import constants
-from harness.spec.deviation import Deviation
+from harness.spec.deviation import Deviation, Measured
 
 _IN_A_HURRY = 6
 """Sightings that are enough where time is short: each costs the noise of its layer."""
@@ -59,7 +60,8 @@ def diagnose(
     evidence = [Evidence(sighting) for sighting in chosen]
     [nothing] = _tried([()], evidence, lambda match: True, None)
     try:
-        ranked = _ranked(_offered(chosen, repeats), evidence, nothing, until)
+        offered = [*_offered(chosen, repeats), *measured_epsilons(evidence, nothing)]
+        ranked = _ranked(offered, evidence, nothing, until)
     except _OutOfTime:
         return _unknown(implementation, dtype, nothing, chosen, cut_short=True)
     return _said(implementation, dtype, ranked, nothing, chosen, repeats)
@@ -180,7 +182,13 @@ def _clash(one: Deviation, other: Deviation) -> bool:
     """Two that change the same thing differently are not both so."""
     same_step = set(one.patch.steps) & set(other.patch.steps)
     same_parameter = set(one.patch.parameters) & set(other.patch.parameters)
-    return bool(same_step or same_parameter) or (one.patch.mask is not None and other.patch.mask is not None)
+    both_masks = one.patch.mask is not None and other.patch.mask is not None
+    return bool(same_step or same_parameter) or both_masks or (_sets_epsilon(one) and _sets_epsilon(other))
+
+
+def _sets_epsilon(deviation: Deviation) -> bool:
+    norm = deviation.patch.layer and deviation.patch.layer.norm
+    return isinstance(deviation, Measured) or bool(norm and norm.epsilon is not None)
 
 
 def _unknown(
@@ -223,6 +231,11 @@ def _said(
         confidence="explained" if explained else "closest",
         deviations=_ids(best),
         sentences=tuple(deviation.sentence for deviation in best.deviations),
+        measured=tuple(
+            Measurement(deviation=each.deviation, value=each.value, uncertainty=each.uncertainty)
+            for each in best.deviations
+            if isinstance(each, Measured)
+        ),
         rms=best.rms,
         by_size=not best.exact,
         amplitude=best.amplitude,

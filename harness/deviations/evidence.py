@@ -72,7 +72,7 @@ class Evidence:
         self._sizes = np.array([tensor.positions.size for tensor in kept.values()])
         self._starts = np.cumsum(self._sizes) - self._sizes
         values = [sighting.values[name] for name in kept]
-        self._observed = np.concatenate(
+        self.observed = np.concatenate(
             [np.full(size, np.nan) if value is None else value for value, size in zip(values, self._sizes, strict=True)]
         )
         if self._seen:
@@ -135,7 +135,7 @@ class Evidence:
         name, shape, positions = self._places[at]
         here = slice(self._starts[at], self._starts[at] + self._sizes[at])
         index = np.stack(np.unravel_index(positions, shape), axis=-1)
-        seen = self._observed[here], plain[here], foretold[here], sigma[here]
+        seen = self.observed[here], plain[here], foretold[here], sigma[here]
         return StageSeen(*seen, index, self._norm_rows(name) if rows else None)
 
     def _norm_rows(self, name: str) -> Rows | None:
@@ -156,14 +156,23 @@ class Evidence:
             return self._seen.get(source)
         return self.case.x() if name == "norm1" and not self.case.layer.is_stack else None
 
+    def foretold(self, deviations: Sequence[Deviation]) -> Array:
+        """What each stage would be with these, [n]."""
+        return self._row(continued(self.case, deviations, self._seen))
+
+    def distance(self, one: Array, other: Array) -> Array:
+        """(one − other) / σ of the right layer, [n]; 0 where either is not finite."""
+        apart = self._apart(one, other, self._sigma(self._condition))
+        return np.where(np.isfinite(apart), apart, 0.0)
+
     def _centre(self, exact: Sequence[Deviation]) -> Array:
         key = tuple(deviation.deviation for deviation in exact)
         if key not in self._foretold:
-            self._foretold[key] = self._row(continued(self.case, exact, self._seen))
+            self._foretold[key] = self.foretold(exact)
         return self._foretold[key]
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
-        off, moved = self._apart(self._observed, centre, sigma), self._apart(centre, self.right, sigma)
+        off, moved = self._apart(self.observed, centre, sigma), self._apart(centre, self.right, sigma)
         seen = off + moved
         inner = np.isfinite(seen)
         with np.errstate(over="ignore", invalid="ignore"):  # what is out by 2^100 is far along, or nowhere

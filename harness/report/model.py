@@ -77,6 +77,14 @@ class Environment(_Frozen):
     specification: dict[str, int]
 
 
+class Measurement(_Frozen):
+    """A number that a diagnosis measured, which no catalogue has: of a deviation, its value and one uncertainty."""
+
+    deviation: str
+    value: float
+    uncertainty: float
+
+
 class Diagnosis(_Frozen):
     """What explains the failures of one implementation in one dtype: deviations of the catalogue, alone or a pair.
 
@@ -94,6 +102,8 @@ class Diagnosis(_Frozen):
     """Unknown because the time ended before the catalogue was tried."""
     deviations: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
+    measured: tuple[Measurement, ...] = ()
+    """The numbers of those of `deviations` that are not the catalogue's."""
     rms: float | None = None
     by_size: bool = False
     amplitude: float | None = None
