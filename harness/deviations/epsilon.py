@@ -13,9 +13,9 @@ from harness.deviations.catalogue import catalogue
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
 from harness.oracle.deviant import changes
-from harness.spec.deviation import LayerPatch, Measured, NormPatch, NormStep, Patch
+from harness.spec.deviation import LayerPatch, Measured, NormPatch, Patch
 
-NORMS: dict[str, tuple[NormStep, ...]] = {"norm": (), "norm1": ("norm1",), "norm2": ("norm2",)}
+NORMS: dict[str, tuple[str, ...]] = {"norm": (), "norm1": ("norm1",), "norm2": ("norm2",)}
 """What is called so → the norms that have the epsilon; () is all of them."""
 _STAGES = {"norm1", "norm2", "final_norm"}
 _START = 10.0 ** np.arange(-14.0, 1.0, 0.5)

@@ -86,7 +86,8 @@ class Measurement(_Frozen):
 
 
 class Diagnosis(_Frozen):
-    """What explains the failures of one implementation in one dtype: deviations of the catalogue, alone or a pair.
+    """What explains failures of one implementation in one dtype: deviations of the catalogue, alone or a pair. Or a
+    cause that was seen, in one dtype or in several, which `dtype` lists.
 
     `rms` is that of the worst tensor against the patched specification, in σ, over `cases`; with `by_size`, which says
     that of some tensors only the scatter could be foretold (rule V-4), in that scatter for those. `amplitude` and
@@ -97,7 +98,8 @@ class Diagnosis(_Frozen):
 
     implementation: str
     dtype: str
-    confidence: Literal["explained", "closest", "unknown"]
+    confidence: Literal["explained", "closest", "unknown", "seen"]
+    """`seen`: a cause that needs no catalogue. `sentences` say what was seen, in `cases`, and `advice` what to do."""
     cut_short: bool = False
     """Unknown because the time ended before the catalogue was tried."""
     deviations: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ class Diagnosis(_Frozen):
     runner_up_rms: float | None = None
     first_stage: str | None
     foretold_stage: str | None = None
+    advice: str = ""
     cases: tuple[str, ...]
 
 

@@ -174,6 +174,10 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     stage = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
     if diagnosis.cut_short:
         return f"{who}: the time ended before the catalogue was tried; run it without --budget.{stage}"
+    if diagnosis.confidence == "seen":
+        more = len(diagnosis.cases) - 1
+        where = diagnosis.cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
+        return f"{who}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {where}."
     if diagnosis.confidence == "unknown":
         return f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
     names = " and ".join(diagnosis.deviations)

@@ -66,13 +66,10 @@ class Deviation(Strict):
     links: tuple[Link, ...] = Field(description="where it happens in the wild; [] if it is a classic slip")
 
 
-NormStep = Literal["norm1", "norm2"]
-
-
 class Measured(Deviation):
     """A deviation with a number that a diagnosis measured, and so in no catalogue: an epsilon, of the norms that
     `epsilons` names or, by its patch, of all."""
 
-    epsilons: dict[NormStep, float]
+    epsilons: dict[str, float]
     value: float
     uncertainty: float

@@ -220,8 +220,8 @@ def _expected(cases: list[Case], jobs: int, progress: Progress) -> dict[str, Exp
 def _diagnoses(rows: Sequence[Row]) -> Iterator[Diagnosis]:
     """What explains the failures of the first row that has any: a file has one cause, whatever runs it."""
     for row in rows:
-        if found := next(row.seen.diagnoses(row.name), None):
-            yield found
+        if found := row.seen.diagnoses(row.name):
+            yield found[0]
             return
 
 
