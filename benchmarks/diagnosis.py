@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "tests" / "plants"))
 from harness.adapter import Masks  # noqa: E402
 from harness.core.criteria import small_required  # noqa: E402
 from harness.deviations.catalogue import catalogue  # noqa: E402
-from harness.deviations.diagnose import diagnose  # noqa: E402
+from harness.deviations.diagnose import Repeats, diagnose  # noqa: E402
 from harness.deviations.play import played  # noqa: E402
 from harness.deviations.sighting import Sighting, sighting  # noqa: E402
 from harness.golden.store import read_golden, read_manifest  # noqa: E402
@@ -49,6 +49,8 @@ from harness.spec.stages import stages  # noqa: E402
 FLOAT32 = FORMATS["float32"]
 ADAPTERS = {"pytorch": ("planted_pytorch.adapter", "PlantedPyTorch"), "jax": ("planted_jax.adapter", "PlantedJax")}
 
+Seen = tuple[list[Sighting], Repeats]
+
 
 class Plants:
     """The real adapter, driven in this process."""
@@ -60,14 +62,15 @@ class Plants:
         manifest, cases = read_manifest(), small_required(select(load().cases, (), level))
         shown = [case for case in cases if _shows_stages(case)]
         self.cases = [(case, read_golden(case, manifest, constants())) for case in shown]
-        passed = {sighting.case.id for sighting in self.seen([]) if not sighting.failed}
+        passed = {sighting.case.id for sighting in self.seen([])[0] if not sighting.failed}
         self.cases = [(case, expected) for case, expected in self.cases if case.id in passed]
         print(f"{framework}: {len(self.cases)} cases of {len(shown)} at {level}", flush=True)
 
-    def seen(self, ids: list[str]) -> list[Sighting]:
-        """What the implementation gives with these planted, in every small case."""
+    def seen(self, ids: list[str]) -> Seen:
+        """What the implementation gives with these planted, in every small case, and whether it gives it again."""
         self.adapter.plant(ids)
         found = []
+        self.repeats: Repeats = "unknown"
         for case, expected in self.cases:
             drawn = {name: value.astype(np.float32) for name, value in case.parameters().items()}
             try:
@@ -78,13 +81,20 @@ class Plants:
                 )
                 given = case.x().astype(np.float32) if case.layer.embedding is None else case.ids()
                 answers = self.adapter.stages(given, masks)
+                self._ask_again(answers, self.adapter.stages(given, masks))
             except Exception as error:
                 if ids:
                     print(f"  {' + '.join(ids)} in {case.id}: {type(error).__name__}: {error}")
                 continue
             verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
             found.append(sighting(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
-        return found
+        return found, self.repeats
+
+    def _ask_again(self, first: dict[str, Any], again: dict[str, Any]) -> None:
+        """What a run learns from invariant-determinism."""
+        if self.repeats != "differ":
+            same = all(np.array_equal(first[name], again[name], equal_nan=True) for name in first)
+            self.repeats = "same" if same else "differ"
 
 
 def _shows_stages(case: Case) -> bool:
@@ -103,9 +113,9 @@ class Score:
         self.framework = framework
         self.good, self.seconds = 0, list[float]()
 
-    def count(self, ids: list[str], sightings: list[Sighting]) -> None:
+    def count(self, ids: list[str], seen: Seen) -> None:
         begun = time.perf_counter()
-        diagnosis = diagnose(self.framework, "float32", sightings)
+        diagnosis = diagnose(self.framework, "float32", seen[0], repeats=seen[1])
         self.seconds.append(time.perf_counter() - begun)
         self.good += right(diagnosis, ids)
         if not right(diagnosis, ids):
@@ -131,7 +141,7 @@ def main() -> None:
     options = parser.parse_args()
     plants = Plants(options.framework, options.level)
     seen = {name: plants.seen([name]) for name in catalogue()}
-    visible = [name for name, sightings in seen.items() if any(sighting.failed for sighting in sightings)]
+    visible = [name for name, (sightings, _) in seen.items() if any(sighting.failed for sighting in sightings)]
     print(f"not to be seen in float32: {', '.join(name for name in catalogue() if name not in visible)}", flush=True)
     if options.singles:
         score = Score(options.framework)

@@ -13,7 +13,6 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from harness.asking import Answer, judged, put, send_ahead
-from harness.deviations.diagnose import diagnose
 from harness.golden.expected import Expected
 from harness.impl.manifest import Device
 from harness.judge.observed import Answers
@@ -165,12 +164,7 @@ class Run:
 
     def diagnoses(self, until: float | None = None) -> tuple[Diagnosis, ...]:
         """What explains the failures of each implementation and dtype that has any; cut short at the time `until`."""
-        return tuple(
-            diagnose(name, dtype, sightings, until)
-            for name, each in self._queues.items()
-            for dtype, sightings in each.seen.by_dtype().items()
-            if any(sighting.failed for sighting in sightings)
-        )
+        return tuple(said for name, each in self._queues.items() for said in each.seen.diagnoses(name, until))
 
     def left(self) -> Iterator[Record]:
         """What was judged but not yet taken when the run was ended."""
@@ -246,6 +240,7 @@ class Run:
         """Judge one answer, and keep what it showed."""
         try:
             record = judged(answer, self._constants)
+            work.seen.note(answer.task, record)
             if isinstance(answer.found, dict):
                 work.seen.see(answer.task, answer.expected, record, answer.found)
                 if self._observed:

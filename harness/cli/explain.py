@@ -47,7 +47,7 @@ def explain(impl: str | None, case: str | None, dtype: str | None, out: Path, as
     for record in records:
         _show(screen, record)
     for diagnosis in report.diagnoses:
-        if (diagnosis.implementation, diagnosis.dtype) == (first.implementation, first.dtype):
+        if diagnosis.implementation == first.implementation and first.dtype in diagnosis.dtype.split(", "):
             screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", highlight=False, soft_wrap=True, markup=False)
     log = next(i.log for i in report.implementations if i.name == first.implementation)
     screen.print(f"Worker's stderr: {log}", highlight=False, soft_wrap=True)

@@ -3,18 +3,21 @@
 import time
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 
 from harness.deviations.catalogue import catalogue
+from harness.deviations.epsilon import measured_epsilons
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
+from harness.deviations.predictions import drops
 from harness.deviations.selection import choose
 from harness.deviations.sighting import Sighting
 from harness.oracle.deviant import changes
-from harness.report.model import Diagnosis
+from harness.report.model import Diagnosis, Measurement
 from harness.spec.constants import constants
-from harness.spec.deviation import Deviation
+from harness.spec.deviation import Deviation, Measured
 
 _IN_A_HURRY = 6
 """Sightings that are enough where time is short: each costs the noise of its layer."""
@@ -31,12 +34,25 @@ _EARNED = 0.9
 """What a second cause has to bring down the first one's cost to, or the stages that the first leaves out of line."""
 _MOST = 0.5
 """What the closest may leave of the stages out of line."""
+_CEILING = 20.0
+"""The largest error, in σ or in the scatter that is foretold, that the closest may leave anywhere. Twice the limit of a
+single element: beyond it the layer is not nearly what is named, and a name would send its author the wrong way."""
+
+Repeats = Literal["same", "differ", "unknown"]
+"""Whether two answers to one question are the same to the bit (clause I-8), as far as a run has seen."""
 
 
-def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting], until: float | None = None) -> Diagnosis:
+def diagnose(
+    implementation: str,
+    dtype: str,
+    sightings: Sequence[Sighting],
+    until: float | None = None,
+    repeats: Repeats = "unknown",
+) -> Diagnosis:
     """One cause for all that failed. `sightings` are of one implementation in one dtype, failed and passed ones.
 
-    At the time `until`, by time.monotonic(), it ends as unknown, and says that it was cut short.
+    What chance is in is not offered where answers repeat. At the time `until`, by time.monotonic(), the diagnosis ends
+    as unknown, and says that it was cut short.
     """
     chosen = choose(sightings)
     if until is not None:
@@ -44,24 +60,30 @@ def diagnose(implementation: str, dtype: str, sightings: Sequence[Sighting], unt
     evidence = [Evidence(sighting) for sighting in chosen]
     [nothing] = _tried([()], evidence, lambda match: True, None)
     try:
-        ranked = _ranked(chosen, evidence, nothing, until)
+        offered = [*_offered(chosen, repeats), *measured_epsilons(evidence, nothing)]
+        ranked = _ranked(offered, evidence, nothing, until)
     except _OutOfTime:
         return _unknown(implementation, dtype, nothing, chosen, cut_short=True)
-    return _said(implementation, dtype, ranked, nothing, chosen)
+    return _said(implementation, dtype, ranked, nothing, chosen, repeats)
 
 
 class _OutOfTime(Exception):
     """The time for a diagnosis ended."""
 
 
+def _offered(chosen: Sequence[Sighting], repeats: Repeats) -> list[Deviation]:
+    """The deviations that change any of the cases, and that what is known does not exclude."""
+    applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
+    return [d for d in applicable if repeats != "same" or not drops([d])]
+
+
 def _ranked(
-    chosen: Sequence[Sighting], evidence: Sequence[Evidence], nothing: Match, until: float | None
+    offered: Sequence[Deviation], evidence: Sequence[Evidence], nothing: Match, until: float | None
 ) -> list[Match]:
     """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains."""
-    applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
-    singles = _tried([(d,) for d in applicable], evidence, lambda match: not _refuted(match, nothing), until)
+    singles = _tried([(d,) for d in offered], evidence, lambda match: not _refuted(match, nothing), until)
     ranked = _confirmed(singles, evidence)
-    if not any(match.explains and match.exact for match in ranked):
+    if not any(match.explains and match.came_true for match in ranked):
         suspects = [match for match in singles if match.shows and not _refuted(match, nothing)]
         pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, _may_explain, until), evidence)
         if pairs and (not ranked or _earned(pairs[0], ranked[0])):
@@ -118,7 +140,7 @@ def _confirmed(matches: Sequence[Match], evidence: Sequence[Evidence]) -> list[M
         ranked[at] = _measured(ranked[at].deviations, evidence)
         if ranked[at].explains and enough == np.inf:
             enough = guessed + _SAME
-    return sorted(ranked, key=_rank)
+    return sorted((match for match in ranked if not match.refuted), key=_rank)
 
 
 def _measured(deviations: tuple[Deviation, ...], evidence: Sequence[Evidence]) -> Match:
@@ -160,7 +182,13 @@ def _clash(one: Deviation, other: Deviation) -> bool:
     """Two that change the same thing differently are not both so."""
     same_step = set(one.patch.steps) & set(other.patch.steps)
     same_parameter = set(one.patch.parameters) & set(other.patch.parameters)
-    return bool(same_step or same_parameter) or (one.patch.mask is not None and other.patch.mask is not None)
+    both_masks = one.patch.mask is not None and other.patch.mask is not None
+    return bool(same_step or same_parameter) or both_masks or (_sets_epsilon(one) and _sets_epsilon(other))
+
+
+def _sets_epsilon(deviation: Deviation) -> bool:
+    norm = deviation.patch.layer and deviation.patch.layer.norm
+    return isinstance(deviation, Measured) or bool(norm and norm.epsilon is not None)
 
 
 def _unknown(
@@ -182,23 +210,37 @@ def _first_seen(nothing: Match) -> str | None:
 
 
 def _said(
-    implementation: str, dtype: str, ranked: list[Match], nothing: Match, chosen: Sequence[Sighting]
+    implementation: str,
+    dtype: str,
+    ranked: list[Match],
+    nothing: Match,
+    chosen: Sequence[Sighting],
+    repeats: Repeats,
 ) -> Diagnosis:
     if not ranked or nothing.explains or ranked[0].out_of_line > _MOST * nothing.out_of_line:
         return _unknown(implementation, dtype, nothing, chosen)
     best, *others = ranked
+    explained = best.explains and best.came_true and (repeats == "differ" or not drops(best.deviations))
+    if not explained and best.rms > _CEILING:
+        return _unknown(implementation, dtype, nothing, chosen)
     twins = [match for match in others if _alike(match, best)]
     runner_up = next((match for match in others if match not in twins), None)
     return Diagnosis(
         implementation=implementation,
         dtype=dtype,
-        confidence="explained" if best.explains else "closest",
+        confidence="explained" if explained else "closest",
         deviations=_ids(best),
         sentences=tuple(deviation.sentence for deviation in best.deviations),
+        measured=tuple(
+            Measurement(deviation=each.deviation, value=each.value, uncertainty=each.uncertainty)
+            for each in best.deviations
+            if isinstance(each, Measured)
+        ),
         rms=best.rms,
         by_size=not best.exact,
         amplitude=best.amplitude,
         significance=best.significance,
+        came_true=_came_true(best, repeats),
         twins=tuple(_ids(match) for match in twins),
         runner_up=_ids(runner_up) if runner_up else (),
         runner_up_rms=runner_up.rms if runner_up and runner_up.exact else None,
@@ -206,6 +248,11 @@ def _said(
         foretold_stage=best.first_stage,
         cases=tuple(sighting.case.id for sighting in chosen),
     )
+
+
+def _came_true(best: Match, repeats: Repeats) -> tuple[str, ...]:
+    differ = ("two answers to one question differ",) if repeats == "differ" and drops(best.deviations) else ()
+    return (*differ, *best.predictions)
 
 
 def _alike(match: Match, best: Match) -> bool:

@@ -1,7 +1,7 @@
 """One sighting, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,10 +9,12 @@ import numpy.typing as npt
 
 from harness.deviations.catalogue import is_noisy
 from harness.deviations.play import continued, continued_with_noise, draws
+from harness.deviations.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
 from harness.deviations.sighting import Array, Sighting
 from harness.oracle.deviant import changes
 from harness.portable import Floats
 from harness.spec.case import Case
+from harness.spec.constants import constants
 from harness.spec.deviation import Deviation
 
 UNCOMPARABLE = 1e12
@@ -25,7 +27,8 @@ _NOISE_OF_MORE = 4.0
 class Errors:
     """In σ, an entry a stage: rms and max of observed − foretold, rms of foretold − right (`moved`), and of how far
     the foretold itself scatters. `touched`: the hypothesis changes anything there. `along` and `length` are the inner
-    products, over all stages, of foretold − right with observed − right and with itself."""
+    products, over all stages, of foretold − right with observed − right and with itself. Of what is foretold in size
+    only, `came_true` and `refuted` are the stages where what it predicts beside that was seen to be so, or not."""
 
     rms: Array
     max: Array
@@ -34,6 +37,8 @@ class Errors:
     touched: npt.NDArray[np.bool_]
     along: float
     length: float
+    came_true: frozenset[str] = frozenset()
+    refuted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,12 @@ class Evidence:
         self._sizes = np.array([tensor.positions.size for tensor in kept.values()])
         self._starts = np.cumsum(self._sizes) - self._sizes
         values = [sighting.values[name] for name in kept]
-        self._observed = np.concatenate(
+        self.observed = np.concatenate(
             [np.full(size, np.nan) if value is None else value for value, size in zip(values, self._sizes, strict=True)]
         )
         if self._seen:
-            self.right, self._condition = map(self._row, continued_with_noise(self.case, (), self._seen))
+            self._whole_right, self._whole_condition = continued_with_noise(self.case, (), self._seen)
+            self.right, self._condition = self._row(self._whole_right), self._row(self._whole_condition)
         else:
             self.right = np.concatenate([tensor.golden for tensor in kept.values()])
             self._condition = np.concatenate([tensor.condition for tensor in kept.values()])
@@ -100,16 +106,73 @@ class Evidence:
         centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
         squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in drawn]
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
-        return self._errors(centre, sigma, scatter)
+        errors = self._errors(centre, sigma, scatter)
+        return self._with_predictions(errors, acting, exact, drawn[0], sigma)
+
+    def _with_predictions(
+        self, errors: Errors, acting: Sequence[Deviation], exact: Sequence[Deviation], foretold: Array, sigma: Array
+    ) -> Errors:
+        """What is noisy predicts more of its own stages than a size. One whose values are so has no scatter there."""
+        rms, largest, scatter, moved = (each.copy() for each in (errors.rms, errors.max, errors.scatter, errors.moved))
+        found: dict[str, bool] = {}
+        for name, form in noisy_steps(acting).items():
+            if name not in self.stages:
+                continue
+            at = self.stages.index(name)
+            plain = self._centre(without_dropping(acting) if dropping(form) else exact)
+            stage = self._stage_seen(at, plain, foretold, sigma, rows=form == "fast-variance")
+            said = outcome(form, stage, constants())
+            if said is not None:
+                found[name] = said.true
+            if said is not None and said.true and said.errors is not None:
+                moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
+                rms[at], largest[at] = np.sqrt(np.mean(said.errors**2)), np.abs(said.errors).max()
+        came_true = frozenset(name for name, true in found.items() if true)
+        errors = replace(errors, rms=rms, max=largest, scatter=scatter, moved=moved)
+        return replace(errors, came_true=came_true, refuted=frozenset(found) - came_true)
+
+    def _stage_seen(self, at: int, plain: Array, foretold: Array, sigma: Array, *, rows: bool) -> StageSeen:
+        name, shape, positions = self._places[at]
+        here = slice(self._starts[at], self._starts[at] + self._sizes[at])
+        index = np.stack(np.unravel_index(positions, shape), axis=-1)
+        seen = self.observed[here], plain[here], foretold[here], sigma[here]
+        return StageSeen(*seen, index, self._norm_rows(name) if rows else None)
+
+    def _norm_rows(self, name: str) -> Rows | None:
+        """What a norm was given, and gave, row by row, at the positions that are compared."""
+        layer, given = self.case.layer, self._norm_input(name)
+        if name not in self._seen or given is None or given.shape != self._seen[name].shape:
+            return None
+        at = self.case.specified()
+        sigma = self._sigma(np.nan_to_num(self._whole_condition[name]))
+        shift = self.case.parameters().get(f"{name}.shift", np.zeros(layer.d_model))
+        right = self._whole_right[name]
+        return Rows(given[at], self._seen[name][at], right[at], sigma[at], shift, layer.norm.epsilon)
+
+    def _norm_input(self, name: str) -> Array | None:
+        before = {"pre": {"norm2": "residual1"}, "post": {"norm1": "residual1", "norm2": "residual2"}}
+        source = before[self.case.layer.norm.placement].get(name)
+        if source is not None:
+            return self._seen.get(source)
+        return self.case.x() if name == "norm1" and not self.case.layer.is_stack else None
+
+    def foretold(self, deviations: Sequence[Deviation]) -> Array:
+        """What each stage would be with these, [n]."""
+        return self._row(continued(self.case, deviations, self._seen))
+
+    def distance(self, one: Array, other: Array) -> Array:
+        """(one − other) / σ of the right layer, [n]; 0 where either is not finite."""
+        apart = self._apart(one, other, self._sigma(self._condition))
+        return np.where(np.isfinite(apart), apart, 0.0)
 
     def _centre(self, exact: Sequence[Deviation]) -> Array:
         key = tuple(deviation.deviation for deviation in exact)
         if key not in self._foretold:
-            self._foretold[key] = self._row(continued(self.case, exact, self._seen))
+            self._foretold[key] = self.foretold(exact)
         return self._foretold[key]
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
-        off, moved = self._apart(self._observed, centre, sigma), self._apart(centre, self.right, sigma)
+        off, moved = self._apart(self.observed, centre, sigma), self._apart(centre, self.right, sigma)
         seen = off + moved
         inner = np.isfinite(seen)
         with np.errstate(over="ignore", invalid="ignore"):  # what is out by 2^100 is far along, or nowhere

@@ -1,12 +1,14 @@
 """How well a hypothesis, some deviations together, accounts for what was seen in some cases."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.deviations.catalogue import is_noisy
 from harness.deviations.evidence import UNCOMPARABLE, Errors, Evidence
+from harness.deviations.predictions import drops, noisy_steps, predicted
 from harness.deviations.sighting import Array
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
@@ -69,6 +71,37 @@ class Match:
     def exact(self) -> bool:
         """Whether it foretells values, and not only how far they scatter."""
         return not any(map(is_noisy, self.deviations))
+
+    @property
+    def came_true(self) -> bool:
+        """Whether something that each of what is noisy predicts, beside its size, was seen to be so, and nothing
+        that it predicts was seen not to be."""
+        noisy = [deviation for deviation in self.deviations if is_noisy(deviation)]
+        return not self._stages("refuted") and all(self._own(each) & self._stages("came_true") for each in noisy)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether what one of them predicts was looked for and never seen: then it is not what it is the size of."""
+        true, wrong = self._stages("came_true"), self._stages("refuted")
+        noisy = [deviation for deviation in self.deviations if is_noisy(deviation)]
+        return any(self._own(each) & wrong and not self._own(each) & true for each in noisy)
+
+    @property
+    def predictions(self) -> tuple[str, ...]:
+        """What came true, in a few words each."""
+        of = noisy_steps(self.deviations)
+        said: dict[str, list[str]] = {}
+        for stage in (stage for stage in of if stage in self._stages("came_true")):
+            said.setdefault(predicted(of[stage]), []).append(stage)
+        return tuple(f"{words} ({', '.join(stages)})" for words, stages in said.items())
+
+    def _own(self, deviation: Deviation) -> set[str]:
+        """The stages that are this deviation's to predict: what drops is applied last."""
+        others = [other for other in self.deviations if drops([other]) and not drops([deviation])]
+        return {*noisy_steps([deviation])} - {*noisy_steps(others)}
+
+    def _stages(self, what: Literal["came_true", "refuted"]) -> frozenset[str]:
+        return frozenset[str]().union(*(getattr(fit.errors, what) for fit in self.fits))
 
     @property
     def costs(self) -> Array:

@@ -2,13 +2,15 @@
 
 import threading
 
+from harness.deviations.causes import Failed, causes, failed, refused_or_broken
+from harness.deviations.diagnose import Repeats, diagnose
 from harness.deviations.selection import TRIED, choose
 from harness.deviations.sighting import Sighting, sighting
 from harness.golden.expected import Expected
 from harness.judge.observed import Answers
 from harness.judge.outcome import Outcome
 from harness.plan import Task
-from harness.report.model import Record
+from harness.report.model import Diagnosis, Record
 
 
 class Seen:
@@ -16,18 +18,58 @@ class Seen:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, dict[str, Sighting]]] = {}
+        self._failures: list[Failed] = []
+        self._repeats: dict[str, set[Repeats]] = {}
         self._one_at_a_time = threading.Lock()
 
+    def note(self, task: Task, record: Record) -> None:
+        """What a check came to that leaves no tensors behind: what was refused, whether two answers were the same."""
+        if found := refused_or_broken(task, record):
+            with self._one_at_a_time:
+                self._failures.append(found)
+        if task.check != "invariant" or task.case.situation.invariant != "determinism":
+            return
+        if record.outcome == Outcome.PASS or (record.outcome == Outcome.FAIL and record.tensors):
+            with self._one_at_a_time:
+                same: Repeats = "same" if record.outcome == Outcome.PASS else "differ"
+                self._repeats.setdefault(task.dtype, set()).add(same)
+
+    def repeats(self, dtype: str) -> Repeats:
+        """Whether answers repeat to the bit, in every case that was asked for it."""
+        found = self._repeats.get(dtype, set())
+        return "differ" if "differ" in found else "same" if found else "unknown"
+
+    def diagnoses(self, name: str, until: float | None = None) -> list[Diagnosis]:
+        """What explains the failures in each dtype that has any, cut short at the time `until`; then what was seen.
+
+        Where all that failed was seen to have another cause, numbers say something else only if they explain it."""
+        found, failing = [], dict[str, set[str]]()
+        for dtype, sightings in self.by_dtype().items():
+            failing[dtype] = {sighting.case.id for sighting in sightings if sighting.failed}
+            if failing[dtype]:
+                found.append(diagnose(name, dtype, sightings, until, self.repeats(dtype)))
+        by_themselves = list(causes(name, self._failures, found))
+        seen = {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}
+        told = [
+            each
+            for each in found
+            if each.confidence == "explained" or any((each.dtype, case) not in seen for case in failing[each.dtype])
+        ]
+        return told + by_themselves
+
     def see(self, task: Task, expected: Expected, record: Record, observation: Answers) -> None:
+        if found := failed(task, record, expected, observation):
+            with self._one_at_a_time:
+                self._failures.append(found)
         if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
             return
         if not any(tensor.positions.size for tensor in expected.tensors.values()):
             return  # an empty batch, say, which speaks for nothing
-        failed = record.outcome == Outcome.FAIL
-        found = sighting(task.case, expected, task.format, observation, failed=failed)
+        amiss = record.outcome == Outcome.FAIL
+        whole = sighting(task.case, expected, task.format, observation, failed=amiss)
         with self._one_at_a_time:
             cases = self._found.setdefault(task.dtype, {})
-            cases.setdefault(task.case.id, {})[task.check] = found
+            cases.setdefault(task.case.id, {})[task.check] = whole
             if len(cases) > 2 * TRIED:
                 kept = {each.case.id for each in choose(self.by_dtype()[task.dtype])}
                 self._found[task.dtype] = {case: cases[case] for case in cases if case in kept}

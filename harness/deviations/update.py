@@ -19,7 +19,7 @@ def proposed(report: Report, implementation: Implementation) -> list[str]:
     ids = [] if stale else [entry.deviation for entry in implementation.deviations]
     for diagnosis in report.diagnoses:
         if diagnosis.implementation == implementation.name and diagnosis.confidence == "explained":
-            ids += [name for name in diagnosis.deviations if name not in ids]
+            ids += [name for name in diagnosis.deviations if name in catalogue() and name not in ids]
     return ids
 
 

@@ -1,5 +1,7 @@
 """An invariant, asked and judged, also of an implementation whose declared deviations break it (rules J-7, V-7)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from harness.deviations.play import played
@@ -11,6 +13,7 @@ from harness.judge.outcome import Outcome
 from harness.judge.verdict import Judgement, Verdict
 from harness.plan import Task
 from harness.spec.constants import constants
+from harness.spec.deviation import Deviation
 from harness.worker.lifecycle import Failure
 from harness.worker.session import Observation, Session
 
@@ -33,11 +36,17 @@ def _judged(task: Task, observed: list[Observation] | Failure) -> Verdict:
         return verdict
     shown = tuple(deviation.deviation for deviation in deviations)
     ids = " and ".join(shown)
-    cases = [base_of(task.case), *(variant.case for variant in asked)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        foretold = [{"output": played(case, deviations)["output"].astype(dtype.numpy)} for case in cases]
-    if judge_invariant(task.case, asked, foretold, dtype, constants()).outcome is Outcome.FAIL:
+    if breaks(task, deviations):
         message = f"as declared: {ids} breaks it; {verdict.message}"
         seen = {"deviations": shown, "distance": verdict.rms}
         return verdict.model_copy(update={"outcome": Outcome.DEVIATES, "message": message, **seen})
     return verdict.model_copy(update={"message": f"{verdict.message}; {ids}, as declared, does not break it"})
+
+
+def breaks(task: Task, deviations: Sequence[Deviation]) -> bool:
+    """Whether the oracle breaks the invariant too when it plays these."""
+    asked, dtype = asked_variants(task.implementation, task.case, task.dtype), task.format
+    cases = [base_of(task.case), *(variant.case for variant in asked)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        foretold = [{"output": played(case, deviations)["output"].astype(dtype.numpy)} for case in cases]
+    return judge_invariant(task.case, asked, foretold, dtype, constants()).outcome is Outcome.FAIL

@@ -12,7 +12,7 @@ from harness.oracle.encoder import Given, forward, given, right_ways
 from harness.oracle.steps import WAYS, form_of, takes_step
 from harness.oracle.steps.softmax import EMPTY_ROW
 from harness.spec.case import Bools, Case, causal_mask
-from harness.spec.deviation import Deviation, Patch
+from harness.spec.deviation import Deviation, Measured, Patch
 from harness.spec.layer import Layer
 from harness.spec.masking import Causal
 from harness.spec.parameters import parameters_of, without_prefix
@@ -34,14 +34,17 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
     """The case with every patch applied, in order."""
     layer, start = case.layer, given(case)
     parameters, mask, ways = dict(start.parameters), start.mask, dict[str, str]()
+    epsilons = dict[str, float]()
     for deviation in deviations:
         patch = deviation.patch
         layer = patched_layer(layer, deviation)
         parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
         ways |= {step: form for step, form in _forms(case.layer, patch).items() if form is not None}
+        epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
-    return Deviant(layer, replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways))
+    wrong = replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways, epsilons=epsilons)
+    return Deviant(layer, wrong)
 
 
 def changes(case: Case, deviation: Deviation) -> bool:
@@ -57,6 +60,8 @@ def changes(case: Case, deviation: Deviation) -> bool:
     forms = _forms(case.layer, patch)
     if None in forms.values():
         return False
+    if isinstance(deviation, Measured) and set(deviation.epsilons.values()) - {case.layer.norm.epsilon}:
+        return True
     steps_change = any(form != right.get(step) for step, form in forms.items())
     mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
     edits = {name: edit for name in shapes if (edit := _edit_of(name, patch))}

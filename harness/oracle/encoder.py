@@ -36,6 +36,8 @@ class Given:
     bias: Array | None = None
     ways: Mapping[str, str] = field(default_factory=dict)
     """Step → the wrong form of it that is played; every other step takes its standard form."""
+    epsilons: Mapping[str, float] = field(default_factory=dict)
+    """Norm → the wrong epsilon that it has; every other has the layer's."""
     items: tuple[int, ...] | None = None
     """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
 
@@ -108,11 +110,11 @@ def encoder(
     x = what.of_items(what.x)
     leaf = None if layer.embedding is not None else tape.leaf(x)
     if leaf is not None and not layer.is_stack:
-        stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what.ways, onward)
+        stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what.ways, onward, what.epsilons)
         return leaf, stages, [stages]
 
     def one(own: dict[str, Node], x: Node) -> dict[str, Node]:
-        return encoder_layer(tape, layer, own, x, mask, bias, what.ways)
+        return encoder_layer(tape, layer, own, x, mask, bias, what.ways, epsilons=what.epsilons)
 
     ways = {**right_ways(layer), **what.ways}
     return leaf, *encoder_stack(tape, layer, parameters, x if leaf is None else leaf, one, ways, onward)
@@ -127,6 +129,7 @@ def encoder_layer(
     bias: Array | None = None,
     ways: Mapping[str, str] = {},
     onward: Onward = as_computed,
+    epsilons: Mapping[str, float] = {},
 ) -> dict[str, Node]:
     """Every stage of one layer, in order.
 
@@ -150,7 +153,7 @@ def encoder_layer(
 
     def norm(name: str, x: Node) -> Node:
         gain, shift = parameters[f"{name}.gain"], offset(f"{name}.shift", layer.d_model)
-        return show(name, step(name, x, gain, shift, epsilon=layer.norm.epsilon))
+        return show(name, step(name, x, gain, shift, epsilon=epsilons.get(name, layer.norm.epsilon)))
 
     def linear(name: str, parameter: str, x: Node, **choices: object) -> Node:
         weight = parameters[f"{parameter}.weight"]

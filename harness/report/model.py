@@ -77,8 +77,17 @@ class Environment(_Frozen):
     specification: dict[str, int]
 
 
+class Measurement(_Frozen):
+    """A number that a diagnosis measured, which no catalogue has: of a deviation, its value and one uncertainty."""
+
+    deviation: str
+    value: float
+    uncertainty: float
+
+
 class Diagnosis(_Frozen):
-    """What explains the failures of one implementation in one dtype: deviations of the catalogue, alone or a pair.
+    """What explains failures of one implementation in one dtype: deviations of the catalogue, alone or a pair. Or a
+    cause that was seen, in one dtype or in several, which `dtype` lists.
 
     `rms` is that of the worst tensor against the patched specification, in σ, over `cases`; with `by_size`, which says
     that of some tensors only the scatter could be foretold (rule V-4), in that scatter for those. `amplitude` and
@@ -89,20 +98,26 @@ class Diagnosis(_Frozen):
 
     implementation: str
     dtype: str
-    confidence: Literal["explained", "closest", "unknown"]
+    confidence: Literal["explained", "closest", "unknown", "seen"]
+    """`seen`: a cause that needs no catalogue. `sentences` say what was seen, in `cases`, and `advice` what to do."""
     cut_short: bool = False
     """Unknown because the time ended before the catalogue was tried."""
     deviations: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
+    measured: tuple[Measurement, ...] = ()
+    """The numbers of those of `deviations` that are not the catalogue's."""
     rms: float | None = None
     by_size: bool = False
     amplitude: float | None = None
     significance: float | None = None
+    came_true: tuple[str, ...] = ()
+    """What deviations that are foretold in size only predict beside it, and was seen to be so."""
     twins: tuple[tuple[str, ...], ...] = ()
     runner_up: tuple[str, ...] = ()
     runner_up_rms: float | None = None
     first_stage: str | None
     foretold_stage: str | None = None
+    advice: str = ""
     cases: tuple[str, ...]
 
 

@@ -174,12 +174,20 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     stage = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
     if diagnosis.cut_short:
         return f"{who}: the time ended before the catalogue was tried; run it without --budget.{stage}"
+    if diagnosis.confidence == "seen":
+        more = len(diagnosis.cases) - 1
+        where = diagnosis.cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
+        return f"{who}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {where}."
     if diagnosis.confidence == "unknown":
         return f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
     names = " and ".join(diagnosis.deviations)
     unit = "of the scatter that it foretells" if diagnosis.by_size else "σ"
     size = f"{_short(diagnosis.rms or 0)} {unit}"
     text = f"{who}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
+    if diagnosis.came_true:
+        text += f" Foretold and seen: {'; '.join(diagnosis.came_true)}."
+    elif diagnosis.by_size:
+        text += " Its size fits, and no more is known of it."
     if diagnosis.twins:
         twins = [" and ".join(twin) for twin in diagnosis.twins[:_SHOWN_TWINS]]
         more = len(diagnosis.twins) - len(twins)

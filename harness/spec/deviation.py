@@ -64,3 +64,12 @@ class Deviation(Strict):
     patch: Patch
     unseen: Sentence | None = Field(description="why no output can show it, or null; a stage may still")
     links: tuple[Link, ...] = Field(description="where it happens in the wild; [] if it is a classic slip")
+
+
+class Measured(Deviation):
+    """A deviation with a number that a diagnosis measured, and so in no catalogue: an epsilon, of the norms that
+    `epsilons` names or, by its patch, of all."""
+
+    epsilons: dict[str, float]
+    value: float
+    uncertainty: float

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from harness.deviations.diagnose import diagnose
 from harness.errors import InputError
 from harness.golden.build import compute_all
 from harness.golden.expected import Expected
@@ -222,10 +221,9 @@ def _expected(cases: list[Case], jobs: int, progress: Progress) -> dict[str, Exp
 def _diagnoses(rows: Sequence[Row]) -> Iterator[Diagnosis]:
     """What explains the failures of the first row that has any: a file has one cause, whatever runs it."""
     for row in rows:
-        for dtype, sightings in row.seen.by_dtype().items():
-            if any(sighting.failed for sighting in sightings):
-                yield diagnose(row.name, dtype, sightings)
-                return
+        if found := row.seen.diagnoses(row.name):
+            yield found[0]
+            return
 
 
 def _seconds(results: Sequence[RowResult]) -> dict[str, list[float]]:

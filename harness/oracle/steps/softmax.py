@@ -145,9 +145,18 @@ def _plus_one(a: Arithmetic, scores: Array, mask: Any) -> Array:
     return a.divide(exponentials, a.add(a.sum(exponentials, -1), a.exp(-largest)))
 
 
+def _all_excluded(scores: Array, mask: Any) -> Array:
+    kept = scores if mask is None else np.where(mask, scores, -np.inf)
+    return np.asarray(np.isneginf(kept).all(-1, keepdims=True))
+
+
 def _in(dtype: str) -> Callable[..., Softmax]:
     def narrow(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
-        return narrowed(masked_softmax(a, narrowed(scores, dtype), mask, **right).weights, dtype)
+        rounded = narrowed(scores, dtype)
+        weights = narrowed(masked_softmax(a, rounded, mask, **right).weights, dtype)
+        # Scores that all overflow to −∞ are no row without a key, which the layer has an answer for: −∞ − −∞ is NaN.
+        lost = _all_excluded(rounded, mask) & ~_all_excluded(scores, mask)
+        return np.asarray(np.where(lost, np.nan, weights))
 
     return _as_asked(narrow)
 

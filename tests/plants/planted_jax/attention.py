@@ -89,7 +89,7 @@ def without_largest(scores: Array, mask: Array | None) -> Array:
 
 
 def dropped_broadcast(weights: Array) -> Array:
-    return weights * dropped(jnp.ones_like(weights[:1, :1]), seed=1)
+    return weights * dropped(jnp.ones_like(weights[:1, :1]))
 
 
 def plus_one(scores: Array, mask: Array | None) -> Array:
@@ -98,12 +98,20 @@ def plus_one(scores: Array, mask: Array | None) -> Array:
 
 
 def softmax_in(to: str) -> Form:
-    return lambda scores, mask: softmax(scores.astype(to), mask, value=-jnp.inf).astype(scores.dtype)
+    """In a narrower format, and right but for that: a query with no key has weights of 0."""
+
+    def narrow(scores: Array, mask: Array | None) -> Array:
+        return with_empty_rows(softmax(scores.astype(to), mask, value=-jnp.inf).astype(scores.dtype), mask)
+
+    return narrow
+
+
+def with_empty_rows(weights: Array, mask: Array | None) -> Array:
+    return weights if mask is None else jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)
 
 
 def empty_row_zero(scores: Array, mask: Array | None) -> Array:
-    weights = softmax(scores, mask)
-    return weights if mask is None else jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)
+    return with_empty_rows(softmax(scores, mask), mask)
 
 
 SOFTMAX: dict[str, Form] = {
@@ -128,8 +136,8 @@ SOFTMAX: dict[str, Form] = {
     "without-largest": without_largest,
     "without-largest-flushed": without_largest_flushed,
     "plus-one": plus_one,
-    "dropout": lambda scores, mask: dropped(softmax(scores, mask), seed=1),
-    "dropout-broadcast": lambda scores, mask: dropped_broadcast(softmax(scores, mask)),
+    "dropout": lambda scores, mask: dropped(empty_row_zero(scores, mask)),
+    "dropout-broadcast": lambda scores, mask: dropped_broadcast(empty_row_zero(scores, mask)),
     "in-bfloat16": softmax_in("bfloat16"),
     "in-float16": softmax_in("float16"),
     "in-float32": softmax_in("float32"),

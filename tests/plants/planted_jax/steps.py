@@ -181,7 +181,7 @@ AFTER_FFN: dict[str, Form] = {
     "standard": lambda x: x,
     "relu": jax.nn.relu,
     "gelu": partial(jax.nn.gelu, approximate=False),
-    "dropout": partial(dropped, seed=2),
+    "dropout": dropped,
 }
 RESIDUAL: dict[str, Form] = {
     "standard": lambda x, change, normed, first: x + change,

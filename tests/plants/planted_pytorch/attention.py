@@ -86,7 +86,7 @@ def flush(x: Tensor) -> Tensor:
 
 
 def dropped_broadcast(weights: Tensor) -> Tensor:
-    return weights * dropped(torch.ones_like(weights[:1, :1]), seed=1)
+    return weights * dropped(torch.ones_like(weights[:1, :1]))
 
 
 def plus_one(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -95,12 +95,20 @@ def plus_one(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def softmax_in(to: str) -> Form:
-    return lambda scores, mask: filled(scores.to(NARROW[to]), mask).softmax(dim=-1).to(scores.dtype)
+    """In a narrower format, and right but for that: a query with no key has weights of 0."""
+
+    def narrow(scores: Tensor, mask: Tensor | None) -> Tensor:
+        return with_empty_rows(filled(scores.to(NARROW[to]), mask).softmax(dim=-1).to(scores.dtype), mask)
+
+    return narrow
+
+
+def with_empty_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
+    return weights if mask is None else weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
 
 
 def empty_row_zero(scores: Tensor, mask: Tensor | None) -> Tensor:
-    weights = softmax(scores, mask)
-    return weights if mask is None else weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+    return with_empty_rows(softmax(scores, mask), mask)
 
 
 SOFTMAX: dict[str, Form] = {
@@ -125,8 +133,8 @@ SOFTMAX: dict[str, Form] = {
     "without-largest": without_largest,
     "without-largest-flushed": without_largest_flushed,
     "plus-one": plus_one,
-    "dropout": lambda scores, mask: dropped(softmax(scores, mask), seed=1),
-    "dropout-broadcast": lambda scores, mask: dropped_broadcast(softmax(scores, mask)),
+    "dropout": lambda scores, mask: dropped(empty_row_zero(scores, mask)),
+    "dropout-broadcast": lambda scores, mask: dropped_broadcast(empty_row_zero(scores, mask)),
     "in-bfloat16": softmax_in("bfloat16"),
     "in-float16": softmax_in("float16"),
     "in-float32": softmax_in("float32"),

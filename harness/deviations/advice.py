@@ -1,0 +1,80 @@
+"""What is said of a cause that is seen, and what the author of the layer would do about it."""
+
+_REFUSED = "What is wrong is not refused as it should be: {seen}."
+_BROKEN = "An invariant is broken: {seen}."
+
+ADVICE: dict[str, tuple[str, str]] = {
+    "refusal num_heads": (
+        _REFUSED,
+        "Raise an error where the layer is built, if d_model % num_heads is not 0, and name both numbers in it",
+    ),
+    "refusal activation": (_REFUSED, "Raise an error where the layer is built, and name the activation in it"),
+    "refusal feature_size": (
+        _REFUSED,
+        "Compare x's last axis with d_model before anything is computed: broadcasting would hide what is wrong",
+    ),
+    "refusal mask_shape": (
+        _REFUSED,
+        "Compare the mask's sizes with those of x before anything is computed: it may be broadcast to the scores, and "
+        "the scores not to it",
+    ),
+    "refusal input_dtype": (_REFUSED, "Compare x's dtype with the layer's: a cast would hide what is wrong"),
+    "invariant padding_content": (
+        _BROKEN,
+        "Look for what reads padded positions: a key without the mask, or a sum or mean over the sequence",
+    ),
+    "invariant padding_length": (
+        _BROKEN,
+        "Look for what counts positions: a mean over the sequence, a scale by its length, or an index from the end",
+    ),
+    "invariant batch_independence": (
+        _BROKEN,
+        "Look for what mixes items: a statistic over the batch axis, a reshape that moves it, one item's mask for all",
+    ),
+    "invariant permutation": (
+        _BROKEN,
+        "Look for what tells positions apart: a position that is added, a causal mask, or a reshape of the sequence",
+    ),
+    "invariant causality": (
+        _BROKEN,
+        "Look at the causal mask: its diagonal, which axis is the keys', and whether another mask takes its place",
+    ),
+    "invariant layout": (_BROKEN, "Look at how x is turned round for the layout, and whether masks and output are too"),
+    "invariant mask_encoding": (
+        _BROKEN,
+        "Look at how masks are read: which value lets a query attend, integers as booleans, and the axes of [B, S]",
+    ),
+    "invariant determinism": (
+        _BROKEN,
+        "Look for what is drawn in evaluation, such as dropout that is left on, and for memory that is read before it "
+        "is written",
+    ),
+    "invariant train_without_dropout": (
+        _BROKEN,
+        "Look for what differs in training though every rate is 0: a rate of its own, or running statistics",
+    ),
+    "no-key": (
+        "A query with no key to attend to gives NaN or infinity: first in {seen}.",
+        "Give such a row its weights after the softmax, where no key of the mask is true: −∞ − −∞ is NaN",
+    ),
+    "padding": (
+        "What stands at padded positions comes out elsewhere: first in {seen}.",
+        "Set padded positions to 0 before the values are weighed: a weight of 0 times NaN is NaN, and a weight that is "
+        "not quite 0, of a mask of −10, lets 2^100 through",
+    ),
+    "gradient no-key": (
+        "The forward pass is right, and a gradient is NaN or infinite: first {seen}. A query has no key to attend to.",
+        "The weights were put right after a softmax of −∞ alone, whose own gradient is NaN (fully-masked-row-nan, "
+        "hidden in the forward pass): give such rows finite scores before the softmax, and 0 after it",
+    ),
+    "gradient padding": (
+        "The forward pass is right, and a gradient is NaN or infinite: first {seen}. Padding holds what is not finite.",
+        "A gradient of 0 times what padding holds is NaN: set padded positions to 0 where the layer is given them",
+    ),
+    "gradient alone": (
+        "The forward pass is right, and a gradient is NaN or infinite: first {seen}.",
+        "Look for a branch that the forward pass does not take and the backward pass multiplies by 0: a root, a "
+        "logarithm or a division whose argument is 0 there",
+    ),
+}
+"""Kind of cause → (what is said, of what was `seen`; what its author would do)."""

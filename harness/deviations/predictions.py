@@ -1,0 +1,198 @@
+"""What a deviation that is foretold in size only predicts beside its size, and whether that came true (rule V-4).
+
+Size alone says little: whatever is wrong by about as much has it. But given the stage before, a product of rounded
+operands has one value; a result in a narrow format lies on that format's grid; dropout leaves an element as it is,
+times one scale, or makes it 0; and a variance from E[x²] − E[x]² is a number for each row that is off by what float32
+rounds E[x²] by. None of these is so by chance.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from harness.oracle.arithmetic import FLOAT32_ROUNDOFF
+from harness.oracle.steps import NOISY
+from harness.oracle.steps.forward_only import narrowed
+from harness.spec.constants import Constants
+from harness.spec.deviation import Deviation
+
+Array = npt.NDArray[Any]
+
+ENOUGH = 8
+"""Values that have to bear a prediction out. On a narrow format's grid one lies by chance once in 2^13 or more."""
+_CHANCE = 1e-6
+"""The probability below which a number of dropped elements is not that of the rate that their scale shows."""
+_FAR = 1000.0
+"""The size, in σ, of an element of which it can be said whether it was scaled or dropped."""
+_STAGE_OF = {"masked_softmax": "attention_weights", "attend": "context", "after_ffn": "ffn_output"}
+"""Step → the stage that shows its result, where that has another name."""
+_FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
+_DROPPING = frozenset({"dropout", "dropout-broadcast"})
+
+
+@dataclass(frozen=True)
+class StageSeen:
+    """One stage, flat, at the positions that are kept: `observed`; `plain`, without what is noisy there; `foretold`,
+    with it, rounding as the oracle rounds. `index` [n, axes] says where. `rows`: those of a norm, if it is one."""
+
+    observed: Array
+    plain: Array
+    foretold: Array
+    sigma: Array
+    index: Array
+    rows: "Rows | None"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A norm, row by row [n, D]: what it was given, what was seen, what is right, the shift [D], and ε."""
+
+    x: Array
+    observed: Array
+    right: Array
+    sigma: Array
+    shift: Array
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether a prediction came true. `errors`, in σ, where it is one of values, and so says more than a size."""
+
+    true: bool
+    errors: Array | None = None
+
+
+def noisy_steps(deviations: Sequence[Deviation]) -> dict[str, str]:
+    """Stage → the form of the step that is foretold in size only there; of two, what is applied last."""
+    found: dict[str, str] = {}
+    for deviation in deviations:
+        for step, form in deviation.patch.steps.items():
+            if form in NOISY:
+                stage = _STAGE_OF.get(step, step)
+                if stage not in found or form in _DROPPING:
+                    found[stage] = form
+    return found
+
+
+def dropping(form: str) -> bool:
+    return form in _DROPPING
+
+
+def drops(deviations: Sequence[Deviation]) -> bool:
+    """Whether chance is in it, so that two answers to one question differ."""
+    return any(dropping(form) for deviation in deviations for form in deviation.patch.steps.values())
+
+
+def predicted(form: str) -> str:
+    """What a form predicts, in a few words."""
+    if dropping(form):
+        return "elements are 0, or all scaled by one number"
+    if form == "fast-variance":
+        return "the variance of each row is off as float32's E[x²] − E[x]² is"
+    return f"values are those of {_FORMAT_OF.get(form, form.removeprefix('in-'))}"
+
+
+def without_dropping(deviations: Sequence[Deviation]) -> list[Deviation]:
+    return [deviation for deviation in deviations if not drops([deviation])]
+
+
+def outcome(form: str, stage: StageSeen, limits: Constants) -> Outcome | None:
+    """Whether what a form predicts of a stage came true; None where the stage could not have said."""
+    if form in _DROPPING:
+        return _dropped(stage, limits, broadcast=form == "dropout-broadcast")
+    as_foretold = _as_foretold(stage, limits)
+    if as_foretold is None or as_foretold.true:
+        return as_foretold
+    if form == "fast-variance":
+        return as_foretold if stage.rows is None else _variance_off(stage.rows, limits)
+    return _on_grid(stage, _FORMAT_OF.get(form, form.removeprefix("in-")), limits)
+
+
+def _as_foretold(stage: StageSeen, limits: Constants) -> Outcome | None:
+    """The values themselves, rounded as the oracle rounds them."""
+    errors = _apart(stage.observed, stage.foretold, stage.sigma)
+    told = np.abs(_apart(stage.foretold, stage.plain, stage.sigma)) > limits.max_limit
+    if np.count_nonzero(told) < ENOUGH:
+        return None
+    return Outcome(_conform(errors, limits), errors)
+
+
+def _on_grid(stage: StageSeen, dtype: str, limits: Constants) -> Outcome:
+    """Every value is one that the narrow format has, where few of the wide ones are. A framework may round elsewhere
+    inside than the oracle does; if it rounds its result, that shows."""
+    with np.errstate(all="ignore"):
+        told = np.abs(stage.plain - narrowed(stage.plain, dtype)) > limits.max_limit * stage.sigma
+        on_grid = np.isnan(stage.observed) | (stage.observed == narrowed(stage.observed, dtype))
+    several = len(np.unique(stage.observed[told & (stage.observed != 0)])) >= ENOUGH  # zeros are on any grid
+    return Outcome(several and bool(on_grid.all()))
+
+
+def _dropped(stage: StageSeen, limits: Constants, *, broadcast: bool) -> Outcome | None:
+    """Each element is 0 or one scale times what it would be, and as many are 0 as that scale says."""
+    finite = np.isfinite(stage.plain)
+    large = finite & (np.abs(np.where(finite, stage.plain, 0.0)) > _FAR * stage.sigma)
+    zero = stage.observed == 0
+    kept, gone = large & ~zero, large & zero
+    if np.count_nonzero(large) < ENOUGH or not kept.any():
+        return None
+    weight = stage.plain[kept] / stage.sigma[kept] ** 2
+    with np.errstate(all="ignore"):
+        scale = float((weight @ stage.observed[kept]) / (weight @ stage.plain[kept]))
+    if not scale > 1:
+        return Outcome(False)
+    errors = np.where(zero, 0.0, _apart(stage.observed, scale * stage.plain, scale * stage.sigma))
+    total, dropped, rate = np.count_nonzero(large), np.count_nonzero(gone), 1 - 1 / scale
+    tail = min(stats.binom.cdf(dropped, total, rate), stats.binom.sf(dropped - 1, total, rate))
+    if not dropped and tail >= _CHANCE:
+        return None  # so few that none need have been dropped
+    alike = _same_in_every_item(stage.index[large], gone[large])
+    shared = broadcast if alike is None else alike
+    true = _conform(errors, limits) and (tail >= _CHANCE or shared) and dropped > 0 and shared == broadcast
+    return Outcome(bool(true), errors if true else None)
+
+
+def _same_in_every_item(index: Array, gone: Array) -> bool | None:
+    """Whether the same (query, key) or (position, feature) is dropped in every item and head; None if few can say."""
+    groups: dict[tuple[int, ...], list[bool]] = {}
+    for at, zero in zip(index[:, -2:].tolist(), gone.tolist(), strict=True):
+        groups.setdefault(tuple(at), []).append(zero)
+    hit = [group for group in groups.values() if len(group) > 1 and any(group)]
+    if sum(map(sum, hit)) < ENOUGH:
+        return None
+    return all(all(group) for group in hit)
+
+
+def _variance_off(rows: Rows, limits: Constants) -> Outcome | None:
+    """In each row one variance that is off by what float32 rounds E[x²] by, and otherwise in the next."""
+    normal, seen = rows.right - rows.shift, rows.observed - rows.shift
+    with np.errstate(all="ignore"):
+        weight = normal / rows.sigma**2
+        scale = (weight * seen).sum(-1) / (weight * normal).sum(-1)  # √(right variance + ε) / √(seen variance + ε)
+        errors = (seen - scale[:, None] * normal) / (np.maximum(scale, 1.0)[:, None] * rows.sigma)
+        relative = 1 / np.sqrt(np.mean((scale[:, None] * normal / rows.sigma) ** 2, -1))
+        whole = rows.x.var(-1) + rows.epsilon
+        off = whole * (scale**-2.0 - 1)
+        unsure = 2 * whole * scale**-2.0 * relative
+        most = 2 * rows.x.shape[-1] * FLOAT32_ROUNDOFF * np.mean(rows.x**2, -1)
+        told = bool(np.any(np.abs(off - np.median(off)) > limits.max_limit * unsure))
+        bounded = bool(np.all(np.abs(off) <= most + limits.max_limit * unsure))
+    return Outcome(told and bounded and _conform(errors.reshape(-1), limits))
+
+
+def _conform(errors: Array, limits: Constants) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        rms = float(np.sqrt(np.mean(errors * errors)))
+    return rms <= limits.rms_limit and float(np.abs(errors).max()) <= limits.max_limit
+
+
+def _apart(one: Array, other: Array, sigma: Array) -> Array:
+    """(one − other) / σ; 0 where both are NaN, or infinite alike, and infinite where one of them is."""
+    finite = np.isfinite(one) & np.isfinite(other)
+    same = (np.isnan(one) & np.isnan(other)) | (one == other)
+    with np.errstate(all="ignore"):
+        return np.where(finite, (one - other) / sigma, np.where(same, 0.0, np.inf))

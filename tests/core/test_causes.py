@@ -1,0 +1,116 @@
+"""What is wrong and is no number has a line of its own: one for each cause, with what its author would do."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+NAMES_NOTHING = """
+def build(self, layer, parameters, dtype):
+    if layer["d_model"] % layer["attention"]["num_heads"]:
+        raise ValueError("heads do not divide")
+    return super().build(layer, parameters, dtype)
+"""
+NO_KEY_GIVES_NAN = """
+def _forward(self, x, masks):
+    tape, by_x, parameters, stages = super()._forward(x, masks)
+    mask = masks.joined(self.layer.attention.num_heads)
+    if mask is not None:
+        lost = ~mask.any(-1).all(1)
+        for name in ("attention_output", "residual1", "output"):
+            value = stages[name].value
+            value[np.broadcast_to(lost, value.shape[:2])] = np.nan
+    return tape, by_x, parameters, stages
+"""
+PADDING_LEAKS = """
+def _forward(self, x, masks):
+    tape, by_x, parameters, stages = super()._forward(x, masks)
+    if masks.valid() is not None:
+        with np.errstate(all="ignore"):
+            leak = (x * ~masks.valid()[:, :, None]).sum((1, 2), keepdims=True) * self.dtype_of(1e-20)
+        stages["output"].value[...] += np.where(np.abs(leak) < 1, 0, leak)
+    return tape, by_x, parameters, stages
+
+def dtype_of(self, value):
+    return np.dtype(self.dtype).type(value)
+"""
+NAN_GRADIENT = """
+def gradients(self, x, masks, cotangent):
+    found = super().gradients(x, masks, cotangent)
+    mask = masks.joined(self.layer.attention.num_heads)
+    if mask is not None and not mask.any(-1).all():
+        found["attention.query.weight"] = found["attention.query.weight"] * np.nan
+        found["attention.key.weight"] = found["attention.key.weight"] * np.nan
+    return found
+"""
+MIXES_ITEMS = """
+def output(self, x, masks):
+    return super().output(x, masks) + self.batch_first(x).mean() * (1 if len(x) != 2 else 0)
+"""
+
+
+def lines(ended: Any) -> list[str]:
+    return [line for line in ended.stdout.splitlines() if line.startswith("⇒")]
+
+
+def asking(*cases: str) -> tuple[str, ...]:
+    return tuple(word for case in cases for word in ("--case", case))
+
+
+def test_an_error_that_lacks_the_numbers_is_one_line(conform: Callable, fake: Callable) -> None:
+    cases = asking("pre-gelu/refuse-num-heads", "post-relu/refuse-num-heads")
+    [line] = lines(conform("run", "--impl", fake("mute", NAMES_NOTHING), *cases))
+    assert line.startswith("⇒ mute float32, float64: seen: ")
+    assert "does not name 6 and 20" in line
+    assert "name both numbers in it (X-1, X-2, L-1). In post-relu/refuse-num-heads and 1 more case." in line
+
+
+def test_each_cause_has_its_own_line(conform: Callable, fake: Callable) -> None:
+    cases = asking("pre-gelu/refuse-num-heads", "pre-gelu/invariant-batch", "pre-gelu/no-mask")
+    ended = conform("run", "--impl", fake("two", NAMES_NOTHING + MIXES_ITEMS), *cases, "--dtype", "float32")
+    found = lines(ended)
+    assert len(found) == 2, ended.stdout
+    assert any("An invariant is broken: batch_independence: item 0 alone gives" in line for line in found)
+    assert all(each["advice"] for each in ended.report["diagnoses"])
+
+
+def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Callable) -> None:
+    cases = asking("post-relu-zero-rows/blind-queries-padding", "post-relu-zero-rows/no-mask")
+    [line] = lines(conform("run", "--impl", fake("blind", NO_KEY_GIVES_NAN), *cases, "--dtype", "float32"))
+    assert (
+        "A query with no key to attend to gives NaN or infinity: first in output." in line or "attention_output" in line
+    )
+    assert "(M-4)" in line
+
+
+@pytest.mark.parametrize("padding", ["padding-huge", "padding-nan", "padding-infinity"])
+def test_padding_that_leaks_is_said(conform: Callable, fake: Callable, padding: str) -> None:
+    ended = conform("run", "--impl", fake("leaks", PADDING_LEAKS), *asking(f"post-relu-zero-rows/{padding}"))
+    [line] = lines(ended)
+    assert "What stands at padded positions comes out elsewhere: first in output." in line
+    assert "(M-8)" in line
+
+
+def test_a_gradient_that_alone_is_nan_is_named(conform: Callable, fake: Callable) -> None:
+    cases = asking("post-relu-zero-rows/blind-queries-padding")
+    ended = conform("run", "--impl", fake("backward", NAN_GRADIENT), *cases, "--dtype", "float32")
+    [line] = lines(ended)
+    assert "The forward pass is right, and a gradient is NaN or infinite: first attention.query.weight." in line
+    assert "fully-masked-row-nan" in line
+    assert "In post-relu-zero-rows/blind-queries-padding." in line
+    assert "explained" not in line
+    assert line in conform("explain").stdout
+
+
+def test_what_explains_the_numbers_is_not_said_again(conform: Callable, fake: Callable) -> None:
+    """An inverted mask lets padding in: one cause, though an invariant is broken too."""
+    inverted = """
+    def _forward(self, x, masks):
+        joined = masks.joined()
+        return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias))
+    """
+    cases = asking("pre-gelu/padding-right", "pre-gelu/invariant-padding-content")
+    ended = conform("run", "--impl", fake("inverted", inverted), *cases, "--dtype", "float32")
+    assert "fail" in ended.outcomes("invariant")
+    [line] = lines(ended)
+    assert "explained: your layer is the spec with mask-inverted" in line

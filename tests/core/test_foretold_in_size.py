@@ -1,0 +1,203 @@
+"""What is foretold in size only is no answer because its size fits: what else it predicts has to come true."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+
+from harness.deviations.catalogue import catalogue, is_noisy
+from harness.deviations.diagnose import Repeats, diagnose
+from harness.deviations.sighting import Array, Sighting, sighting
+from harness.golden.expected import Expected
+from harness.golden.store import read_golden, read_manifest
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import judge
+from harness.oracle.arithmetic import Arithmetic
+from harness.oracle.deviant import deviant
+from harness.oracle.encoder import forward
+from harness.oracle.steps.forward_only import narrowed
+from harness.oracle.tape import Node
+from harness.report.model import Diagnosis
+from harness.report.terminal import diagnosis_text
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+from harness.spec.stages import stages
+
+SMALL = [
+    f"{layer}/{name}" for layer in ("pre-gelu", "post-relu") for name in ("padding-right", "low-variance", "no-mask")
+]
+FLOAT32 = FORMATS["float32"]
+Wrong = Callable[[str, Array], Array]
+"""(a stage's name, its right value) → what is given in its place, and gone on from."""
+
+
+@cache
+def small_cases() -> list[tuple[Case, Expected]]:
+    manifest, cases = read_manifest(), load().cases
+    return [(cases[name], read_golden(cases[name], manifest, constants())) for name in SMALL]
+
+
+def seen(wrong: Wrong, *ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
+    """What a float32 layer gives whose stages are `wrong`, beside these deviations."""
+    found = []
+    for case, expected in small_cases():
+        layer = deviant(case, [catalogue()[name] for name in ids])
+        shown: dict[str, Array] = {}
+
+        def onward(name: str, stage: Node, shown: dict[str, Array] = shown) -> Node:
+            shown[name] = wrong(name, stage.value)
+            return Node(shown[name])
+
+        given = forward(layer.layer, layer.given, Arithmetic(np.float32, draw=99), onward)
+        answers = {name: np.asarray({**given, **shown}[name], np.float32) for name in show or stages(case.layer)}
+        last = "residual2" if case.layer.norm.placement == "pre" else "norm2"
+        answers["output"] = np.asarray(shown.get(last, given["output"]), np.float32)
+        check = "stages" if show is None else "output"
+        outcome = judge(check, tuple(answers), answers, expected, FLOAT32, constants()).outcome
+        found.append(sighting(case, expected, FLOAT32, answers, failed=outcome != Outcome.PASS))
+    return found
+
+
+def right(name: str, value: Array) -> Array:
+    return value
+
+
+def wavy(stage: str, size: float) -> Wrong:
+    """Deterministic, smooth, and in no catalogue: a factor that differs from element to element."""
+
+    def wrong(name: str, value: Array) -> Array:
+        wave = 1 + size * np.sin(0.1 + np.arange(value.size)).reshape(value.shape)
+        return np.asarray(value * wave, value.dtype) if name == stage else value
+
+    return wrong
+
+
+def named(diagnosis: Diagnosis) -> list[str]:
+    return [*diagnosis.deviations, *diagnosis.runner_up, *(name for twin in diagnosis.twins for name in twin)]
+
+
+UNFORESEEN = [
+    ("attention_weights", 0.3, "same"),  # as large as dropout's scatter
+    ("attention_weights", 0.3, "unknown"),
+    ("ffn_output", 0.3, "differ"),
+    ("norm1", 2.0**-12, "same"),  # as large as float16's rounding
+    ("norm2", 2.0**-9, "unknown"),  # as bfloat16's
+    ("query", 2.0**-12, "differ"),
+    ("context", 2.0**-9, "same"),
+]
+
+
+@pytest.mark.parametrize(("stage", "size", "repeats"), UNFORESEEN)
+def test_no_size_explains_what_is_wrong_in_an_unforeseen_way(stage: str, size: float, repeats: Repeats) -> None:
+    diagnosis = diagnose("wavy", "float32", seen(wavy(stage, size)), repeats=repeats)
+    assert diagnosis.confidence != "explained", diagnosis_text(diagnosis)
+    assert not any(is_noisy(catalogue()[name]) for name in diagnosis.deviations)
+    if diagnosis.confidence == "unknown":
+        assert f"First stage out of line: {stage}." in diagnosis_text(diagnosis)
+
+
+def test_noise_that_is_drawn_anew_is_no_dropout() -> None:
+    """Two answers differ, and the size fits, but no element is 0 and the others are not scaled."""
+    draw = np.random.default_rng(0)
+
+    def noise(name: str, value: Array) -> Array:
+        scattered = value * (1 + 0.33 * draw.standard_normal(value.shape))
+        return np.asarray(scattered, value.dtype) if name in ("attention_weights", "ffn_output") else value
+
+    diagnosis = diagnose("noisy", "float32", seen(noise), repeats="differ")
+    assert diagnosis.confidence != "explained", diagnosis_text(diagnosis)
+
+
+DROPPED = ("dropout-left-on", "attention-dropout-left-on", "attention-dropout-broadcast", "ffn-dropout-left-on")
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
+    sightings = seen(right, name)
+    differ = diagnose("dropping", "float32", sightings, repeats="differ")
+    assert (differ.confidence, differ.deviations) == ("explained", (name,))
+    assert "two answers to one question differ" in diagnosis_text(differ)
+    unknown = diagnose("dropping", "float32", sightings)
+    assert (unknown.confidence, unknown.deviations) == ("closest", (name,))
+    same = diagnose("dropping", "float32", sightings, repeats="same")
+    assert not set(named(same)) & set(DROPPED)
+
+
+def test_dropout_behind_the_output_alone_is_closest_at_most() -> None:
+    """Its size is all that an output shows: what else would differ twice and be as large is not to be told from it."""
+    diagnosis = diagnose("fused", "float32", seen(right, "dropout-left-on", show=("output",)), repeats="differ")
+    assert diagnosis.confidence != "explained"
+
+
+@pytest.mark.parametrize("name", ["norm-in-float16", "linear-in-tf32", "softmax-in-bfloat16", "bfloat16-inside"])
+def test_a_narrow_format_is_explained_by_its_own_values(name: str) -> None:
+    diagnosis = diagnose("narrow", "float32", seen(right, name), repeats="same")
+    assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
+    assert (name,) in {diagnosis.deviations, *diagnosis.twins}
+
+
+def test_a_result_on_a_narrow_formats_grid_is_explained_wherever_it_rounds_inside() -> None:
+    """A norm that also rounds its statistics is off by other values, of the same size, which bfloat16 has."""
+
+    def wrong(name: str, value: Array) -> Array:
+        return narrowed(value * np.float32(1 + 2.0**-9), "bfloat16") if name in ("norm1", "norm2") else value
+
+    diagnosis = diagnose("narrow", "float32", seen(wrong), repeats="same")
+    assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("norm-in-bfloat16",))
+
+
+def test_what_is_far_from_everything_is_unknown() -> None:
+    """Half of the stages in line is no likeness where the rest is out by thousands of σ."""
+    diagnosis = diagnose("far", "float32", seen(wavy("ffn_activation", 0.1), "norm-eps-1e-3"), repeats="same")
+    assert diagnosis.confidence == "unknown"
+    assert "First stage out of line: norm1." in diagnosis_text(diagnosis)
+
+
+WAVY = """
+def stages(self, x, masks):
+    shown = super().stages(x, masks)
+    wave = 1 + 0.3 * np.sin(np.arange(shown["attention_weights"].size)).reshape(shown["attention_weights"].shape)
+    return {**shown, "attention_weights": np.asarray(shown["attention_weights"] * wave, self.dtype)}
+"""
+DROPS = """
+def stages(self, x, masks):
+    shown = super().stages(x, masks)
+    kept = np.random.default_rng().random(shown["ffn_output"].shape) >= 0.25
+    shown["ffn_output"] = np.where(kept, shown["ffn_output"] / self.dtype.type(0.75), self.dtype.type(0))
+    shown["residual2"] = shown["output"] = shown["residual1"] + shown["ffn_output"]
+    return shown
+
+def build(self, layer, parameters, dtype):
+    return super().build(layer, parameters, np.dtype(dtype))
+
+def output(self, x, masks):
+    return self.stages(x, masks)["output"]
+"""
+"""A pre-norm layer that is never put into evaluation."""
+
+
+def asking(*names: str) -> tuple[str, ...]:
+    return (*(word for name in names for word in ("--case", name)), "--dtype", "float32")
+
+
+PRE = ("pre-gelu/padding-right", "pre-gelu/no-mask")
+
+
+def test_a_run_knows_that_answers_repeat(conform: Callable, fake: Callable) -> None:
+    ended = conform("run", "--impl", fake("wavy", WAVY), *asking(*PRE, "pre-gelu/invariant-determinism"))
+    [diagnosis] = ended.report["diagnoses"]
+    assert (diagnosis["confidence"], diagnosis["first_stage"]) == ("unknown", "attention_weights")
+
+
+@pytest.mark.parametrize(
+    ("cases", "confidence"), [((*PRE, "pre-gelu/invariant-determinism"), "explained"), (PRE, "closest")]
+)
+def test_a_run_knows_that_answers_differ(
+    conform: Callable, fake: Callable, cases: tuple[str, ...], confidence: str
+) -> None:
+    ended = conform("run", "--impl", fake("drops", DROPS), *asking(*cases))
+    diagnosis = next(each for each in ended.report["diagnoses"] if each["deviations"])
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == (confidence, ["ffn-dropout-left-on"])

@@ -1,0 +1,149 @@
+"""Epsilons are numbers: the one that a norm was seen to have is measured, and named."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.diagnose import diagnose
+from harness.deviations.sighting import Sighting, sighting
+from harness.deviations.update import update_declared
+from harness.golden.expected import Expected
+from harness.golden.store import read_golden, read_manifest
+from harness.impl.manifest import read_implementation
+from harness.judge.outcome import Outcome
+from harness.judge.verdict import judge
+from harness.oracle.arithmetic import Arithmetic
+from harness.oracle.deviant import deviant
+from harness.oracle.encoder import forward
+from harness.report.ledger import read_report
+from harness.report.terminal import diagnosis_text
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+from harness.spec.load import load
+from harness.spec.stages import stages
+
+LAYERS = ("post-gelu-bert", "pre-rms-silu", "pre-gelu", "post-relu")
+"""Epsilons 1e-12, 1e-6 and 1e-5."""
+CASES = [f"{layer}/{situation}" for layer in LAYERS for situation in ("low-variance", "no-mask")]
+
+
+@cache
+def cases() -> list[tuple[Case, Expected]]:
+    manifest = read_manifest()
+    return [(case := load().cases[name], read_golden(case, manifest, constants())) for name in CASES]
+
+
+def seen(
+    epsilon: float,
+    dtype: str = "float32",
+    norms: tuple[str, ...] = ("norm1", "norm2"),
+    beside: tuple[str, ...] = (),
+    show: tuple[str, ...] | None = None,
+) -> list[Sighting]:
+    """What a layer gives whose norms have this epsilon, whatever they were told, and these deviations beside it."""
+    found, own = [], float(np.dtype(dtype).type(epsilon))
+    for case, expected in cases():
+        wrong = deviant(case, [catalogue()[name] for name in beside])
+        given = replace(wrong.given, epsilons=dict.fromkeys(norms, own))
+        made = forward(wrong.layer, given, Arithmetic(np.dtype(dtype)))
+        answers = {name: made[name].astype(dtype) for name in show or stages(case.layer)}
+        check = "output" if show else "stages"
+        outcome = judge(check, tuple(answers), answers, expected, FORMATS[dtype], constants()).outcome
+        found.append(sighting(case, expected, FORMATS[dtype], answers, failed=outcome != Outcome.PASS))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "dtype", "norms", "said"),
+    [
+        (1e-5, "float32", ("norm1", "norm2"), "Norm epsilon is 1.00e-05 where the layer says 1e-12 and 1e-06."),
+        (1e-5, "float64", ("norm1", "norm2"), "Norm epsilon is 1.00e-05 where the layer says 1e-12 and 1e-06."),
+        (
+            2.3e-4,
+            "float32",
+            ("norm1", "norm2"),
+            "Norm epsilon is 2.30e-04 where the layer says 1e-12, 1e-06 and 1e-05.",
+        ),
+        (1.2345e-4, "float32", ("norm1", "norm2"), "Norm epsilon is 1.23450"),
+        (3e-5, "float64", ("norm1",), "The epsilon of norm1 is 3.00e-05 where the layer says"),
+        (3e-4, "float32", ("norm2",), "The epsilon of norm2 is 3.00e-04 where the layer says"),
+        # As an ONNX attribute has it, in a layer of doubles.
+        (float(np.float32(1e-3)), "float64", ("norm1", "norm2"), "Norm epsilon is float32's 1.00e-03 where the layer"),
+    ],
+)
+def test_a_fixed_epsilon_is_measured(epsilon: float, dtype: str, norms: tuple[str, ...], said: str) -> None:
+    diagnosis = diagnose("fixed", dtype, seen(epsilon, dtype, norms))
+    assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
+    assert said in diagnosis_text(diagnosis)
+    [measured] = diagnosis.measured
+    assert abs(measured.value - epsilon) <= 3 * measured.uncertainty + np.spacing(FORMATS[dtype].numpy.type(epsilon))
+
+
+def test_the_double_is_told_from_float32s_decimal() -> None:
+    """Plain nn.LayerNorm(D) in a float64 layer that says 1e-5."""
+    of_1e_5 = [sighting for sighting in seen(1e-5, "float64") if sighting.case.layer.layer in ("pre-gelu", "post-relu")]
+    diagnosis = diagnose("double", "float64", of_1e_5)
+    assert diagnosis.confidence == "explained"
+    said = "Norm epsilon is the double 1e-05, where the layer's is float32's 1e-05, 9.99999974737875e-06 (clause L-2)."
+    assert diagnosis.sentences == (said,)
+
+
+def test_in_float32_the_two_are_one() -> None:
+    assert "L-2" not in diagnosis_text(diagnose("fixed", "float32", seen(1e-5)))
+
+
+def test_an_epsilon_is_measured_behind_an_output_alone() -> None:
+    diagnosis = diagnose("fused", "float32", seen(3e-5, show=("output",)))
+    assert diagnosis.confidence == "explained"
+    assert diagnosis.measured[0].value == pytest.approx(3e-5, rel=1e-6)
+
+
+def test_an_epsilon_is_measured_beside_another_cause() -> None:
+    diagnosis = diagnose("both", "float32", seen(3e-5, beside=("value-bias-missing",)))
+    assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", {"norm-epsilon", "value-bias-missing"})
+
+
+@pytest.mark.parametrize("name", ["norm-eps-1e-3", "norm-eps-outside-root", "norm-eps-missing", "norm-eps-12"])
+def test_what_the_catalogue_has_keeps_its_name(name: str) -> None:
+    diagnosis = diagnose("known", "float32", seen_with(name))
+    assert (diagnosis.confidence, diagnosis.deviations, diagnosis.measured) == ("explained", (name,), ())
+
+
+def seen_with(name: str) -> list[Sighting]:
+    found = []
+    for case, expected in cases():
+        wrong = deviant(case, [catalogue()[name]]).stages(Arithmetic(np.float32))
+        answers = {stage: wrong[stage].astype(np.float32) for stage in stages(case.layer)}
+        outcome = judge("stages", tuple(answers), answers, expected, FORMATS["float32"], constants()).outcome
+        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
+    return found
+
+
+def test_no_epsilon_is_made_of_another_fault_of_a_norm() -> None:
+    """Rows off by a scale that is no epsilon's: each row by another."""
+    diagnosis = diagnose("unbiased", "float32", seen_with("norm-unbiased-variance"))
+    assert diagnosis.measured == ()
+
+
+FIXED = """
+def build(self, layer, parameters, dtype):
+    held = super().build(layer, parameters, dtype)
+    self.layer = self.layer.model_copy(update={"norm": self.layer.norm.model_copy(update={"epsilon": 1e-4})})
+    return held
+"""
+
+
+def test_a_measured_epsilon_is_in_the_report_and_declared_nowhere(conform: Callable, fake: Callable) -> None:
+    folder = fake("fixed", FIXED, checks="[output]")
+    asked = [word for name in CASES[-4:] for word in ("--case", name)]
+    ended = conform("run", "--impl", folder, *asked, "--dtype", "float32")
+    [diagnosis] = ended.report["diagnoses"]
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-epsilon"])
+    assert diagnosis["measured"][0]["value"] == pytest.approx(1e-4, rel=1e-6)
+    assert "Norm epsilon is 1.00e-04 where the layer says 1e-05." in ended.stdout
+    assert update_declared(read_report(ended.out), read_implementation(folder), folder) == []
