@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.deviations.sighting import SMALL, Sighting
-from harness.oracle.deviant import has_empty_row
+from harness.oracle.steps.needs import has_empty_row
 
 TRIED = 30
 """Sightings that a hypothesis is tried on."""
