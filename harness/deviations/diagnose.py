@@ -9,7 +9,7 @@ import numpy as np
 from harness.deviations.catalogue import catalogue
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
-from harness.deviations.selection import choose
+from harness.deviations.selection import choose, scouts
 from harness.deviations.sighting import Sighting
 from harness.oracle.deviant import changes
 from harness.report.model import Diagnosis
@@ -22,6 +22,8 @@ _KEPT = 12
 """Hypotheses that are tried on everything though they explain nothing: the closest are named."""
 _PAIRS = 1500
 """Pairs that are played, of those that may explain most. Enough for any that show their stages."""
+_PAIRS_OF_LARGE = 200
+"""The same where a play takes as long as a hundred of a small layer."""
 _MEASURED = 4
 """Hypotheses that are tried in their own noise: it takes 24 plays a case."""
 _GUESSED = 1000.0
@@ -59,11 +61,14 @@ def _ranked(
 ) -> list[Match]:
     """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains."""
     applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
-    singles = _tried([(d,) for d in applicable], evidence, lambda match: not _refuted(match, nothing), until)
-    ranked = _confirmed(singles, evidence)
+    first = scouts(chosen, evidence)
+    [bare] = _tried([()], first, lambda match: True, None)
+    singles = _tried([(d,) for d in applicable], first, lambda match: not _refuted(match, bare), until)
+    ranked = _confirmed(_of_all(singles, first, evidence, until), evidence)
     if not any(match.explains and match.exact for match in ranked):
-        suspects = [match for match in singles if match.shows and not _refuted(match, nothing)]
-        pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, _may_explain, until), evidence)
+        suspects = [match for match in singles if match.shows and not _refuted(match, bare)]
+        likely = _pairs(suspects, bare)[: _PAIRS if first is evidence else _PAIRS_OF_LARGE]
+        pairs = _confirmed(_of_all(_tried(likely, first, _may_explain, until), first, evidence, until), evidence)
         if pairs and (not ranked or _earned(pairs[0], ranked[0])):
             ranked = sorted(ranked + pairs, key=_rank)
     return ranked
@@ -85,6 +90,16 @@ def _tried(
         matches.sort(key=_rank)
         matches = [match for at, match in enumerate(matches) if at < _KEPT or hopeful(match)]
     return matches
+
+
+def _of_all(
+    matches: list[Match], first: Sequence[Evidence], evidence: Sequence[Evidence], until: float | None
+) -> list[Match]:
+    """Those that were tried on all, or after the `first` of it the hopeful and the closest few of them tried on all."""
+    if first is evidence:
+        return matches
+    left = [match.deviations for at, match in enumerate(matches) if at < _KEPT or _may_explain(match)]
+    return _tried(left, evidence, _may_explain, until)
 
 
 def _refuted(match: Match, nothing: Match) -> bool:
@@ -146,7 +161,7 @@ def _pairs(suspects: Sequence[Match], nothing: Match) -> list[tuple[Deviation, .
             bound = int(left.sum()), float(alone.sum()), min(suspects[one].cost, suspects[other].cost)
             bounds.append((bound, pair))
     bounds.sort(key=lambda entry: entry[0])
-    return [pair for _, pair in bounds[:_PAIRS]]
+    return [pair for _, pair in bounds]
 
 
 def _earned(pair: Match, single: Match) -> bool:

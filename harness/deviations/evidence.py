@@ -1,7 +1,7 @@
 """One sighting, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy.typing as npt
 from harness.deviations.catalogue import is_noisy
 from harness.deviations.play import continued, continued_with_noise, draws
 from harness.deviations.sighting import Array, Sighting
-from harness.oracle.deviant import changes
+from harness.golden.expected import ExpectedTensor
+from harness.oracle.deviant import changes, mixes_items
 from harness.portable import Floats
 from harness.spec.case import Case
 from harness.spec.deviation import Deviation
@@ -48,33 +49,45 @@ class _Drawn(Case):
         return self._parameters
 
 
+def _kept_of(tensor: ExpectedTensor, item: int | None) -> npt.NDArray[np.intp]:
+    """Where among the positions that a tensor [B, …] keeps those of an item are; all where it is None."""
+    if item is None:
+        return np.arange(tensor.positions.size)
+    return np.flatnonzero(tensor.positions // int(np.prod(tensor.shape[1:])) == item)
+
+
 class Evidence:
     """What was observed, and what is right, all stages in one row: [n], n the positions kept of all stages together.
 
     Each stage is foretold from the stages seen before it, where they were kept whole: a stage is out of line where
     its own step is wrong, and not where it inherits. A tensor of another shape is foretold, and observed, as NaN.
+
+    `item`: of that one alone, as what mixes no items can be foretold without the others.
     """
 
-    def __init__(self, sighting: Sighting) -> None:
+    def __init__(self, sighting: Sighting, item: int | None = None) -> None:
         case, expected = sighting.case, sighting.expected
         self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
+        of_item = case.situation.model_copy(update={"items": (item,)})
+        self._of_item = self.case if item is None else replace(self.case, situation=of_item)
         self.dtype = sighting.dtype
         # A stage that cannot be compared is not gone on from: what is wrong with it would be seen nowhere.
         self._seen = {name: stage for name, stage in sighting.whole.items() if sighting.values[name] is not None}
-        kept = {name: expected.tensors[name] for name in sighting.values if expected.tensors[name].positions.size}
+        places = {name: _kept_of(expected.tensors[name], item) for name in sighting.values}
+        kept = {name: expected.tensors[name] for name, at in places.items() if at.size}
         self.stages = tuple(kept)
-        self._places = [(name, tensor.shape, tensor.positions) for name, tensor in kept.items()]
-        self._sizes = np.array([tensor.positions.size for tensor in kept.values()])
+        self._places = [(name, tensor.shape, tensor.positions[places[name]]) for name, tensor in kept.items()]
+        self._sizes = np.array([at.size for _, _, at in self._places])
         self._starts = np.cumsum(self._sizes) - self._sizes
-        values = [sighting.values[name] for name in kept]
+        values = [None if (value := sighting.values[name]) is None else value[places[name]] for name in kept]
         self._observed = np.concatenate(
             [np.full(size, np.nan) if value is None else value for value, size in zip(values, self._sizes, strict=True)]
         )
         if self._seen:
             self.right, self._condition = map(self._row, continued_with_noise(self.case, (), self._seen))
         else:
-            self.right = np.concatenate([tensor.golden for tensor in kept.values()])
-            self._condition = np.concatenate([tensor.condition for tensor in kept.values()])
+            self.right = np.concatenate([tensor.golden[places[name]] for name, tensor in kept.items()])
+            self._condition = np.concatenate([tensor.condition[places[name]] for name, tensor in kept.items()])
         self._condition = np.nan_to_num(self._condition)
         self._relative = np.repeat(self._relative_noise(), self._sizes)
         self._foretold: dict[tuple[str, ...], Array] = {(): self.right}
@@ -96,7 +109,7 @@ class Evidence:
             sigma = self._sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acting):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
-        drawn = [self._row(draw) for draw in draws(self.case, acting, self._seen)]
+        drawn = [self._row(draw) for draw in draws(self._case_for(acting), acting, self._seen)]
         centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
         squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in drawn]
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
@@ -105,8 +118,12 @@ class Evidence:
     def _centre(self, exact: Sequence[Deviation]) -> Array:
         key = tuple(deviation.deviation for deviation in exact)
         if key not in self._foretold:
-            self._foretold[key] = self._row(continued(self.case, exact, self._seen))
+            self._foretold[key] = self._row(continued(self._case_for(exact), exact, self._seen))
         return self._foretold[key]
+
+    def _case_for(self, deviations: Sequence[Deviation]) -> Case:
+        """The one item, where it can be foretold by itself."""
+        return self.case if any(map(mixes_items, deviations)) else self._of_item
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
         off, moved = self._apart(self._observed, centre, sigma), self._apart(centre, self.right, sigma)

@@ -9,7 +9,7 @@ from harness.adapter.masks import Masks
 from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
-from harness.oracle.steps import WAYS, form_of
+from harness.oracle.steps import MIXES_ITEMS, WAYS, form_of
 from harness.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
 from harness.oracle.steps.softmax import EMPTY_ROW
 from harness.spec.case import Bools, Case, causal_mask
@@ -99,6 +99,11 @@ def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
         for step, form in patch.steps.items()
         if takes_step(case, step)
     }
+
+
+def mixes_items(deviation: Deviation) -> bool:
+    """Whether it carries anything of one item of the batch into another."""
+    return deviation.patch.mask == "first-item" or any(form in MIXES_ITEMS for form in deviation.patch.steps.values())
 
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:

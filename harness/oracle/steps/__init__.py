@@ -77,3 +77,6 @@ NOISY = frozenset(
     }
 )
 """Forms whose values depend on bits that nobody specifies; only their size can be foretold."""
+
+MIXES_ITEMS = frozenset({"over-batch", "across-batch"})
+"""Forms that compute an item of the batch from the others too."""
