@@ -54,7 +54,9 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
     """Why the patch says nothing that the case does not say already; None where it does say something."""
     patch, layer = deviation.patch, case.layer
     found: list[Inapplicable | None] = []
-    if patch.layer is not None:
+    if patch.in_training:
+        found.append(_of_dropout(case, deviation))
+    elif patch.layer is not None:
         found.append(Inapplicable.OWN_CHOICE if patched_layer(layer, deviation) == layer else None)
     found += [_of_step(case, step, form) for step, form in patch.steps.items()]
     found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
@@ -63,6 +65,12 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
     if Inapplicable.OTHER_CHOICE in found:  # what is left of the patch would be another deviation
         return Inapplicable.OTHER_CHOICE
     return None if None in found else found[0]
+
+
+def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
+    if patched_layer(case.layer, deviation) == case.layer:
+        return Inapplicable.NO_DROPOUT
+    return None if "dropout" in case.situation.checks else Inapplicable.IN_TRAINING
 
 
 def _of_step(case: Case, step: str, form: str) -> Inapplicable | None:

@@ -1,14 +1,17 @@
 """Judges dropout, by probes that are asked in training and once in eval (clauses A-1 to A-3, rules Q-1 to Q-3)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
 import numpy as np
 
+from harness.deviations.catalogue import catalogue
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict
+from harness.oracle.deviant import changes, patched_layer
 from harness.plan import Task
 from harness.portable import Floats
+from harness.spec.deviation import Deviation
 from harness.spec.situation import Mode
 from harness.training.probe import Probe, unfit
 from harness.training.reading import Reading, Unreadable, read
@@ -22,6 +25,8 @@ AXES = {
     "ffn_activation": ("items", "positions", "hidden units"),
     "ffn_output": ("items", "positions", "features"),
 }
+Rates = dict[str, float]
+"""Placement → the probability that an element of it is dropped in training."""
 SCALE_ROUNDOFFS = 4096
 """By how many units of roundoff the scale of what is kept may be off, relatively."""
 
@@ -41,10 +46,41 @@ def judge_dropout(session: Session, task: Task) -> Verdict:
     resting = _asked(session, task, first, "eval", 0)
     if isinstance(resting, Verdict):
         return resting
-    problems = [*_in_training(task, asked), *_at_rest(task, resting)]
+    return _judged(task, lambda rates: [*_in_training(task, asked, rates), *_at_rest(task, resting)])
+
+
+def _judged(task: Task, problems_at: Callable[[Rates], list[str]]) -> Verdict:
+    """`problems_at` says what is wrong with what was read, were these the layer's rates: those of the specification, or
+    of what is declared or known of it."""
+    problems, declared = problems_at(task.case.layer.dropout.model_dump()), task.deviations
+    if declared:
+        met = not problems_at(_rates(task, declared))
+        ids = " and ".join(deviation.deviation for deviation in declared)
+        if met and problems:
+            shown = tuple(deviation.deviation for deviation in declared)
+            return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=shown)
+        if not problems:
+            return Verdict(outcome=Outcome.STALE, message=f"declares {ids}, and meets the specification without it")
     if not problems:
         return Verdict(outcome=Outcome.PASS)
-    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
+    named = next((known for known in _known(task) if not problems_at(_rates(task, known))), ())
+    causes = " and ".join(f"{known.deviation} ({known.sentence.removesuffix('.')})" for known in named)
+    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems) + (f": this is {causes}" if causes else ""))
+
+
+def _known(task: Task) -> Iterator[tuple[Deviation, ...]]:
+    """The deviations that change what this layer drops in training: each, and then several together."""
+    each = [known for known in catalogue().values() if known.patch.in_training and changes(task.case, known)]
+    for count in range(1, len(AXES)):
+        yield from combinations(each, count)
+
+
+def _rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
+    layer = task.case.layer
+    for deviation in deviations:
+        layer = patched_layer(layer, deviation)
+    rates: Rates = layer.dropout.model_dump()
+    return rates
 
 
 def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
@@ -69,8 +105,7 @@ def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) ->
         return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
 
 
-def _in_training(task: Task, asked: list[Reading]) -> Iterator[str]:
-    rates = task.case.layer.dropout.model_dump()
+def _in_training(task: Task, asked: list[Reading], rates: Rates) -> Iterator[str]:
     whole = []
     for placement, due in rates.items():
         masks = [reading.kept[placement] for reading in asked]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.deviations.catalogue import catalogue
+from harness.deviations.catalogue import seen_in_evaluation
 
 PLANTS = {
     "wrong_epsilon": (
@@ -96,9 +96,11 @@ def test_the_core_sees_every_wrong_form(planted: Callable) -> None:
     """Each deviation of the catalogue, in the real encoder, by output or stages; and nothing where none is planted."""
     core = planted("planted_pytorch", "PlantedPyTorch", "pytorch", "layer_norm", "rms_norm")
     assert list(core.failures([])) == []
-    unseen = [name for name in catalogue() if core.can_have(name) and next(core.failures([name]), None) is None]
+    unseen = [
+        name for name in seen_in_evaluation() if core.can_have(name) and next(core.failures([name]), None) is None
+    ]
     assert unseen == []
-    assert {name for name in catalogue() if not core.can_have(name)} == OF_LAYERS_WITHOUT_PLANTS
+    assert {name for name in seen_in_evaluation() if not core.can_have(name)} == OF_LAYERS_WITHOUT_PLANTS
 
 
 def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:

@@ -28,6 +28,7 @@ class Inapplicable(Enum):
     ROOT_OF_ONE = "the scores are divided by 1"
     EXACT_ROOT = "the scores are divided by a power of two, which every format holds exactly"
     NO_DROPOUT = "the layer drops nothing there"
+    IN_TRAINING = "it shows in training alone, where the check dropout names it"
     POST_NORM = "only a pre-norm layer has a sub-layer's normed input apart from the residual's"
     NO_BIAS = "no case adds a bias to the scores"
     NO_MASK = "no case masks anything"
