@@ -40,7 +40,7 @@ def deviations(
     chosen = select(load().with_golden, cases, None)
     found = list(kills(names, chosen, dtypes or tuple(FORMATS), jobs or os.cpu_count() or 1))
     caught = {kill.deviation for kill in found if kill.sigma > constants().rms_limit}
-    silent = not_played([name for name in names if name not in caught], chosen, load().with_golden.values())
+    silent = not_played([name for name in names if name not in caught], chosen, load().cases.values())
     if as_json:
         click.echo(json.dumps([asdict(kill) for kill in found], indent=1))
     else:

@@ -31,9 +31,12 @@ class NotPlayed:
 
     @property
     def sentence(self) -> str:
-        asked = "".join(f" --case '{layer}/*'" for layer in self.instead)
-        hint = f" Ask{asked} instead." if asked else ""
         layers = ", ".join(self.layers)
+        if catalogue()[self.deviation].patch.in_training:
+            asked = " conform run" + "".join(f" --case {layer}/dropout" for layer in self.instead)
+        else:
+            asked = "".join(f" --case '{layer}/*'" for layer in self.instead)
+        hint = f" Ask{asked} instead." if self.instead else ""
         return f"{self.deviation} changes nothing in the cases asked of {layers}: {self.reason.value}.{hint}"
 
 

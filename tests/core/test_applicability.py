@@ -142,6 +142,13 @@ def test_what_is_played_and_changes_no_number_says_so_below_its_row(conform: Cal
     assert f"nothing in the cases asked of {E}: played, it gives the right numbers to the last bit. Ask" in ended.stdout
 
 
+def test_what_training_alone_shows_says_where_it_is_named(conform: Callable) -> None:
+    asked = ("--case", f"{E}/no-mask", "--case", "pre-gelu-dropout/no-mask")
+    ended = conform("deviations", "--deviation", "ffn-activation-dropout-missing", *asked)
+    assert f"in the cases asked of {E}: the layer drops nothing there. Ask conform run" in ended.stdout
+    assert "pre-gelu-dropout: it shows in training alone, where the check dropout names it. Ask conform" in ended.stdout
+
+
 def test_the_reasons_go_beside_the_json(conform: Callable) -> None:
     ended = conform("deviations", "--deviation", "embedding-scaled", "--case", f"{E}/no-mask", "--json")
     assert ended.stdout.strip() == "[]"
