@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.deviations.catalogue import catalogue, seen_in_evaluation
 from harness.deviations.kill import Best, Kill, best, kills
-from harness.deviations.sighting import Sighting, sighting
+from harness.deviations.sighting import SMALL, Sighting, sighting
 from harness.deviations.tables import kill_table, markdown, sigma
 from harness.deviations.tolerances import SIGMA, TOLERANCES, Seen, false_alarms, seen_by
 from harness.golden.expected import Expected
@@ -19,6 +19,7 @@ from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import judged_unasked
 from harness.judge.outcome import Outcome
+from harness.oracle.deviant import changes
 from harness.paths import ROOT
 from harness.plan import Task, plan
 from harness.report.model import Record
@@ -58,9 +59,15 @@ def page(jobs: int) -> str:
 
 
 def graded() -> list[Case]:
-    """The cases that grade the suite. An empty batch shows nothing, and a wrong form may have no answer to it."""
-    cases = load().with_golden.values()
-    return [case for case in cases if case.layer.family in GRADED and case.situation.batch]
+    """The cases that grade the suite, and those of one layer for each deviation that they have no place for: of a wrong
+    RMSNorm, say. An empty batch shows nothing, and a wrong form may have no answer to it."""
+    cases = [case for case in load().with_golden.values() if case.situation.batch]
+    layers = {case.layer.layer for case in cases if case.layer.family in GRADED}
+    for deviation in seen_in_evaluation().values():
+        if not any(changes(case, deviation) for case in cases if case.layer.layer in layers):
+            small = (case for case in cases if case.layer.d_model <= SMALL)
+            layers.add(next(case.layer.layer for case in small if changes(case, deviation)))
+    return [case for case in cases if case.layer.layer in layers]
 
 
 def _only_float64(found: list[Kill]) -> list[str]:

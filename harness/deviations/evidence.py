@@ -11,7 +11,7 @@ from harness.deviations.catalogue import is_noisy
 from harness.deviations.play import continued, continued_with_noise, draws
 from harness.deviations.sighting import Array, Sighting
 from harness.golden.expected import ExpectedTensor
-from harness.oracle.deviant import changes, mixes_items
+from harness.oracle.deviant import acting, mixes_items
 from harness.portable import Floats
 from harness.spec.case import Case
 from harness.spec.deviation import Deviation
@@ -97,8 +97,8 @@ class Evidence:
 
         Of what is noisy the size is foretold and not the values (V-4): observed is compared with the others' centre.
         """
-        acting = [deviation for deviation in deviations if changes(self.case, deviation)]
-        exact = [deviation for deviation in acting if not is_noisy(deviation)]
+        acts = acting(self.case, deviations)
+        exact = [deviation for deviation in acts if not is_noisy(deviation)]
         if measured and self._seen:
             centre, condition = map(self._row, continued_with_noise(self.case, exact, self._seen))
             sigma = self._sigma(np.nan_to_num(condition))
@@ -107,9 +107,9 @@ class Evidence:
             with np.errstate(all="ignore"):
                 beyond = self._relative * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
             sigma = self._sigma(np.fmax(self._condition, beyond))
-        if len(exact) == len(acting):
+        if len(exact) == len(acts):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
-        drawn = [self._row(draw) for draw in draws(self._case_for(acting), acting, self._seen)]
+        drawn = [self._row(draw) for draw in draws(self._case_for(acts), acts, self._seen)]
         centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
         squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in drawn]
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)

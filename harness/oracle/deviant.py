@@ -33,16 +33,29 @@ class Deviant:
 
 def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
     """The case with every patch applied, in order."""
-    layer, start = case.layer, given(case)
+    start, patched = given(case), _patched_case(case, deviations)
     parameters, mask, ways = dict(start.parameters), start.mask, dict[str, str]()
     for deviation in deviations:
         patch = deviation.patch
-        layer = patched_layer(layer, deviation)
         parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
-        ways |= {step: form for step, form in _forms(case, patch).items() if form is not None}
+        ways |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
-    return Deviant(layer, replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways))
+    return Deviant(patched.layer, replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways))
+
+
+def acting(case: Case, deviations: Sequence[Deviation]) -> list[Deviation]:
+    """Those that change the case, or the case as the others leave its layer: a post-norm layer that is pre-norm by one
+    deviation may norm its output once more by another."""
+    left = _patched_case(case, deviations)
+    return [d for d in deviations if changes(case, d) or (left is not case and changes(left, d))]
+
+
+def _patched_case(case: Case, deviations: Sequence[Deviation]) -> Case:
+    layer = case.layer
+    for deviation in deviations:
+        layer = patched_layer(layer, deviation)
+    return case if layer is case.layer else replace(case, layer=layer)
 
 
 def changes(case: Case, deviation: Deviation) -> bool:
