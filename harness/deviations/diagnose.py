@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from harness.deviations.catalogue import catalogue
+from harness.deviations.catalogue import catalogue, is_noisy
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
 from harness.deviations.selection import choose, scouts
@@ -61,10 +61,15 @@ def _ranked(
 ) -> list[Match]:
     """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains."""
     applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
-    first = scouts(chosen, evidence)
+    first = scouts(evidence)
     [bare] = _tried([()], first, lambda match: True, None)
-    singles = _tried([(d,) for d in applicable], first, lambda match: not _refuted(match, bare), until)
-    ranked = _confirmed(_of_all(singles, first, evidence, until), evidence)
+    singles, ranked = list[Match](), list[Match]()
+    for offered in _rounds(applicable, at_once=first is evidence):
+        tried = _tried([(d,) for d in offered], first, lambda match: not _refuted(match, bare), until)
+        singles += tried
+        ranked = sorted(ranked + _confirmed(_of_all(tried, first, evidence, until), evidence), key=_rank)
+        if any(match.explains and match.exact for match in ranked):
+            break
     if not any(match.explains and match.exact for match in ranked):
         suspects = [match for match in singles if match.shows and not _refuted(match, bare)]
         likely = _pairs(suspects, bare)[: _PAIRS if first is evidence else _PAIRS_OF_LARGE]
@@ -90,6 +95,14 @@ def _tried(
         matches.sort(key=_rank)
         matches = [match for at, match in enumerate(matches) if at < _KEPT or hopeful(match)]
     return matches
+
+
+def _rounds(deviations: Sequence[Deviation], *, at_once: bool) -> list[list[Deviation]]:
+    """Of large layers those first whose values are foretold: the others are played several times each, and what
+    explains in values leaves behind what fits in size."""
+    if at_once:
+        return [list(deviations)]
+    return [[d for d in deviations if is_noisy(d) == noisy] for noisy in (False, True)]
 
 
 def _of_all(

@@ -66,7 +66,7 @@ class Evidence:
     """
 
     def __init__(self, sighting: Sighting, item: int | None = None) -> None:
-        case, expected = sighting.case, sighting.expected
+        self.sighting, case, expected = sighting, sighting.case, sighting.expected
         self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
         of_item = case.situation.model_copy(update={"items": (item,)})
         self._of_item = self.case if item is None else replace(self.case, situation=of_item)

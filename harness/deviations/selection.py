@@ -67,10 +67,10 @@ def is_large(layer: Layer) -> bool:
     return layer.d_model > SMALL
 
 
-def scouts(chosen: Sequence[Sighting], evidence: Sequence[Evidence]) -> Sequence[Evidence]:
+def scouts(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
     """What every hypothesis is tried on, before the few that are left are tried on all: of large layers, the item of
     the first case that is most out of line."""
-    first = chosen[0]
+    first = evidence[0].sighting
     if not is_large(first.case.layer):
         return evidence
     return [Evidence(first, _item_most_out_of_line(first))]
