@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from harness.adapter import Masks
+from harness.deviations.catalogue import catalogue
 from harness.deviations.diagnose import diagnose
 from harness.deviations.evidence import Evidence
 from harness.deviations.selection import choose, scouts
 from harness.deviations.sighting import Sighting, sighting
 from harness.golden.store import read_golden, read_manifest
+from harness.oracle.arithmetic import Arithmetic
+from harness.oracle.deviant import deviant
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
@@ -47,6 +50,21 @@ def test_a_published_bug_is_named_on_its_own_layer(
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", [named])
     assert diagnosis["rms"] < 2
     assert diagnosis["twins"] == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "named"), [("pre-gelu-shared-heads", "scale-by-head-dim"), ("pre-rms-silu", "norm-layer-norm")]
+)
+def test_what_most_layers_choose_is_named_where_a_layer_chooses_otherwise(layer: str, named: str) -> None:
+    found = []
+    for name in ("no-mask", "padding-right"):
+        case = load().cases[f"{layer}/{name}"]
+        wrong = deviant(case, [catalogue()[named]]).stages(Arithmetic(np.float32))
+        answers = {stage: value.astype(np.float32) for stage, value in wrong.items()}
+        expected = read_golden(case, read_manifest(), constants())
+        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=True))
+    diagnosis = diagnose("other_choice", "float32", found)
+    assert (diagnosis.confidence, diagnosis.deviations, diagnosis.twins) == ("explained", (named,), ())
 
 
 def placeholder_at_512(*situations: str) -> list[Sighting]:
