@@ -2,13 +2,15 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 
 import click
 
 from harness.deviations.catalogue import catalogue
-from harness.deviations.kill import best, kills
+from harness.deviations.kill import Kill, best, kills
+from harness.deviations.reasons import not_played
 from harness.deviations.tables import kill_table
 from harness.errors import InputError, nearest
 from harness.plan import select
@@ -29,6 +31,7 @@ def deviations(
     """Play every deviation against every case, in σ: does the suite see it, and where best?
 
     The table is Markdown: for each deviation the required case that shows it best at the output and at any stage.
+    Where a deviation changes nothing in what is asked, a sentence says why, and which layers to ask instead.
     """
     names = [name for name in catalogue() if any(fnmatchcase(name, glob) for glob in globs or ("*",))]
     if not names:
@@ -36,9 +39,21 @@ def deviations(
         raise InputError(f"matches no deviation: {globs[0]!r}", where="--deviation", hint=hint)
     chosen = select(load().with_golden, cases, None)
     found = list(kills(names, chosen, dtypes or tuple(FORMATS), jobs or os.cpu_count() or 1))
+    caught = {kill.deviation for kill in found if kill.sigma > constants().rms_limit}
+    silent = not_played([name for name in names if name not in caught], chosen, load().cases.values())
     if as_json:
         click.echo(json.dumps([asdict(kill) for kill in found], indent=1))
-        return
-    for dtype in dtypes or tuple(FORMATS):
-        click.echo(f"\n{dtype}\n")
-        click.echo(kill_table(best([k for k in found if k.dtype == dtype], constants().rms_limit)))
+    else:
+        _show(found, dtypes or tuple(FORMATS))
+    for each in silent:
+        click.echo(each.sentence, err=as_json)
+
+
+def _show(found: list[Kill], dtypes: Sequence[str]) -> None:
+    """One table a format. A case that is not required is in no table, which asks for the best of those that are."""
+    for dtype in dtypes:
+        in_format = best([kill for kill in found if kill.dtype == dtype], constants().rms_limit)
+        if in_format:
+            click.echo(f"\n{dtype}\n\n{kill_table(in_format)}\n")
+    if found and not any(kill.required for kill in found):
+        click.echo("The cases that were asked are not required, and the table is of required cases: --json has them.")

@@ -38,6 +38,11 @@ def catalogue(specs: Path = SPECS) -> dict[str, Deviation]:
     return deviations
 
 
+def seen_in_evaluation() -> dict[str, Deviation]:
+    """Those that outputs and stages may show: all but what training alone shows (rule V-10)."""
+    return {name: deviation for name, deviation in catalogue().items() if not deviation.patch.in_training}
+
+
 def is_noisy(deviation: Deviation) -> bool:
     """Whether its values are not to be foretold, only how far they scatter: rounding to a narrow format, dropout."""
     return any(form in NOISY for form in deviation.patch.steps.values())

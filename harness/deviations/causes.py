@@ -15,7 +15,7 @@ from harness.golden.expected import Expected, key
 from harness.invariants.declared import breaks
 from harness.judge.observed import Answers, values_at
 from harness.judge.outcome import Outcome
-from harness.oracle.deviant import has_empty_row
+from harness.oracle.steps.needs import has_empty_row
 from harness.plan import Task
 from harness.report.model import Diagnosis, Record
 

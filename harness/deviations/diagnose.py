@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from harness.deviations.catalogue import catalogue
+from harness.deviations.catalogue import catalogue, is_noisy
 from harness.deviations.epsilon import measured_epsilons
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
 from harness.deviations.predictions import drops
-from harness.deviations.selection import choose
+from harness.deviations.selection import choose, scouts
 from harness.deviations.sighting import Sighting
 from harness.oracle.deviant import changes
 from harness.report.model import Diagnosis, Measurement
@@ -25,6 +25,8 @@ _KEPT = 12
 """Hypotheses that are tried on everything though they explain nothing: the closest are named."""
 _PAIRS = 1500
 """Pairs that are played, of those that may explain most. Enough for any that show their stages."""
+_PAIRS_OF_LARGE = 200
+"""The same where a play takes as long as a hundred of a small layer."""
 _MEASURED = 4
 """Hypotheses that are tried in their own noise: it takes 24 plays a case."""
 _GUESSED = 1000.0
@@ -59,9 +61,10 @@ def diagnose(
         chosen = chosen[:_IN_A_HURRY]
     evidence = [Evidence(sighting) for sighting in chosen]
     [nothing] = _tried([()], evidence, lambda match: True, None)
+    first = scouts(evidence)
     try:
-        offered = [*_offered(chosen, repeats), *measured_epsilons(evidence, nothing)]
-        ranked = _ranked(offered, evidence, nothing, until)
+        offered = [*_offered(chosen, repeats), *measured_epsilons(first, evidence, nothing)]
+        ranked = _ranked(offered, first, evidence, until)
     except _OutOfTime:
         return _unknown(implementation, dtype, nothing, chosen, cut_short=True)
     return _said(implementation, dtype, ranked, nothing, chosen, repeats)
@@ -78,14 +81,24 @@ def _offered(chosen: Sequence[Sighting], repeats: Repeats) -> list[Deviation]:
 
 
 def _ranked(
-    offered: Sequence[Deviation], evidence: Sequence[Evidence], nothing: Match, until: float | None
+    offered: Sequence[Deviation], first: Sequence[Evidence], evidence: Sequence[Evidence], until: float | None
 ) -> list[Match]:
-    """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains."""
-    singles = _tried([(d,) for d in offered], evidence, lambda match: not _refuted(match, nothing), until)
-    ranked = _confirmed(singles, evidence)
-    if not any(match.explains and match.came_true for match in ranked):
-        suspects = [match for match in singles if match.shows and not _refuted(match, nothing)]
-        pairs = _confirmed(_tried(_pairs(suspects, nothing), evidence, _may_explain, until), evidence)
+    """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains.
+
+    Each is tried on the `first` of the evidence, or on all of it where that is the same.
+    """
+    [bare] = _tried([()], first, lambda match: True, None)
+    singles, ranked = list[Match](), list[Match]()
+    for of_round in _rounds(offered, at_once=first is evidence):
+        tried = _tried([(d,) for d in of_round], first, lambda match: not _refuted(match, bare), until)
+        singles += tried
+        ranked = sorted(ranked + _confirmed(_of_all(tried, first, evidence, until), evidence), key=_rank)
+        if any(match.explains and match.came_true for match in ranked):
+            break
+    else:
+        suspects = [match for match in singles if match.shows and not _refuted(match, bare)]
+        likely = _pairs(suspects, bare)[: _PAIRS if first is evidence else _PAIRS_OF_LARGE]
+        pairs = _confirmed(_of_all(_tried(likely, first, _may_explain, until), first, evidence, until), evidence)
         if pairs and (not ranked or _earned(pairs[0], ranked[0])):
             ranked = sorted(ranked + pairs, key=_rank)
     return ranked
@@ -107,6 +120,24 @@ def _tried(
         matches.sort(key=_rank)
         matches = [match for at, match in enumerate(matches) if at < _KEPT or hopeful(match)]
     return matches
+
+
+def _rounds(deviations: Sequence[Deviation], *, at_once: bool) -> list[list[Deviation]]:
+    """Of large layers those first whose values are foretold: the others are played several times each, and what
+    explains in values leaves behind what fits in size."""
+    if at_once:
+        return [list(deviations)]
+    return [[d for d in deviations if is_noisy(d) == noisy] for noisy in (False, True)]
+
+
+def _of_all(
+    matches: list[Match], first: Sequence[Evidence], evidence: Sequence[Evidence], until: float | None
+) -> list[Match]:
+    """Those that were tried on all, or after the `first` of it the hopeful and the closest few of them tried on all."""
+    if first is evidence:
+        return matches
+    left = [match.deviations for at, match in enumerate(matches) if at < _KEPT or _may_explain(match)]
+    return _tried(left, evidence, _may_explain, until)
 
 
 def _refuted(match: Match, nothing: Match) -> bool:
@@ -168,7 +199,7 @@ def _pairs(suspects: Sequence[Match], nothing: Match) -> list[tuple[Deviation, .
             bound = int(left.sum()), float(alone.sum()), min(suspects[one].cost, suspects[other].cost)
             bounds.append((bound, pair))
     bounds.sort(key=lambda entry: entry[0])
-    return [pair for _, pair in bounds[:_PAIRS]]
+    return [pair for _, pair in bounds]
 
 
 def _earned(pair: Match, single: Match) -> bool:

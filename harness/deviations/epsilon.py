@@ -31,11 +31,12 @@ _MEASURABLE = 1 / 3
 """The relative uncertainty up to which there is anything to tell: an epsilon of all but 0 shows in no row."""
 
 
-def measured_epsilons(evidence: Sequence[Evidence], nothing: Match) -> list[Measured]:
-    """An epsilon for both norms, and for each alone, where a norm, or what shows none, is out of line."""
+def measured_epsilons(first: Sequence[Evidence], evidence: Sequence[Evidence], nothing: Match) -> list[Measured]:
+    """An epsilon for both norms, and for each alone, where a norm, or what shows none, is out of line: measured in the
+    `first` of the evidence, which a play does not take long on."""
     if not any(_may_be_of_a_norm(fit.stages, ~fit.in_line) for fit in nothing.fits):
         return []
-    found = [_measured(name, evidence) for name in NORMS]
+    found = [_measured(name, first, evidence) for name in NORMS]
     return [each for each in found if each is not None and not _in_catalogue(each)]
 
 
@@ -50,9 +51,9 @@ def _may_be_of_a_norm(stages: tuple[str, ...], out: np.ndarray) -> bool:
     return bool(out[norms].any() if norms else out.any())
 
 
-def _measured(name: str, evidence: Sequence[Evidence]) -> Measured | None:
-    told = {piece: _told(name, piece) for piece in evidence}
-    pieces = [piece for piece in sorted(evidence, key=lambda piece: -told[piece]) if told[piece] > 0][:_PIECES]
+def _measured(name: str, first: Sequence[Evidence], evidence: Sequence[Evidence]) -> Measured | None:
+    told = {piece: _told(name, piece) for piece in first}
+    pieces = [piece for piece in sorted(first, key=lambda piece: -told[piece]) if told[piece] > 0][:_PIECES]
     if not pieces:
         return None
     epsilon = min(_START, key=lambda start: _left(name, float(start), pieces[:1]))

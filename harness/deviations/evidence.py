@@ -11,7 +11,8 @@ from harness.deviations.catalogue import is_noisy
 from harness.deviations.play import continued, continued_with_noise, draws
 from harness.deviations.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
 from harness.deviations.sighting import Array, Sighting
-from harness.oracle.deviant import changes
+from harness.golden.expected import ExpectedTensor
+from harness.oracle.deviant import acting, mixes_items
 from harness.portable import Floats
 from harness.spec.case import Case
 from harness.spec.constants import constants
@@ -53,25 +54,37 @@ class _Drawn(Case):
         return self._parameters
 
 
+def _kept_of(tensor: ExpectedTensor, item: int | None) -> npt.NDArray[np.intp]:
+    """Where among the positions that a tensor [B, …] keeps those of an item are; all where it is None."""
+    if item is None:
+        return np.arange(tensor.positions.size)
+    return np.flatnonzero(tensor.positions // int(np.prod(tensor.shape[1:])) == item)
+
+
 class Evidence:
     """What was observed, and what is right, all stages in one row: [n], n the positions kept of all stages together.
 
     Each stage is foretold from the stages seen before it, where they were kept whole: a stage is out of line where
     its own step is wrong, and not where it inherits. A tensor of another shape is foretold, and observed, as NaN.
+
+    `item`: of that one alone, as what mixes no items can be foretold without the others.
     """
 
-    def __init__(self, sighting: Sighting) -> None:
-        case, expected = sighting.case, sighting.expected
+    def __init__(self, sighting: Sighting, item: int | None = None) -> None:
+        self.sighting, case, expected = sighting, sighting.case, sighting.expected
         self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
+        of_item = case.situation.model_copy(update={"items": (item,)})
+        self._of_item = self.case if item is None else replace(self.case, situation=of_item)
         self.dtype = sighting.dtype
         # A stage that cannot be compared is not gone on from: what is wrong with it would be seen nowhere.
         self._seen = {name: stage for name, stage in sighting.whole.items() if sighting.values[name] is not None}
-        kept = {name: expected.tensors[name] for name in sighting.values if expected.tensors[name].positions.size}
+        places = {name: _kept_of(expected.tensors[name], item) for name in sighting.values}
+        kept = {name: expected.tensors[name] for name, at in places.items() if at.size}
         self.stages = tuple(kept)
-        self._places = [(name, tensor.shape, tensor.positions) for name, tensor in kept.items()]
-        self._sizes = np.array([tensor.positions.size for tensor in kept.values()])
+        self._places = [(name, tensor.shape, tensor.positions[places[name]]) for name, tensor in kept.items()]
+        self._sizes = np.array([at.size for _, _, at in self._places])
         self._starts = np.cumsum(self._sizes) - self._sizes
-        values = [sighting.values[name] for name in kept]
+        values = [None if (value := sighting.values[name]) is None else value[places[name]] for name in kept]
         self.observed = np.concatenate(
             [np.full(size, np.nan) if value is None else value for value, size in zip(values, self._sizes, strict=True)]
         )
@@ -79,8 +92,8 @@ class Evidence:
             self._whole_right, self._whole_condition = continued_with_noise(self.case, (), self._seen)
             self.right, self._condition = self._row(self._whole_right), self._row(self._whole_condition)
         else:
-            self.right = np.concatenate([tensor.golden for tensor in kept.values()])
-            self._condition = np.concatenate([tensor.condition for tensor in kept.values()])
+            self.right = np.concatenate([tensor.golden[places[name]] for name, tensor in kept.items()])
+            self._condition = np.concatenate([tensor.condition[places[name]] for name, tensor in kept.items()])
         self._condition = np.nan_to_num(self._condition)
         self._relative = np.repeat(self._relative_noise(), self._sizes)
         self._foretold: dict[tuple[str, ...], Array] = {(): self.right}
@@ -90,8 +103,8 @@ class Evidence:
 
         Of what is noisy the size is foretold and not the values (V-4): observed is compared with the others' centre.
         """
-        acting = [deviation for deviation in deviations if changes(self.case, deviation)]
-        exact = [deviation for deviation in acting if not is_noisy(deviation)]
+        acts = acting(self.case, deviations)
+        exact = [deviation for deviation in acts if not is_noisy(deviation)]
         if measured and self._seen:
             centre, condition = map(self._row, continued_with_noise(self.case, exact, self._seen))
             sigma = self._sigma(np.nan_to_num(condition))
@@ -100,26 +113,26 @@ class Evidence:
             with np.errstate(all="ignore"):
                 beyond = self._relative * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
             sigma = self._sigma(np.fmax(self._condition, beyond))
-        if len(exact) == len(acting):
+        if len(exact) == len(acts):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
-        drawn = [self._row(draw) for draw in draws(self.case, acting, self._seen)]
+        drawn = [self._row(draw) for draw in draws(self._case_for(acts), acts, self._seen)]
         centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
         squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in drawn]
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
         errors = self._errors(centre, sigma, scatter)
-        return self._with_predictions(errors, acting, exact, drawn[0], sigma)
+        return self._with_predictions(errors, acts, exact, drawn[0], sigma)
 
     def _with_predictions(
-        self, errors: Errors, acting: Sequence[Deviation], exact: Sequence[Deviation], foretold: Array, sigma: Array
+        self, errors: Errors, acts: Sequence[Deviation], exact: Sequence[Deviation], foretold: Array, sigma: Array
     ) -> Errors:
         """What is noisy predicts more of its own stages than a size. One whose values are so has no scatter there."""
         rms, largest, scatter, moved = (each.copy() for each in (errors.rms, errors.max, errors.scatter, errors.moved))
         found: dict[str, bool] = {}
-        for name, form in noisy_steps(acting).items():
+        for name, form in noisy_steps(acts).items():
             if name not in self.stages:
                 continue
             at = self.stages.index(name)
-            plain = self._centre(without_dropping(acting) if dropping(form) else exact)
+            plain = self._centre(without_dropping(acts) if dropping(form) else exact)
             stage = self._stage_seen(at, plain, foretold, sigma, rows=form == "fast-variance")
             said = outcome(form, stage, constants())
             if said is not None:
@@ -158,7 +171,7 @@ class Evidence:
 
     def foretold(self, deviations: Sequence[Deviation]) -> Array:
         """What each stage would be with these, [n]."""
-        return self._row(continued(self.case, deviations, self._seen))
+        return self._row(continued(self._case_for(deviations), deviations, self._seen))
 
     def distance(self, one: Array, other: Array) -> Array:
         """(one − other) / σ of the right layer, [n]; 0 where either is not finite."""
@@ -170,6 +183,10 @@ class Evidence:
         if key not in self._foretold:
             self._foretold[key] = self.foretold(exact)
         return self._foretold[key]
+
+    def _case_for(self, deviations: Sequence[Deviation]) -> Case:
+        """The one item, where it can be foretold by itself."""
+        return self.case if any(map(mixes_items, deviations)) else self._of_item
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
         off, moved = self._apart(self.observed, centre, sigma), self._apart(centre, self.right, sigma)

@@ -3,8 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
+from harness.deviations.evidence import Evidence
 from harness.deviations.sighting import SMALL, Sighting
-from harness.oracle.deviant import has_empty_row
+from harness.oracle.steps.needs import has_empty_row
+from harness.spec.layer import Layer
 
 TRIED = 30
 """Sightings that a hypothesis is tried on."""
@@ -24,7 +28,7 @@ def choose(sightings: Sequence[Sighting]) -> list[Sighting]:
     foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)]
     if not any(sighting.failed for sighting in foretold):
         foretold = list(sightings)
-    small = [sighting for sighting in foretold if sighting.case.layer.d_model <= SMALL]
+    small = [sighting for sighting in foretold if not is_large(sighting.case.layer)]
     by_layer: dict[str, list[Sighting]] = {}
     for sighting in sorted(small or foretold, key=_telling):
         by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
@@ -49,8 +53,37 @@ def _can_be_foretold(sighting: Sighting) -> bool:
     return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
 
 
-def _telling(sighting: Sighting) -> tuple[bool, bool, int, str]:
-    """Failed ones first, and of those the ones with a mask and many positions."""
-    situation = sighting.case.situation
-    positions = min(situation.batch * situation.sequence, _POSITIONS)
-    return not sighting.failed, sighting.case.mask() is None, -positions, sighting.case.id
+def _telling(sighting: Sighting) -> tuple[bool, bool, int, int, str]:
+    """Failed ones first, and of those the ones with a mask and many positions; of a large layer no more of them than
+    say more, for each costs as much as a small layer."""
+    situation, case = sighting.case.situation, sighting.case
+    positions = situation.batch * situation.sequence
+    beyond = positions if is_large(case.layer) else 0
+    return not sighting.failed, case.mask() is None, -min(positions, _POSITIONS), beyond, case.id
+
+
+def is_large(layer: Layer) -> bool:
+    """Whether its stages are not kept whole, and a play of it takes as long as a hundred of a small one."""
+    return layer.d_model > SMALL
+
+
+def scouts(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
+    """What every hypothesis is tried on, before the few that are left are tried on all: of large layers, the item of
+    the first case that is most out of line."""
+    first = evidence[0].sighting
+    if not is_large(first.case.layer):
+        return evidence
+    return [Evidence(first, _item_most_out_of_line(first))]
+
+
+def _item_most_out_of_line(sighting: Sighting) -> int:
+    """By the last tensor that can be compared: the output, unless its shape or dtype is wrong."""
+    worst = np.zeros(sighting.case.situation.batch)
+    for name, value in sighting.values.items():
+        tensor = sighting.expected.tensors[name]
+        if value is not None and value.size:
+            items = tensor.positions // int(np.prod(tensor.shape[1:]))
+            apart = np.nan_to_num(np.abs(value - tensor.golden), nan=np.inf)
+            worst = np.full_like(worst, -1.0)  # of items that are not compared
+            np.maximum.at(worst, items, apart)
+    return int(worst.argmax())

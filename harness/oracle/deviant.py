@@ -9,7 +9,8 @@ from harness.adapter.masks import Masks
 from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
-from harness.oracle.steps import WAYS, form_of, takes_step
+from harness.oracle.steps import MIXES_ITEMS, WAYS, form_of
+from harness.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
 from harness.oracle.steps.softmax import EMPTY_ROW
 from harness.spec.case import Bools, Case, causal_mask
 from harness.spec.deviation import Deviation, Measured, Patch
@@ -32,62 +33,109 @@ class Deviant:
 
 def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
     """The case with every patch applied, in order."""
-    layer, start = case.layer, given(case)
+    start, patched = given(case), _patched_case(case, deviations)
     parameters, mask, ways = dict(start.parameters), start.mask, dict[str, str]()
     epsilons = dict[str, float]()
     for deviation in deviations:
         patch = deviation.patch
-        layer = patched_layer(layer, deviation)
         parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
-        ways |= {step: form for step, form in _forms(case.layer, patch).items() if form is not None}
+        ways |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
     wrong = replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways, epsilons=epsilons)
-    return Deviant(layer, wrong)
+    return Deviant(patched.layer, wrong)
+
+
+def acting(case: Case, deviations: Sequence[Deviation]) -> list[Deviation]:
+    """Those that change the case, or the case as the others leave its layer: a post-norm layer that is pre-norm by one
+    deviation may norm its output once more by another."""
+    left = _patched_case(case, deviations)
+    return [d for d in deviations if changes(case, d) or (left is not case and changes(left, d))]
+
+
+def _patched_case(case: Case, deviations: Sequence[Deviation]) -> Case:
+    layer = case.layer
+    for deviation in deviations:
+        layer = patched_layer(layer, deviation)
+    return case if layer is case.layer else replace(case, layer=layer)
 
 
 def changes(case: Case, deviation: Deviation) -> bool:
     """Whether the patch says anything that the case does not say already."""
-    patch = deviation.patch
-    shapes = {parameter.name: parameter.shape(case.layer) for parameter in parameters_of(case.layer)}
-    layer_changes = patched_layer(case.layer, deviation) != case.layer
+    return inapplicable(case, deviation) is None
+
+
+def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
+    """Why the patch says nothing that the case does not say already; None where it does say something."""
+    patch, layer = deviation.patch, case.layer
+    found: list[Inapplicable | None] = []
+    if patch.in_training:
+        found.append(_of_dropout(case, deviation))
+    elif patch.layer is not None:
+        found.append(Inapplicable.OWN_CHOICE if patched_layer(layer, deviation) == layer else None)
+    found += [_of_step(case, step, form) for step, form in patch.steps.items()]
+    found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
+    if patch.mask is not None:
+        found.append(_of_mask(case, patch.mask))
+    if isinstance(deviation, Measured) and deviation.epsilons:
+        others = set(deviation.epsilons.values()) - {layer.norm.epsilon}
+        found.append(None if others else Inapplicable.OWN_CHOICE)
+    if Inapplicable.OTHER_CHOICE in found:  # what is left of the patch would be another deviation
+        return Inapplicable.OTHER_CHOICE
+    return None if None in found else found[0]
+
+
+def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
+    if patched_layer(case.layer, deviation) == case.layer:
+        return Inapplicable.NO_DROPOUT
+    return None if "dropout" in case.situation.checks else Inapplicable.IN_TRAINING
+
+
+def _of_step(case: Case, step: str, form: str) -> Inapplicable | None:
+    if reason := unmet(case, step, form):
+        return reason
+    right = right_ways(case.layer).get(step, "standard")
+    if right in (form, IS_CHOICE.get((step, form))):
+        return Inapplicable.OWN_CHOICE
+    return Inapplicable.OTHER_CHOICE if form_of(step, right, form) is None else None
+
+
+def _of_parameter(layer: Layer, bare: str, patch: Patch) -> Inapplicable | None:
+    shapes = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+    edits = {name: edit for name in shapes if without_prefix(name)[1] == bare and (edit := _edit_of(name, patch))}
+    if any(_applies(name, edit, shapes) for name, edit in edits.items()):
+        return None
+    return Inapplicable.OTHER_SHAPE if edits else Inapplicable.NO_PARAMETER
+
+
+def _of_mask(case: Case, edit: str) -> Inapplicable | None:
+    if not _same(_edited_mask(case, case.mask(), edit), case):
+        return None
+    if not masks_something(case):
+        return Inapplicable.NO_MASK
+    causal = isinstance(case.situation.mask.attention, Causal)
+    return Inapplicable.NO_CAUSAL_MASK if edit in _OF_CAUSAL and not causal else Inapplicable.SAME_MASK
+
+
+def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
+    """Each step that the case takes and the patch names → the wrong form that it has there, if it has one."""
     right = right_ways(case.layer)
-    if "attention_bias" in patch.steps and case.situation.mask.bias is None:
-        return False
-    if (row := _row_it_gives(patch)) and (not has_empty_row(case) or row == case.layer.attention.fully_masked_row):
-        return False
-    forms = _forms(case.layer, patch)
-    if None in forms.values():
-        return False
-    if isinstance(deviation, Measured) and set(deviation.epsilons.values()) - {case.layer.norm.epsilon}:
-        return True
-    steps_change = any(form != right.get(step) for step, form in forms.items())
-    mask_changes = patch.mask is not None and not _same(_edited_mask(case, case.mask(), patch.mask), case)
-    edits = {name: edit for name in shapes if (edit := _edit_of(name, patch))}
-    parameters_change = any(_applies(name, edit, shapes) for name, edit in edits.items())
-    return layer_changes or steps_change or parameters_change or mask_changes
-
-
-def _forms(layer: Layer, patch: Patch) -> dict[str, str | None]:
-    """Each step that the layer takes and the patch names → the wrong form that it has there, if it has one."""
-    right = right_ways(layer)
     return {
         step: form_of(step, right.get(step, "standard"), form)
         for step, form in patch.steps.items()
-        if takes_step(layer, step)
+        if takes_step(case, step)
     }
+
+
+def mixes_items(deviation: Deviation) -> bool:
+    """Whether it carries anything of one item of the batch into another."""
+    return deviation.patch.mask == "first-item" or any(form in MIXES_ITEMS for form in deviation.patch.steps.values())
 
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
     """Whether it says only what a query with no key is given, where nobody specifies that (M-4)."""
     return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"
-
-
-def has_empty_row(case: Case) -> bool:
-    """Whether a query has no key to attend to, in any head, padded queries too."""
-    mask = case.mask()
-    return mask is not None and not bool(np.all(np.any(mask, axis=-1)))
 
 
 def _row_it_gives(patch: Patch) -> str | None:

@@ -64,7 +64,7 @@ def right_ways(layer: Layer) -> dict[str, str]:
     """Step → the form of it that this layer asks for, where that is not the standard one or there is none."""
     ways: dict[str, str] = {"activation": layer.feed_forward.activation}
     if layer.norm.kind == "rms_norm":
-        ways |= {"norm1": "rms_norm", "norm2": "rms_norm", "stack_norm": "rms_norm"}
+        ways |= dict.fromkeys(("norm1", "norm2", "final_norm", "stack_norm", "stack_end"), "rms_norm")
     if layer.attention.projections == "shared_by_heads":
         ways |= {"query": "shared_by_heads", "key": "shared_by_heads", "value": "shared_by_heads"}
     if layer.attention.scale == "d_model":
@@ -160,7 +160,7 @@ def encoder_layer(
         return step(name, x, weight, offset(f"{parameter}.bias", weight.value.shape[1]), **choices)
 
     def heads(name: str, x: Node) -> Node:
-        projected = show(name, linear(name, f"attention.{name}", x, num_heads=num_heads))
+        projected = show(name, linear(name, f"attention.{name}", x, num_heads=num_heads, scaled_by=layer.scaled_by))
         return show(f"{name}_heads", step(f"{name}_heads", projected, num_heads=num_heads))
 
     def attention(x: Node) -> Node:

@@ -30,10 +30,21 @@ class NormPatch(Strict):
     epsilon: Annotated[float, Field(gt=0)] | None = None
 
 
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class DropoutPatch(Strict):
+    attention_weights: Rate | None = None
+    attention_output: Rate | None = None
+    ffn_activation: Rate | None = None
+    ffn_output: Rate | None = None
+
+
 class LayerPatch(Strict):
     """A JSON merge patch (RFC 7396) on the layer: the choices that a right layer may make otherwise."""
 
     norm: NormPatch | None = None
+    dropout: DropoutPatch | None = Field(default=None, description="rates in training; nothing else may be edited too")
 
 
 class Patch(Strict):
@@ -53,6 +64,17 @@ class Patch(Strict):
         if unknown:
             raise ValueError(f"parameters names none of the specification's: {', '.join(unknown)}")
         return self
+
+    @model_validator(mode="after")
+    def _edits_dropout_alone(self) -> "Patch":
+        if self.in_training and (self.steps or self.parameters or self.mask or (self.layer and self.layer.norm)):
+            raise ValueError("edits dropout, which shows in training alone, beside what shows in evaluation")
+        return self
+
+    @property
+    def in_training(self) -> bool:
+        """Whether it shows in training alone, and so to the check `dropout` alone (rule V-10)."""
+        return self.layer is not None and self.layer.dropout is not None
 
 
 class Deviation(Strict):

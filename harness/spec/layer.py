@@ -126,6 +126,11 @@ class Layer(Strict):
         return self.d_model // self.attention.num_heads
 
     @property
+    def scaled_by(self) -> int:
+        """The size by whose square root scores are divided (clauses E-5, E-13)."""
+        return self.d_model if self.attention.scale == "d_model" else self.head_dim
+
+    @property
     def is_stack(self) -> bool:
         """Whether there is more to it than one encoder layer (clause E-14)."""
         return self.stack.layers > 1 or self.stack.final_norm or self.embedding is not None

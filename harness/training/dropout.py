@@ -1,15 +1,18 @@
 """Judges dropout, by probes that are asked in training and once in eval (clauses A-1 to A-3, rules Q-1 to Q-3)."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from harness.deviations.catalogue import catalogue
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Judgement, Verdict
+from harness.oracle.deviant import changes, patched_layer
 from harness.plan import Task
+from harness.spec.deviation import Deviation
 from harness.spec.situation import Mode
 from harness.training.probe import Probe, unfit
 from harness.training.reading import Kept, Reading, Unreadable, read
@@ -28,6 +31,8 @@ AXES = {
 }
 _ONE_AT_A_TIME = threading.Lock()
 """What two workers answer is read in turns: of a large layer it takes tens of megabytes."""
+Rates = dict[str, float]
+"""Placement → the probability that an element of it is dropped in training."""
 SCALE_ROUNDOFFS = 4096
 """By how many units of roundoff the scale of what is kept may be off, relatively."""
 
@@ -48,15 +53,42 @@ def put_dropout(session: Session, task: Task) -> Judgement:
             failed = found
             return lambda: failed
         readings.append(found)
-    return lambda: _judged(task, readings)
+    *asked, resting = readings
+    return lambda: _judged(task, lambda rates: [*_in_training(task, asked, rates), *_at_rest(task, resting)])
 
 
-def _judged(task: Task, readings: list[Reading]) -> Verdict:
-    *in_training, resting = readings
-    problems = [*_in_training(task, in_training), *_at_rest(task, resting)]
+def _judged(task: Task, problems_at: Callable[[Rates], list[str]]) -> Verdict:
+    """`problems_at` says what is wrong with what was read, were these the layer's rates: those of the specification, or
+    of what is declared or known of it."""
+    problems, declared = problems_at(task.case.layer.dropout.model_dump()), task.deviations
+    if declared:
+        met = not problems_at(_rates(task, declared))
+        ids = " and ".join(deviation.deviation for deviation in declared)
+        if met and problems:
+            shown = tuple(deviation.deviation for deviation in declared)
+            return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=shown)
+        if not problems:
+            return Verdict(outcome=Outcome.STALE, message=f"declares {ids}, and meets the specification without it")
     if not problems:
         return Verdict(outcome=Outcome.PASS)
-    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
+    named = next((known for known in _known(task) if not problems_at(_rates(task, known))), ())
+    causes = " and ".join(f"{known.deviation} ({known.sentence.removesuffix('.')})" for known in named)
+    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems) + (f": this is {causes}" if causes else ""))
+
+
+def _known(task: Task) -> Iterator[tuple[Deviation, ...]]:
+    """The deviations that change what this layer drops in training: each, and then several together."""
+    each = [known for known in catalogue().values() if known.patch.in_training and changes(task.case, known)]
+    for count in range(1, len(AXES)):
+        yield from combinations(each, count)
+
+
+def _rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
+    layer = task.case.layer
+    for deviation in deviations:
+        layer = patched_layer(layer, deviation)
+    rates: Rates = layer.dropout.model_dump()
+    return rates
 
 
 def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
@@ -87,8 +119,7 @@ def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
     return {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
 
 
-def _in_training(task: Task, asked: list[Reading]) -> Iterator[str]:
-    rates = task.case.layer.dropout.model_dump()
+def _in_training(task: Task, asked: list[Reading], rates: Rates) -> Iterator[str]:
     whole = []
     for placement, due in rates.items():
         masks = [reading.kept[placement] for reading in asked]

@@ -21,7 +21,7 @@ from harness.impl.manifest import read_implementation
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.deviant import changes, deviant
+from harness.oracle.deviant import acting, changes, deviant
 from harness.paths import SPECS
 from harness.plan import plan
 from harness.report.ledger import read_report
@@ -92,6 +92,16 @@ def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
     [diagnosis] = ended.report["diagnoses"]
     assert diagnosis["confidence"] == "explained"
     assert set(diagnosis["deviations"]) == {"norm-eps-1e-3", "mask-inverted"}
+
+
+def test_a_deviation_that_needs_what_another_makes_of_the_layer_acts_beside_it() -> None:
+    """A post-norm layer that is computed as pre-norm may norm its output once more."""
+    case, pre, extra = load().cases["post-relu/no-mask"], "norm-placement-pre", "final-norm-extra"
+    found = [catalogue()[name] for name in (pre, extra)]
+    assert not changes(case, found[1])
+    assert acting(case, found) == found
+    alone, both = (deviant(case, some).stages(Arithmetic(np.float64))["output"] for some in (found[:1], found))
+    assert not np.allclose(alone, both)
 
 
 def of_a_release(*ids: str) -> Any:

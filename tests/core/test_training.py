@@ -329,3 +329,52 @@ def test_statistics_fail_what_is_wrong_and_pass_what_is_not() -> None:
     assert np.abs(zs).max() < Z_LIMIT
     assert rate([np.zeros(100)], 0.5).wrong
     assert uniform(draw.normal(size=5000), 2) < FALSE_ALARM
+
+
+MISSING = {
+    "ffn-activation-dropout-missing": ("ffn_activation",),
+    "attention-dropout-missing": ("attention_weights",),
+    "attention-output-dropout-missing and ffn-output-dropout-missing": ("attention_output", "ffn_output"),
+    "dropout-missing": ("attention_weights", "attention_output", "ffn_activation", "ffn_output"),
+}
+
+
+@pytest.mark.parametrize("named", MISSING)
+def test_dropout_that_is_built_and_never_used_is_named(fake: Callable, named: str) -> None:
+    lie = f"left = value if placement in {MISSING[named]} else left"
+    [record] = records(fake("unused", told(DROPS, lie), checks="[dropout]"), "pre-gelu-dropout/dropout")
+    assert record.outcome is Outcome.FAIL
+    causes = record.message.split(": this is ")[1]
+    ids = [cause.split(" (")[0] for cause in causes.split(") and ")]
+    assert " and ".join(ids) == named
+    for placement in MISSING[named]:
+        assert f"dropout of {placement}: rate 0 instead of" in record.message
+
+
+def test_dropout_at_another_rate_is_not_called_missing(fake: Callable) -> None:
+    lie, _ = DROPOUT["another-rate"]
+    [record] = records(fake("liar", told(DROPS, lie), checks="[dropout]"), "pre-gelu-dropout/dropout")
+    assert "this is" not in record.message
+
+
+UNUSED = "left = value if placement == 'ffn_activation' else left"
+DECLARED = '[{deviation: ffn-activation-dropout-missing, reason: "known and accepted", link: "https://example.org"}]'
+
+
+def test_dropout_that_is_declared_to_be_missing_is_verified(fake: Callable) -> None:
+    folder = fake("unused", told(DROPS, UNUSED), checks="[dropout, output]", deviations=DECLARED)
+    [dropout, output] = asked(folder, "pre-gelu-dropout/dropout", "pre-gelu-dropout/no-mask")
+    assert (dropout.outcome, dropout.deviations) == (Outcome.DEVIATES, ("ffn-activation-dropout-missing",))
+    assert output.outcome is Outcome.PASS
+
+
+def test_dropout_that_is_declared_to_be_missing_and_is_there_is_stale(fake: Callable) -> None:
+    [record] = records(fake("mended", checks="[dropout]", deviations=DECLARED), "pre-gelu-dropout/dropout")
+    assert record.outcome is Outcome.STALE
+
+
+def test_what_is_declared_hides_no_other_dropout_that_is_missing(fake: Callable) -> None:
+    lie = "left = value if placement in ('ffn_activation', 'ffn_output') else left"
+    folder = fake("half_known", told(DROPS, lie), checks="[dropout]", deviations=DECLARED)
+    [record] = records(folder, "pre-gelu-dropout/dropout")
+    assert record.outcome is Outcome.FAIL

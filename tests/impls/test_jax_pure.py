@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.deviations.catalogue import catalogue
+from harness.deviations.catalogue import seen_in_evaluation
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
@@ -28,6 +28,10 @@ def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callabl
     assert busiest_thread("jax_pure", "JaxPure", 2) < 0.7
 
 
+OF_LAYERS_WITHOUT_PLANTS = {"norm-layer-norm", "scale-by-head-dim"}
+"""What only layers with RMSNorm, or whose heads share their projections can have."""
+
+
 def test_every_wrong_form_can_be_planted(planted_forms: Callable[[str], None]) -> None:
     planted_forms("planted_jax")
 
@@ -37,8 +41,11 @@ def test_the_core_sees_every_wrong_form(planted: Callable) -> None:
     """Each deviation of the catalogue, in the real encoder, by output or stages; and nothing where none is planted."""
     core = planted("planted_jax", "PlantedJax", "jax_pure", "layer_norm")
     assert list(core.failures([])) == []
-    unseen = [name for name in catalogue() if next(core.failures([name]), None) is None]
+    unseen = [
+        name for name in seen_in_evaluation() if core.can_have(name) and next(core.failures([name]), None) is None
+    ]
     assert unseen == []
+    assert {name for name in seen_in_evaluation() if not core.can_have(name)} == OF_LAYERS_WITHOUT_PLANTS
 
 
 def test_what_is_compiled_is_kept_and_changes_no_number(

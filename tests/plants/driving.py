@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from harness.adapter import Masks
+from harness.deviations.catalogue import catalogue
 from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.manifest import read_implementation
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import judge
+from harness.oracle.deviant import changes
 from harness.paths import IMPLS
 from harness.plan import Task
 from harness.spec.constants import constants
@@ -43,6 +45,10 @@ class Core:
                 if golden is not None and dtype in case.situation.dtypes and check in case.situation.checks:
                     task = Task(implementation, case, dtype, check, None)
                     self.asked.append((task, in_format(case, golden, task.format)))
+
+    def can_have(self, name: str) -> bool:
+        """Whether any of these cases changes with the deviation: some say nothing of the layers that plants know."""
+        return any(changes(task.case, catalogue()[name]) for task, _ in self.asked)
 
     def failures(self, ids: list[str]) -> Iterator[str]:
         """What the implementation fails with these planted, one after the other."""

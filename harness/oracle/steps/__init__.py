@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.oracle.steps import activation, attention, embedding, heads, linear, norm, residual, softmax
-from harness.spec.layer import Layer
 
 LayerOrder = Callable[[int], tuple[int | None, ...]]
 """The number of layers of a stack → the number of the layer that stands at each place; None: what came is passed on."""
@@ -49,21 +48,12 @@ WAYS: dict[str, dict[str, Any]] = {
     "stack_end": norm.STACK_END,
 }
 
-_ONLY_IN: dict[str, Callable[[Layer], bool]] = {
-    "tokens": lambda layer: layer.embedding is not None,
-    "positions": lambda layer: layer.embedding is not None and layer.embedding.positions == "sinusoidal",
-    "between_layers": lambda layer: takes_step(layer, "positions") and layer.stack.layers > 1,
-    "layer_order": lambda layer: layer.is_stack,
-    "stack_norm": lambda layer: layer.stack.final_norm,
-    "stack_end": lambda layer: layer.is_stack and not layer.stack.final_norm,
-}
-
 
 def form_of(step: str, right: str, wrong: str) -> str | None:
     """The wrong form of a step as a layer has it whose right form is `right`; None where it says nothing of that.
 
-    Wrong forms are variants of the standard one: an unbiased variance says nothing of an RMSNorm. What computes in a
-    narrower format does so whatever it computes: of such forms each right one has its own.
+    Wrong forms are variants of the standard one: an unbiased variance says nothing of an RMSNorm. What can go wrong
+    with another choice of the layer too has a form of its own there, by `own_forms`.
     """
     if step == "activation":  # its wrong forms take the place of any, but for variants of one
         return wrong if activation.VARIANT_OF.get(wrong, right) == right else None
@@ -71,11 +61,6 @@ def form_of(step: str, right: str, wrong: str) -> str | None:
         return wrong
     own = f"{right}-{wrong}"
     return own if own in WAYS[step] else None
-
-
-def takes_step(layer: Layer, step: str) -> bool:
-    """Whether this layer or stack takes the step at all."""
-    return step not in _ONLY_IN or _ONLY_IN[step](layer)
 
 
 NOISY = frozenset(
@@ -92,3 +77,6 @@ NOISY = frozenset(
     }
 )
 """Forms whose values depend on bits that nobody specifies; only their size can be foretold."""
+
+MIXES_ITEMS = frozenset({"over-batch", "across-batch"})
+"""Forms that compute an item of the batch from the others too."""

@@ -12,15 +12,26 @@ from harness.oracle.steps.forward_only import forward_only, in_float32_of, in_na
 from harness.oracle.steps.softmax import Softmax
 from harness.oracle.tape import Pullback, Step
 
+Size = Callable[[Array], int]
+"""A query [B, H, S, d] → the size by whose root its scores are divided."""
+
+
+def head_dim(query: Array) -> int:
+    return int(query.shape[-1])
+
+
+def d_model(query: Array) -> int:
+    return int(query.shape[1] * query.shape[-1])
+
 
 def attention_scores(a: Arithmetic, query: Array, key: Array) -> tuple[Array, Pullback]:
     """query · keyᵀ / √d, [B, H, S, S], before any mask (E-5; Vaswani et al., 2017, eq. 1)."""
-    return _scores_over_root(a, query, key, query.shape[-1])
+    return _scores_over_root(a, query, key, head_dim(query))
 
 
 def scores_by_d_model(a: Arithmetic, query: Array, key: Array) -> tuple[Array, Pullback]:
     """query · keyᵀ / √D, D = H·d (E-13)."""
-    return _scores_over_root(a, query, key, query.shape[1] * query.shape[-1])
+    return _scores_over_root(a, query, key, d_model(query))
 
 
 def _scores_over_root(a: Arithmetic, query: Array, key: Array, size: int) -> tuple[Array, Pullback]:
@@ -55,24 +66,44 @@ def attend(a: Arithmetic, scores: Array, value: Array, softmax: Softmax) -> tupl
     return context, pullback
 
 
-def scale_in_float32(a: Arithmetic, query: Array, key: Array) -> Array:
-    """query · keyᵀ times 1/√d as float32 holds it."""
-    scale = a.exact(float(np.float32(1.0 / np.sqrt(query.shape[-1]))))
-    return a.multiply(a.matmul(query, key.swapaxes(-1, -2)), scale)
+def _scale_in_float32(size: Size) -> Step:
+    """query · keyᵀ times 1/√size as float32 holds it."""
 
-
-def _scores(size: Callable[[Array], float]) -> Step:
     def scores(a: Arithmetic, query: Array, key: Array) -> Array:
-        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(size(query)))
+        scale = a.exact(float(np.float32(1.0 / np.sqrt(size(query)))))
+        return a.multiply(a.matmul(query, key.swapaxes(-1, -2)), scale)
 
     return forward_only(scores)
 
 
-def _key_by_reshape(a: Arithmetic, query: Array, key: Array) -> Array:
+def _divided_by(divisor: Callable[[Array], float]) -> Step:
+    def scores(a: Arithmetic, query: Array, key: Array) -> Array:
+        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(divisor(query)))
+
+    return forward_only(scores)
+
+
+def _key_by_reshape(size: Size) -> Step:
     """The key read as [B, H, d, S] with no transpose."""
-    batch, heads, sequence, head_dim = key.shape
-    turned = key.reshape(batch, heads, head_dim, sequence)
-    return a.divide(a.matmul(query, turned), a.sqrt(a.exact(float(head_dim))))
+
+    def scores(a: Arithmetic, query: Array, key: Array) -> Array:
+        batch, heads, sequence, head_dim = key.shape
+        turned = key.reshape(batch, heads, head_dim, sequence)
+        return a.divide(a.matmul(query, turned), a.sqrt(a.exact(float(size(query)))))
+
+    return forward_only(scores)
+
+
+def _wrong_scores(right: Step, size: Size) -> dict[str, Step]:
+    """The wrong forms of scores that are to be divided by the root of `size`."""
+    return {
+        "scale-in-float32": _scale_in_float32(size),
+        "not-scaled": _divided_by(lambda query: 1.0),
+        "scaled-twice": _divided_by(lambda query: float(size(query))),
+        "multiplied": _divided_by(lambda query: float(1 / np.sqrt(size(query)))),
+        "key-by-reshape": _key_by_reshape(size),
+        **in_narrower(right),
+    }
 
 
 def _identity(a: Arithmetic, weights: Array, value: Array, softmax: Softmax) -> Array:
@@ -94,14 +125,10 @@ def _context_in_float32(a: Arithmetic, scores: Array, value: Array, softmax: Sof
 
 SCORES: dict[str, Step] = {
     "standard": attention_scores,
-    "scale-in-float32": forward_only(scale_in_float32),
     "by-d-model": scores_by_d_model,
-    "not-scaled": _scores(lambda query: 1.0),
-    "scaled-twice": _scores(lambda query: float(query.shape[-1])),
-    "multiplied": _scores(lambda query: float(1 / np.sqrt(query.shape[-1]))),
-    "key-by-reshape": forward_only(_key_by_reshape),
-    **in_narrower(attention_scores),
-    **own_forms("by-d-model", in_narrower(scores_by_d_model)),
+    "by-head-dim": attention_scores,  # the choice of most layers; wrong where one chooses d_model
+    **_wrong_scores(attention_scores, head_dim),
+    **own_forms("by-d-model", {**_wrong_scores(scores_by_d_model, d_model), "by-head-dim": attention_scores}),
 }
 
 

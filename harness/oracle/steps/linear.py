@@ -1,7 +1,10 @@
 """Linear maps (E-2): x [B, S, in] @ weight [in, out] + bias [out], and the ways to get them wrong.
 
-Query, key and value are linear maps too; their wrong forms may know how many heads the result is split into.
+Query, key and value are linear maps too; their forms may know how many heads the result is split into, and by the root
+of which size the scores are divided.
 """
+
+import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.steps.forward_only import forward_only, in_narrower, own_forms
@@ -38,16 +41,18 @@ WAYS: dict[str, Step] = {
 
 
 def _told(form: Step) -> Step:
-    """A form that need not know the number of heads."""
+    """A form that need not know what a projection is told."""
 
-    def projection(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> tuple[Array, Pullback]:
+    def projection(a: Arithmetic, x: Array, weight: Array, bias: Array, **told: int) -> tuple[Array, Pullback]:
         return form(a, x, weight, bias)
 
     projection.__doc__ = form.__doc__
     return projection
 
 
-def shared_by_heads(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> tuple[Array, Pullback]:
+def shared_by_heads(
+    a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, **told: int
+) -> tuple[Array, Pullback]:
     """One map [d, d] for each head's slice of x [B, S, H·d] (E-12)."""
     slices = x.reshape(*x.shape[:-1], num_heads, -1)
     y, pull_back = linear(a, slices, weight, bias)
@@ -59,32 +64,41 @@ def shared_by_heads(a: Arithmetic, x: Array, weight: Array, bias: Array, num_hea
     return y.reshape(x.shape), pullback
 
 
-def first_head_for_all(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
+def by_heads(wrong: Step) -> Step:
+    """A wrong form of a linear map, of each head's slice of x [B, S, H·d]."""
+
+    def projection(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, **told: int) -> Array:
+        slices = x.reshape(*x.shape[:-1], num_heads, -1)
+        return np.reshape(wrong(a, slices, weight, bias, num_heads=num_heads, **told)[0], x.shape)
+
+    return forward_only(projection)
+
+
+def first_head_for_all(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, **told: int) -> Array:
     """One map [d, d], that of head 0's own features, for every head's slice of x [B, S, H, d]."""
     d = x.shape[-1] // num_heads
     return shared_by_heads(a, x, weight[:d, :d], bias[:d], num_heads)[0]
 
 
-def _root(a: Arithmetic, x: Array, num_heads: int) -> Array:
-    return a.sqrt(a.exact(float(x.shape[-1] // num_heads)))
+def scaled(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, scaled_by: int) -> Array:
+    """(x @ weight + bias) / √d, or / √D where the layer divides its scores by that."""
+    return a.divide(linear(a, x, weight, bias)[0], a.sqrt(a.exact(float(scaled_by))))
 
 
-def scaled(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
-    """(x @ weight + bias) / √d."""
-    return a.divide(linear(a, x, weight, bias)[0], _root(a, x, num_heads))
+def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, scaled_by: int) -> Array:
+    """x @ weight / √d + bias, or / √D likewise."""
+    return a.add(a.divide(a.matmul(x, weight), a.sqrt(a.exact(float(scaled_by)))), bias)
 
 
-def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int) -> Array:
-    """x @ weight / √d + bias."""
-    return a.add(a.divide(a.matmul(x, weight), _root(a, x, num_heads)), bias)
-
+_SCALED: dict[str, Step] = {"scaled": forward_only(scaled), "scaled-before-bias": forward_only(scaled_before_bias)}
+_OF_ANY_MAP = {name: _told(WAYS[name]) for name in ("not-applied", "bias-twice")} | _SCALED
 
 PROJECTION: dict[str, Step] = {
     **{name: _told(form) for name, form in WAYS.items()},
     "shared_by_heads": shared_by_heads,
     **own_forms("shared_by_heads", in_narrower(shared_by_heads)),
+    **own_forms("shared_by_heads", {name: by_heads(form) for name, form in _OF_ANY_MAP.items()}),
     "first-head-for-all": forward_only(first_head_for_all),
-    "scaled": forward_only(scaled),
-    "scaled-before-bias": forward_only(scaled_before_bias),
+    **_SCALED,
 }
-"""The forms of query, key and value, which are told `num_heads`."""
+"""The forms of query, key and value, which are told `num_heads` and `scaled_by`."""

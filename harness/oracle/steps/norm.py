@@ -1,5 +1,7 @@
 """LayerNorm (E-1), RMSNorm (E-9), and the ways to get it wrong. x [B, S, D], gain and shift [D]."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from harness.oracle.arithmetic import Arithmetic, Array
@@ -52,25 +54,27 @@ def stack_end(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float
     return x, lambda g: (g, np.zeros_like(gain), np.zeros_like(shift))
 
 
-def fresh_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """The output normed with a gain of 1 and a shift of 0, as a new norm has them."""
-    return layer_norm(a, x, gain, shift, epsilon)[0]
-
-
-def extra(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """The output normed once more, with the second norm's parameters."""
-    return layer_norm(a, x, gain, shift, epsilon)[0]
+def _once_more(right: Step) -> Step:
+    """The output normed where it is to be passed on, with the gain and shift that the step is given."""
+    return forward_only(lambda a, *operands, **choices: right(a, *operands, **choices)[0])
 
 
 def _scaled(a: Arithmetic, normal: Array, gain: Array, shift: Array) -> Array:
     return a.add(a.multiply(normal, gain), shift)
 
 
-def _normed(a: Arithmetic, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-    count = a.exact(float(np.prod([x.shape[axis] for axis in axes])))
-    centred = a.subtract(x, a.divide(a.sum(x, axes), count))
-    variance = a.divide(a.sum(a.multiply(centred, centred), axes), count)
-    return a.divide(centred, a.sqrt(a.add(variance, a.constant(epsilon))))
+def _mean(a: Arithmetic, x: Array, axes: tuple[int, ...]) -> Array:
+    return a.divide(a.sum(x, axes), a.exact(float(np.prod([x.shape[axis] for axis in axes]))))
+
+
+def _less_its_mean(a: Arithmetic, x: Array, axes: tuple[int, ...]) -> Array:
+    """What LayerNorm divides by its root mean square."""
+    return a.subtract(x, _mean(a, x, axes))
+
+
+def _as_it_is(a: Arithmetic, x: Array, axes: tuple[int, ...]) -> Array:
+    """What RMSNorm divides by its root mean square."""
+    return x
 
 
 def _unbiased(a: Arithmetic, centred: Array) -> Array:
@@ -78,23 +82,11 @@ def _unbiased(a: Arithmetic, centred: Array) -> Array:
     return a.divide(a.sum(a.multiply(centred, centred), -1), degrees)
 
 
-def epsilon_outside_root(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """(x − mean) / (√variance + ε)."""
-    centred = a.subtract(x, a.mean(x))
-    deviation = a.sqrt(a.mean(a.multiply(centred, centred)))
-    return _scaled(a, a.divide(centred, a.add(deviation, a.constant(epsilon))), gain, shift)
-
-
 def unbiased_epsilon_outside_root(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
     """(x − mean) / (√variance + ε), the variance divided by D − 1: what torch.std and an epsilon make."""
     centred = a.subtract(x, a.mean(x))
     deviation = a.sqrt(_unbiased(a, centred))
     return _scaled(a, a.divide(centred, a.add(deviation, a.constant(epsilon))), gain, shift)
-
-
-def no_epsilon(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """(x − mean) / √variance."""
-    return _scaled(a, _normed(a, x, (-1,), 0.0), gain, shift)
 
 
 def unbiased_variance(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
@@ -112,21 +104,6 @@ def fast_variance(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: f
     return _scaled(a, normal, gain, shift)
 
 
-def over_positions(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """Mean and variance over the sequence."""
-    return _scaled(a, _normed(a, x, (1,), epsilon), gain, shift)
-
-
-def over_positions_and_features(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """Mean and variance over the sequence and the features together."""
-    return _scaled(a, _normed(a, x, (1, 2), epsilon), gain, shift)
-
-
-def over_batch(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """Mean and variance over the batch and the sequence, as BatchNorm in training."""
-    return _scaled(a, _normed(a, x, (0, 1), epsilon), gain, shift)
-
-
 def root_mean_square(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
     """RMSNorm with a shift: x / √(mean square + ε) (Zhang and Sennrich, 2019)."""
     mean_square = a.mean(a.multiply(x, x))
@@ -140,19 +117,53 @@ def not_centred(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: flo
     return _scaled(a, a.divide(x, a.sqrt(a.add(variance, a.constant(epsilon)))), gain, shift)
 
 
-def gain_before_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """Gain and shift applied to x, which is then normed."""
-    return _normed(a, _scaled(a, x, gain, shift), (-1,), epsilon)
-
-
-def gain_plus_one(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-    """The stored gain read as gain − 1 (x-transformers, Gemma)."""
-    return _scaled(a, _normed(a, x, (-1,), epsilon), a.add(gain, a.exact(1.0)), shift)
-
-
 def skipped(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
     """No norm at all."""
     return x
+
+
+def _of_either_norm(numerator: Callable[[Arithmetic, Array, tuple[int, ...]], Array]) -> dict[str, Step]:
+    """The wrong forms that LayerNorm and RMSNorm have alike, which differ in what they divide."""
+
+    def normed(a: Arithmetic, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+        above = numerator(a, x, axes)
+        return a.divide(above, a.sqrt(a.add(_mean(a, a.multiply(above, above), axes), a.constant(epsilon))))
+
+    def over(*axes: int) -> Step:
+        """Mean and variance over these axes of [B, S, D]."""
+
+        def norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+            return _scaled(a, normed(a, x, axes, epsilon), gain, shift)
+
+        return forward_only(norm)
+
+    def epsilon_outside_root(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+        """(x − mean) / (√variance + ε), or x / (root mean square + ε)."""
+        above = numerator(a, x, (-1,))
+        root = a.sqrt(a.mean(a.multiply(above, above)))
+        return _scaled(a, a.divide(above, a.add(root, a.constant(epsilon))), gain, shift)
+
+    def no_epsilon(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+        return _scaled(a, normed(a, x, (-1,), 0.0), gain, shift)
+
+    def gain_before_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+        """Gain and shift applied to x, which is then normed."""
+        return normed(a, _scaled(a, x, gain, shift), (-1,), epsilon)
+
+    def gain_plus_one(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+        """The stored gain read as gain − 1 (x-transformers, Gemma)."""
+        return _scaled(a, normed(a, x, (-1,), epsilon), a.add(gain, a.exact(1.0)), shift)
+
+    return {
+        "epsilon-outside-root": forward_only(epsilon_outside_root),
+        "no-epsilon": forward_only(no_epsilon),
+        "over-positions": over(1),
+        "over-positions-and-features": over(1, 2),
+        "over-batch": over(0, 1),  # as BatchNorm in training
+        "gain-before-norm": forward_only(gain_before_norm),
+        "gain-plus-one": forward_only(gain_plus_one),
+        "skipped": forward_only(skipped),
+    }
 
 
 def _in_narrower(right: Step) -> dict[str, Step]:
@@ -171,32 +182,37 @@ def _in_narrower(right: Step) -> dict[str, Step]:
 WAYS: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,
-    "epsilon-outside-root": forward_only(epsilon_outside_root),
+    "layer-norm": layer_norm,  # the choice of most layers; wrong where one chooses RMSNorm
     "unbiased-epsilon-outside-root": forward_only(unbiased_epsilon_outside_root),
-    "no-epsilon": forward_only(no_epsilon),
     "unbiased-variance": forward_only(unbiased_variance),
     "fast-variance": forward_only(fast_variance),
-    "over-positions": forward_only(over_positions),
-    "over-positions-and-features": forward_only(over_positions_and_features),
-    "over-batch": forward_only(over_batch),
     "root-mean-square": forward_only(root_mean_square),
     "not-centred": forward_only(not_centred),
-    "gain-before-norm": forward_only(gain_before_norm),
-    "gain-plus-one": forward_only(gain_plus_one),
-    "skipped": forward_only(skipped),
+    **_of_either_norm(_less_its_mean),
     **_in_narrower(layer_norm),
-    **own_forms("rms_norm", _in_narrower(rms_norm)),
+    **own_forms("rms_norm", {**_of_either_norm(_as_it_is), "layer-norm": layer_norm, **_in_narrower(rms_norm)}),
 }
 
 STACK: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,
     "missing": forward_only(skipped),
+    "rms_norm-missing": forward_only(skipped),
 }
 """The final norm of a stack that has one (E-14)."""
 
-STACK_END: dict[str, Step] = {"standard": stack_end, "normed": forward_only(fresh_norm)}
-"""The end of a stack that has none: nothing, or a norm that is as it was made."""
+STACK_END: dict[str, Step] = {
+    "standard": stack_end,
+    "rms_norm": stack_end,
+    "normed": _once_more(layer_norm),
+    "rms_norm-normed": _once_more(rms_norm),
+}
+"""The end of a stack that has none: nothing, or a norm as it is made, with a gain of 1 and a shift of 0."""
 
-FINAL: dict[str, Step] = {"standard": pass_on, "extra": forward_only(extra)}
-"""After the last residual of a pre-norm layer: nothing, or one norm too many."""
+FINAL: dict[str, Step] = {
+    "standard": pass_on,
+    "rms_norm": pass_on,
+    "extra": _once_more(layer_norm),
+    "rms_norm-extra": _once_more(rms_norm),
+}
+"""After the last residual of a pre-norm layer: nothing, or one norm too many, with the second norm's parameters."""

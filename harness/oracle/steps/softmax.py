@@ -79,6 +79,16 @@ def _as_asked(compute: Callable[..., Array]) -> Callable[..., Softmax]:
     return softmax
 
 
+FILLED_WITH = {
+    "filled-minus-10": -10.0,
+    "filled-minus-1e4": -1e4,
+    "filled-minus-1e9": -1e9,
+    "filled-minus-1e20": -1e20,
+    "filled-lowest": float(np.finfo(np.float32).min),
+}
+"""Form → what it puts in place of a masked score."""
+
+
 def _filled(value: float) -> Callable[..., Softmax]:
     return _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else np.where(mask, scores, value)))
 
@@ -194,11 +204,7 @@ EMPTY_ROW = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
 SOFTMAX: dict[str, Callable[..., Softmax]] = {
     "standard": masked_softmax,
     **{form: _empty_row(row) for form, row in EMPTY_ROW.items()},
-    "filled-minus-10": _filled(-10.0),
-    "filled-minus-1e4": _filled(-1e4),
-    "filled-minus-1e9": _filled(-1e9),
-    "filled-minus-1e20": _filled(-1e20),
-    "filled-lowest": _filled(float(np.finfo(np.float32).min)),
+    **{form: _filled(value) for form, value in FILLED_WITH.items()},
     "added-minus-10": _added(-10.0),
     "added-minus-1e4": _added(-1e4),
     "added-minus-1e9": _added(-1e9),

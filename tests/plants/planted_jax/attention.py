@@ -27,6 +27,7 @@ SCORES: dict[str, Form] = {
     "standard": scaled_scores,
     "scale-in-float32": lambda q, k: q @ k.swapaxes(-1, -2) * float(np.float32(q.shape[-1] ** -0.5)),
     "by-d-model": lambda q, k: q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[1] * q.shape[-1]),
+    "by-head-dim": scaled_scores,
     "not-scaled": lambda q, k: q @ k.swapaxes(-1, -2),
     "scaled-twice": lambda q, k: q @ k.swapaxes(-1, -2) / q.shape[-1],
     "multiplied": lambda q, k: q @ k.swapaxes(-1, -2) * math.sqrt(q.shape[-1]),

@@ -60,6 +60,7 @@ def norm_in_float32(p: Tree, x: Array, epsilon: float) -> Array:
 
 NORM: dict[str, Form] = {
     "standard": lambda p, x, e: layer_norm(p, x, epsilon=e),
+    "layer-norm": lambda p, x, e: layer_norm(p, x, epsilon=e),
     "epsilon-outside-root": lambda p, x, e: scaled(p, (x - mean(x)) / (x.std(-1, keepdims=True) + e)),
     "unbiased-epsilon-outside-root": lambda p, x, e: scaled(p, (x - mean(x)) / (x.std(-1, ddof=1, keepdims=True) + e)),
     "no-epsilon": lambda p, x, e: layer_norm(p, x, epsilon=0.0),

@@ -25,6 +25,7 @@ SCORES: dict[str, Form] = {
     "standard": scaled_scores,
     "scale-in-float32": lambda q, k: q @ k.transpose(-2, -1) * torch.tensor(q.size(-1) ** -0.5).float().item(),
     "by-d-model": lambda q, k: q @ k.transpose(-2, -1) / (q.size(1) * q.size(-1)) ** 0.5,
+    "by-head-dim": scaled_scores,
     "not-scaled": lambda q, k: q @ k.transpose(-2, -1),
     "scaled-twice": lambda q, k: q @ k.transpose(-2, -1) / q.size(-1),
     "multiplied": lambda q, k: q @ k.transpose(-2, -1) * q.size(-1) ** 0.5,

@@ -62,6 +62,7 @@ def norm_in(to: str) -> Form:
 
 NORM: dict[str, Form] = {
     "standard": lambda n, x: n(x),
+    "layer-norm": lambda n, x: F.layer_norm(x, n.normalized_shape, n.weight, getattr(n, "bias", None), n.eps),
     "epsilon-outside-root": epsilon_outside_root,
     "unbiased-epsilon-outside-root": unbiased_epsilon_outside_root,
     "no-epsilon": lambda n, x: F.layer_norm(x, n.normalized_shape, n.weight, n.bias, eps=0.0),
