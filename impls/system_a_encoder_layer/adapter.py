@@ -1,4 +1,4 @@
-"""Drives a complete PyTorch encoder layer as its description has it; defaults=own leaves its epsilon at LayerNorm's."""
+"""Drives a complete PyTorch encoder layer as its description has it; published=yes leaves its epsilon at LayerNorm's."""
 
 from typing import Any, ClassVar
 
@@ -53,7 +53,7 @@ class SystemA(TorchModule):
         made.attention.dropout.p = rates["attention_weights"]  # of all four the constructor makes one rate
         made.dropout1.p, made.dropout2.p = rates["attention_output"], rates["ffn_output"]
         made.feed_forward.dropout.p = rates["ffn_activation"]
-        if self.choices["defaults"] == "given":
+        if self.choices["published"] == "no":
             set_epsilon(made, layer["norm"]["epsilon"])
         return made
 

@@ -58,15 +58,22 @@ class FeedForward(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """`published` has the attention that is a placeholder, and the feed-forward dropout that is never used."""
+    """`placeholder` and not `ffn_drops`: as published."""
 
     def __init__(
-        self, d_model: int, num_heads: int, d_ff: int, dropout_prob: float = 0.1, *, published: bool = False
+        self,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        dropout_prob: float = 0.1,
+        *,
+        placeholder: bool = False,
+        ffn_drops: bool = True,
     ) -> None:
         super().__init__()
-        attention = PlaceholderAttention if published else MultiHeadAttention
+        attention = PlaceholderAttention if placeholder else MultiHeadAttention
         self.attention = attention(d_model, num_heads, dropout_prob)
-        self.feed_forward = FeedForward(d_model, d_ff, dropout_prob, drops=not published)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout_prob, drops=ffn_drops)
         self.norm1 = nn.LayerNorm(d_model)
         self.norm2 = nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout_prob)

@@ -54,9 +54,10 @@ def test_a_placeholder_for_attention_is_not_accepted(run_undeclared: Callable) -
 
 
 def test_a_dropout_that_is_never_used_is_named(run_undeclared: Callable) -> None:
-    report = run_undeclared("system_c_encoder_block", "SystemC", "published=yes", "post-relu-512/dropout")
+    report = run_undeclared("system_c_encoder_block", "SystemC", "published=dropout", "post-relu-512/dropout")
     [record] = report["records"]
     assert "dropout of ffn_activation: rate 0 instead of 0.1" in record["message"]
+    assert "attention" not in record["message"]
 
 
 def test_projections_that_are_never_applied_are_not_accepted(run_undeclared: Callable) -> None:
@@ -65,4 +66,4 @@ def test_projections_that_are_never_applied_are_not_accepted(run_undeclared: Cal
 
 
 def test_an_epsilon_that_no_argument_sets_is_seen(run_undeclared: Callable) -> None:
-    run_undeclared("system_a_encoder_layer", "SystemA", "defaults=own", "post-gelu-bert/low-variance")
+    run_undeclared("system_a_encoder_layer", "SystemA", "published=yes", "post-gelu-bert/low-variance")
