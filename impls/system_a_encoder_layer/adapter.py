@@ -1,4 +1,4 @@
-"""Drives a complete PyTorch encoder layer as its description has it; published=yes leaves its epsilon at LayerNorm's."""
+"""Drives a complete PyTorch encoder layer as it is described; published=yes leaves its epsilon at LayerNorm's."""
 
 from typing import Any, ClassVar
 

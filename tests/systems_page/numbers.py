@@ -69,7 +69,7 @@ def _cell(which: str, line: Line, answer: Answer) -> str:
     """The number in a row of the table of `conform memory`, in the column of a sequence length."""
     row, _, column = which.partition(" at ")
     columns = re.findall(r"S = \d+", _found(r"^( part .*)$", answer))
-    numbers = _found(rf"^ {re.escape(row)}  .*?((?: +[\d.]+){{{len(columns)}}}) *$", answer).split()
+    numbers = _found(rf"^ {re.escape(row)}  .*?((?: +[\d.]+×?){{{len(columns)}}}) *$", answer).split()
     return numbers[columns.index(column)]
 
 
