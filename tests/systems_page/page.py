@@ -18,6 +18,7 @@ OTHERWISE = {
     "refusal": "what is wrong with a refusal, what is right with its golden",
     "dropout": "how much is dropped, and how independently, with the rates",
     "initialisation": "fresh parameters with Xavier's bounds, 0 and 1; their names with the specification's",
+    "invariant": "the output with itself, asked in another way",
 }
 ITSELF = ("checks", "sizes", "sequences", "lengths", "stages", "timed", "seen")
 """What needs no name beside it."""
