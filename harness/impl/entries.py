@@ -7,7 +7,16 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, model_validat
 from harness.impl.choices import ChoiceName, Chosen, Value
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
-from harness.spec.layer import Activation, FullyMaskedRow, NormKind, PaddingContent, Placement, Projections
+from harness.spec.layer import (
+    Activation,
+    Dropout,
+    Epsilon,
+    FullyMaskedRow,
+    NormKind,
+    PaddingContent,
+    Placement,
+    Projections,
+)
 from harness.spec.situation import Check
 from harness.spec.strict import Identifier, Link, Sentence, Strict
 
@@ -27,13 +36,18 @@ class When(Strict):
     activation: Some[Activation] | None = None
     placement: Placement | None = None
     norm: NormKind | None = None
+    epsilon: Some[Epsilon] | None = Field(default=None, description="the norms' epsilon, as the layer's file has it")
     stack: bool | None = None
+    embedding: bool | None = Field(default=None, description="whether it takes token ids")
     projections: Projections | None = None
     num_heads: Literal["odd", "even"] | None = None
     qkv_bias: bool | None = None
     output_bias: bool | None = None
     fully_masked_row: Some[FullyMaskedRow] | None = None
     attention_dropout: bool | None = None
+    dropout_rates: Literal["none", "one", "several"] | None = Field(
+        default=None, description="none: all rates are 0; one: all are the same"
+    )
     padding_content: PaddingContent | None = None
     situation: Some[Identifier] | None = None
     choices: dict[ChoiceName, Value] | None = None
@@ -51,13 +65,16 @@ class When(Strict):
             "activation": case.layer.feed_forward.activation,
             "placement": case.layer.norm.placement,
             "norm": case.layer.norm.kind,
+            "epsilon": case.layer.norm.epsilon,
             "stack": case.layer.is_stack,
+            "embedding": case.layer.embedding is not None,
             "projections": case.layer.attention.projections,
             "num_heads": "odd" if case.layer.attention.num_heads % 2 else "even",
             "qkv_bias": case.layer.attention.qkv_bias,
             "output_bias": case.layer.attention.output_bias,
             "fully_masked_row": case.layer.attention.fully_masked_row,
             "attention_dropout": case.layer.dropout.attention_weights > 0,
+            "dropout_rates": _dropout_rates(case.layer.dropout),
             "padding_content": case.layer.padding_content,
             "situation": case.situation.situation,
         }
@@ -69,6 +86,13 @@ class When(Strict):
             return None
         left = self.model_fields_set - {"choices"}
         return When.model_construct(left, **{key: getattr(self, key) for key in left})
+
+
+def _dropout_rates(dropout: Dropout) -> str:
+    rates = set(dropout.model_dump().values())
+    if len(rates) > 1:
+        return "several"
+    return "one" if rates != {0.0} else "none"
 
 
 def _several(value: object) -> tuple[object, ...]:

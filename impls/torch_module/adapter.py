@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Tensors
+from harness.adapter import Adapter, Environment, Fresh, Masks, ParameterMap, Tensors
 from harness.adapter.base import Array
 from impls.pytorch.adapter import to_numpy, to_tensor
 
@@ -47,6 +47,15 @@ class TorchModule(Adapter):
         self.module = self.made(layer).to(self.dtype)
         own = self.parameters.to_own(parameters, layer)
         self.module.load_state_dict({name: to_tensor(value) for name, value in own.items()}, strict=True)
+        return self.held()
+
+    def initialise(self, seed: int) -> Fresh:
+        torch.manual_seed(seed)
+        self.module = self.made(self.layer).to(self.dtype)
+        trained = [name for name, value in self.module.named_parameters() if value.requires_grad]
+        return Fresh(self.held(), self.parameters.spec_names(trained))
+
+    def held(self) -> Tensors:
         return self.parameters.to_spec({name: to_numpy(value) for name, value in self.module.state_dict().items()})
 
     @torch.no_grad()
@@ -78,14 +87,20 @@ class TorchModule(Adapter):
         return seen
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        given, wanted = to_tensor(x).requires_grad_(), dict(self.module.named_parameters())
+        given, wanted = to_tensor(x), dict(self.module.named_parameters())
+        if given.is_floating_point():  # and no token ids
+            wanted["x"] = given.requires_grad_()
         if self.checkpoint:
             output = checkpoint(self.called, given, masks, use_reentrant=False)
         else:
             output = self.called(given, masks)
-        found = torch.autograd.grad(output, [given, *wanted.values()], grad_outputs=to_tensor(cotangent))
-        by_x, *by = map(to_numpy, found)
-        return {"x": by_x, **self.parameters.to_spec(dict(zip(wanted, by, strict=True)))}
+        # A parameter that is never applied has no gradient in PyTorch, which is one of 0.
+        found = torch.autograd.grad(
+            output, list(wanted.values()), grad_outputs=to_tensor(cotangent), materialize_grads=True
+        )
+        by = dict(zip(wanted, map(to_numpy, found), strict=True))
+        by_x = {"x": by.pop("x")} if "x" in by else {}
+        return {**by_x, **self.parameters.to_spec(by)}
 
     def called(self, x: Tensor, masks: Masks) -> Tensor:
         self.module.train(self.mode == "train")
@@ -99,3 +114,10 @@ class TorchModule(Adapter):
         if operation == "build":
             return "configuration"
         return "dtype" if any(word in str(error).lower() for word in NARROW) else "shape"
+
+
+def set_epsilon(module: nn.Module, epsilon: float) -> None:
+    """Of every LayerNorm in a layer whose constructor has no argument for it."""
+    for norm in module.modules():
+        if isinstance(norm, nn.LayerNorm):
+            norm.eps = epsilon

@@ -8,7 +8,7 @@ from x_transformers import Encoder
 
 from harness.adapter import Masks, ParameterMap, Take, Tensors, serve
 from impls.pytorch.adapter import to_tensor
-from impls.torch_module.adapter import TorchModule
+from impls.torch_module.adapter import TorchModule, set_epsilon
 
 LINEAR = {
     "layers.0.1.to_q": "attention.query",
@@ -64,9 +64,7 @@ class XTransformers(TorchModule):
             pre_norm=layer["norm"]["placement"] == "pre",
             pre_norm_has_final_norm=False,
         )
-        for norm in made.modules():
-            if isinstance(norm, nn.LayerNorm):
-                norm.eps = layer["norm"]["epsilon"]  # for which Encoder has no argument
+        set_epsilon(made, layer["norm"]["epsilon"])
         return made
 
     def forward(self, x: Tensor, masks: Masks) -> Tensor:

@@ -54,6 +54,29 @@ def test_a_deviation_may_be_declared_of_some_cases_alone(conform: Callable, fake
     assert by_case == {"pre-gelu/no-mask": "deviates", "post-relu/no-mask": "fail"}
 
 
+@pytest.mark.parametrize(
+    ("when", "cannot"),
+    [
+        ("epsilon: [1.0e-12, 1.0e-6]", {"post-gelu-bert/no-mask"}),
+        ("embedding: true", {"encoder-pre-gelu/tokens"}),
+        ("embedding: false", {"post-gelu/no-mask", "post-gelu-bert/no-mask", "post-relu-dropout/no-mask"}),
+        ("dropout_rates: several", {"post-relu-dropout/no-mask"}),
+        ("dropout_rates: none", {"post-gelu/no-mask", "post-gelu-bert/no-mask", "encoder-pre-gelu/tokens"}),
+        ("dropout_rates: one", set()),
+    ],
+)
+def test_what_a_fixed_architecture_cannot_build_is_said_by_its_choices(
+    conform: Callable, fake: Callable, when: str, cannot: set[str]
+) -> None:
+    cases = ("post-gelu/no-mask", "post-gelu-bert/no-mask", "encoder-pre-gelu/tokens", "post-relu-dropout/no-mask")
+    said = f'[{{when: {{{when}}}, reason: "It is fixed", link: "https://example.org"}}]'
+    asked = [word for case in cases for word in ("--case", case)]
+    ended = conform("run", "--impl", fake("fixed", unsupported=said), *asked, "--dtype", "float32")
+    unsupported = {record["case"] for record in ended.report["records"] if record["outcome"] == "unsupported"}
+    assert unsupported == cannot
+    assert ended.status == 0
+
+
 @pytest.mark.parametrize("layer", ["pre-gelu-uniform-rows", "post-gelu-nan-rows"])
 def test_a_row_with_no_key_deviates_as_declared(conform: Callable, fake: Callable, layer: str) -> None:
     folder = fake("zero_rows", ZERO_ROWS, deviations=declaring("fully-masked-row-zero"))

@@ -1,62 +1,82 @@
-"""docs/systems.md: every command on the page runs, and prints the words that stand beside it."""
+"""docs/systems.md: every command runs, and gives the number that the page shows and the one that was published."""
 
-import re
-import shlex
-from collections.abc import Callable
-from fnmatch import fnmatchcase
-from itertools import pairwise
-from pathlib import Path
+import json
+from dataclasses import dataclass
+from typing import Any
 
+import forked
 import pytest
+from systems_page.answers import Answer, answers
+from systems_page.lines import Line, Number, every_line, systems
+from systems_page.numbers import read, same
+from systems_page.page import PAGE, page
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "systems.md"
-LINES = re.findall(r"^\| (.+?) \| `conform (.+?)` \| (.+?) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def test_every_row_has_a_command() -> None:
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    headings = 2 * sum(line == "| what | command | prints |" for line in rows)
-    assert len(LINES) == len(rows) - headings >= 45
-
-
-COMMANDS = dict.fromkeys((command, words) for _, command, words in LINES)
-OF_PYTORCH = "run --impl pytorch "
-RUNS = [(shlex.split(command), words) for command, words in COMMANDS if command.startswith(OF_PYTORCH)]
-LITERALLY = [
-    pytest.param(command, words, marks=pytest.mark.release if command.startswith(OF_PYTORCH) else ())
-    for command, words in COMMANDS
-]
-"""Each run starts a worker, and PyTorch: one run of each format asks what all of them do."""
+pytestmark = pytest.mark.xdist_group("systems")  # each command is asked once
+LINES = every_line()
+PUBLISHED = [(line, number) for line in LINES for number in line.numbers if number.published is not None]
+Answers = dict[str, Answer]
 
 
-@pytest.mark.parametrize(("command", "words"), LITERALLY)
-def test_the_command_does_what_the_page_says(conform: Callable, command: str, words: str) -> None:
-    ended = conform(*shlex.split(command))
-    assert ended.status == 0, ended.stdout + ended.stderr
-    assert words in ended.stdout
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    stdout: str
+    stderr: str
+    report: dict[str, Any]
 
 
-def test_the_runs_of_the_page_in_one_of_each_format(conform: Callable) -> None:
-    """Of its cases: as many checks as each row says, and all passed."""
-    formats = dict.fromkeys(dtype for words, _ in RUNS for dtype in options(words, "--dtype"))
-    asked_for = {
-        dtype: [words for words, _ in RUNS if dtype in (options(words, "--dtype") or formats)] for dtype in formats
-    }
-    records = []
-    for dtype, runs in asked_for.items():
-        globs = dict.fromkeys(glob for words in runs for glob in options(words, "--case"))
-        ended = conform("run", "--impl", "pytorch", "--dtype", dtype, *(w for glob in globs for w in ("--case", glob)))
-        assert ended.status == 0, ended.stdout + ended.stderr
-        records += ended.report["records"]
-    for words, said in RUNS:
-        count = sum(
-            any(fnmatchcase(record["case"], glob) for glob in options(words, "--case"))
-            and record["dtype"] in (options(words, "--dtype") or formats)
-            for record in records
-        )
-        assert count > 0, words
-        assert said in f"{count} of {count} applicable checks passed", words
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    folder = tmp_path_factory.mktemp("systems")
+    stdout, stderr, report = folder / "stdout", folder / "stderr", folder / "report"
+
+    def conform(*words: str) -> Ended:
+        out = ["--out", str(report)] if words[0] == "run" else []
+        stdout.write_text("")
+        stderr.write_text("")
+        status = forked.conform([*words, *out], folder, stdout, stderr, seconds=120)
+        written = json.loads((report / "report.json").read_text(encoding="utf-8")) if out else {}
+        return Ended(status, stdout.read_text(encoding="utf-8"), stderr.read_text(encoding="utf-8"), written)
+
+    return answers(LINES, conform)
 
 
-def options(words: list[str], name: str) -> list[str]:
-    return [value for option, value in pairwise(words) if option == name]
+@pytest.mark.parametrize("line", [line for line in LINES if line.is_run], ids=lambda line: line.what)
+def test_every_check_of_a_run_passes(answered: Answers, line: Line) -> None:
+    records = answered[line.command].records
+    assert {record["outcome"] for record in records} <= {"pass", "deviates"}
+    assert records
+    assert {name for record in records for name in record["deviations"]} == set(line.deviates)
+
+
+@pytest.mark.parametrize(("line", "number"), PUBLISHED, ids=[f"{line.what}: {one.read}" for line, one in PUBLISHED])
+def test_our_number_is_the_published_one(answered: Answers, line: Line, number: Number) -> None:
+    ours = read(number, line, answered[line.command])
+    assert same(ours, number.published) == (number.differs is None), ours
+
+
+def test_the_page_shows_todays_numbers(answered: Answers) -> None:
+    assert page(answered) == PAGE.read_text(encoding="utf-8")
+
+
+def test_each_system_has_an_implementation_and_published_numbers_where_it_has_any() -> None:
+    assert [system.title[0] for system in systems()] == list("ABCDE")
+    assert len(LINES) >= 45
+    assert len(PUBLISHED) >= 30
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "agrees"),
+    [
+        ("3.12", "3.12", True),
+        ("3.14", "3.12", False),
+        ("256.00", "256", True),
+        ("256.60", "256", False),
+        ("[32, 50, 512]", "[32, 50, 512]", True),
+        ("[32, 50, 512]", "[32, 8, 50, 64]", False),
+        ("3,152,384", "3152384", True),
+        ("none", "–", False),
+    ],
+)
+def test_numbers_are_compared_and_not_words(ours: str, published: str, agrees: bool) -> None:
+    assert same(ours, published) is agrees

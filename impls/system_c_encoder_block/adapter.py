@@ -1,0 +1,59 @@
+"""Drives an encoder block after "Attention Is All You Need"; published=yes is wrong as it was published,
+and published=dropout in its dropout alone, which no check can read behind a placeholder."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from harness.adapter import Masks, ParameterMap, Take, serve
+from impls.pytorch.adapter import to_tensor
+from impls.system_c_encoder_block.encoder import EncoderBlock
+from impls.torch_module.adapter import TorchModule, set_epsilon
+
+LINEAR = {
+    "attention.query": "attention.query",
+    "attention.key": "attention.key",
+    "attention.value": "attention.value",
+    "attention.output": "attention.output",
+    "feed_forward.linear1": "feed_forward.hidden",
+    "feed_forward.linear2": "feed_forward.output",
+}
+
+
+class SystemC(TorchModule):
+    map = parameters = ParameterMap(
+        {f"{own}.weight": Take(f"{name}.weight", transpose=True) for own, name in LINEAR.items()}
+        | {f"{own}.bias": Take(f"{name}.bias") for own, name in LINEAR.items()}
+        | {f"{norm}.weight": Take(f"{norm}.gain") for norm in ("norm1", "norm2")}
+        | {f"{norm}.bias": Take(f"{norm}.shift") for norm in ("norm1", "norm2")}
+    )
+    shown: ClassVar = {
+        "query": "attention.query",
+        "attention_output": "attention.output",
+        "norm1": "norm1",
+        "ffn_hidden": "feed_forward.linear1",
+        "ffn_activation": "feed_forward.relu",
+        "ffn_output": "feed_forward.linear2",
+        "norm2": "norm2",
+    }
+    entered: ClassVar = {"context_merged": "attention.output", "residual1": "norm1", "residual2": "norm2"}
+
+    def made(self, layer: dict[str, Any]) -> nn.Module:
+        made = EncoderBlock(
+            layer["d_model"],
+            layer["attention"]["num_heads"],
+            layer["feed_forward"]["d_ff"],
+            layer["dropout"]["attention_output"],
+            placeholder=self.choices["published"] == "yes",
+            ffn_drops=self.choices["published"] == "no",
+        )
+        set_epsilon(made, layer["norm"]["epsilon"])
+        return made
+
+    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+        allowed = masks.joined(self.heads)
+        return self.module(x, None if allowed is None else to_tensor(allowed))
+
+
+if __name__ == "__main__":
+    serve(SystemC())

@@ -1,0 +1,55 @@
+"""Drives a complete encoder, from token ids to its memory."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from harness.adapter import Masks, ParameterMap, Take, serve, stack_of
+from impls.pytorch.adapter import to_tensor
+from impls.system_d_encoder.encoder import TransformerEncoder
+from impls.torch_module.adapter import TorchModule, set_epsilon
+
+LINEAR = {
+    "self_attn.q_proj": "attention.query",
+    "self_attn.k_proj": "attention.key",
+    "self_attn.v_proj": "attention.value",
+    "self_attn.out_proj": "attention.output",
+    "linear1": "feed_forward.hidden",
+    "linear2": "feed_forward.output",
+}
+
+
+class SystemD(TorchModule):
+    map = parameters = ParameterMap(
+        {f"{own}.weight": Take(f"{name}.weight", transpose=True) for own, name in LINEAR.items()}
+        | {f"{own}.bias": Take(f"{name}.bias") for own, name in LINEAR.items()}
+        | {f"{norm}.weight": Take(f"{norm}.gain") for norm in ("norm1", "norm2")}
+        | {f"{norm}.bias": Take(f"{norm}.shift") for norm in ("norm1", "norm2")},
+        around={
+            "embedding.weight": Take("embedding.weight"),
+            "final_norm.weight": Take("final_norm.gain"),
+            "final_norm.bias": Take("final_norm.shift"),
+        },
+    )
+    shown: ClassVar = {"embedded": "positions", "final_norm": "final_norm"}
+
+    def made(self, layer: dict[str, Any]) -> nn.Module:
+        stack = stack_of(layer)
+        made = TransformerEncoder(
+            stack["vocabulary"],
+            layer["d_model"],
+            layer["attention"]["num_heads"],
+            layer["feed_forward"]["d_ff"],
+            stack["layers"],
+            layer["dropout"]["attention_output"],
+        )
+        set_epsilon(made, layer["norm"]["epsilon"])
+        return made
+
+    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+        valid = masks.valid()
+        return self.module(x, None if valid is None else to_tensor(~valid))
+
+
+if __name__ == "__main__":
+    serve(SystemD())

@@ -1,0 +1,64 @@
+"""Drives an encoder stack, or one layer of it, whose heads share projections; published=yes applies none of them."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from harness.adapter import Masks, ParameterMap, Take, Tensors, serve, stack_of
+from impls.pytorch.adapter import to_tensor
+from impls.system_e_shared_heads.encoder import Encoder, TransformerBlock
+from impls.torch_module.adapter import TorchModule, set_epsilon
+
+WEIGHTS = {
+    "attention.queries": "attention.query",
+    "attention.keys": "attention.key",
+    "attention.values": "attention.value",
+    "attention.fc_out": "attention.output",
+    "feed_forward.0": "feed_forward.hidden",
+    "feed_forward.2": "feed_forward.output",
+}
+BIASED = ("attention.fc_out", "feed_forward.0", "feed_forward.2")
+SHOWN = {
+    "norm1": "norm1",
+    "attention_output": "attention.fc_out",
+    "norm2": "norm2",
+    "ffn_hidden": "feed_forward.0",
+    "ffn_activation": "feed_forward.1",
+    "ffn_output": "feed_forward.2",
+}
+
+
+class SystemE(TorchModule):
+    map = parameters = ParameterMap(
+        {f"{own}.weight": Take(f"{name}.weight", transpose=True) for own, name in WEIGHTS.items()}
+        | {f"{own}.bias": Take(f"{WEIGHTS[own]}.bias") for own in BIASED}
+        | {f"{norm}.weight": Take(f"{norm}.gain") for norm in ("norm1", "norm2")}
+        | {f"{norm}.bias": Take(f"{norm}.shift") for norm in ("norm1", "norm2")}
+    )
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        stacked = bool(stack_of(layer))
+        self.shown = {} if stacked else SHOWN
+        self.entered = {} if stacked else {"context_merged": "attention.fc_out", "residual1": "norm2"}
+        return super().build(layer, parameters, dtype)
+
+    def made(self, layer: dict[str, Any]) -> nn.Module:
+        sizes: dict[str, Any] = {
+            "embed_size": layer["d_model"],
+            "heads": layer["attention"]["num_heads"],
+            "dropout": layer["dropout"]["attention_output"],
+            "expansion_factor": layer["feed_forward"]["d_ff"] / layer["d_model"],
+            "projects": self.choices["published"] == "no",
+        }
+        stack = stack_of(layer)
+        made = Encoder(num_layers=stack["layers"], **sizes) if stack else TransformerBlock(**sizes)
+        set_epsilon(made, layer["norm"]["epsilon"])
+        return made
+
+    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+        allowed = masks.joined(self.heads)
+        return self.module(x, None if allowed is None else to_tensor(allowed))
+
+
+if __name__ == "__main__":
+    serve(SystemE())

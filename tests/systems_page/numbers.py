@@ -1,0 +1,109 @@
+"""Numbers, read off an answer by the name in docs/systems.yaml, and compared to the digits that were published."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from harness.spec.load import load
+from systems_page.answers import Answer
+from systems_page.lines import Line, Number
+
+
+def read(number: Number, line: Line, answer: Answer) -> str:
+    """What today's answer says, as the page shows it."""
+    name, _, rest = number.read.partition(" ")
+    return READ[name](rest, line, answer)
+
+
+def _checks(_: str, line: Line, answer: Answer) -> str:
+    """How many passed, or deviate as declared, of those that were asked."""
+    passed = [record for record in answer.records if record["outcome"] in ("pass", "deviates")]
+    return f"{len(passed)} of {len(answer.records)} checks"
+
+
+def _cases(line: Line, answer: Answer) -> list[Any]:
+    return [load().cases[name] for name in dict.fromkeys(record["case"] for record in answer.records)]
+
+
+def _sizes(_: str, line: Line, answer: Answer) -> str:
+    [case] = _cases(line, answer)
+    layer, asked = case.layer, case.situation
+    sizes = {"B": asked.batch, "S": asked.sequence, "D": layer.d_model, "H": layer.attention.num_heads}
+    return ", ".join(f"{name}={size}" for name, size in {**sizes, "F": layer.feed_forward.d_ff}.items())
+
+
+def _sequences(_: str, line: Line, answer: Answer) -> str:
+    return ", ".join(map(str, sorted(case.situation.sequence for case in _cases(line, answer))))
+
+
+def _lengths(_: str, line: Line, answer: Answer) -> str:
+    [case] = _cases(line, answer)
+    return f"{' and '.join(map(str, case.situation.mask.padding.lengths))} of {case.situation.sequence}"
+
+
+def _stages(_: str, line: Line, answer: Answer) -> str:
+    return _rows(r"^ +[a-z]\w+ +\[\d", answer)
+
+
+def _shape(stage: str, line: Line, answer: Answer) -> str:
+    return _found(rf"^ +{stage} +(\[[\d, ]+\])", answer)
+
+
+def _parameters(_: str, line: Line, answer: Answer) -> str:
+    return _found(r"^([\d,]+) parameters in \d+ tensors", answer)
+
+
+def _longest(_: str, line: Line, answer: Answer) -> str:
+    return _found(r"S = (\d+) takes", answer)
+
+
+def _seen(_: str, line: Line, answer: Answer) -> str:
+    return _found(r"^\| `[^|]+\| (\S+) ", answer) + " σ"
+
+
+def _timed(_: str, line: Line, answer: Answer) -> str:
+    return _rows(r"^ +(?!whole)[a-z]\w+ +[\d.]+ +[\d.]+% ", answer)
+
+
+def _cell(which: str, line: Line, answer: Answer) -> str:
+    """The number in a row of the table of `conform memory`, in the column of a sequence length."""
+    row, _, column = which.partition(" at ")
+    columns = re.findall(r"S = \d+", _found(r"^( part .*)$", answer))
+    numbers = _found(rf"^ {re.escape(row)}  .*?((?: +[\d.]+×?){{{len(columns)}}}) *$", answer).split()
+    return numbers[columns.index(column)]
+
+
+def _rows(pattern: str, answer: Answer) -> str:
+    return f"{len(re.findall(pattern, answer.printed, re.MULTILINE))} stages"
+
+
+def _found(pattern: str, answer: Answer) -> str:
+    found = re.search(pattern, answer.printed, re.MULTILINE)
+    assert found, f"nothing like {pattern} in\n{answer.printed}"
+    return found[1]
+
+
+READ: dict[str, Callable[[str, Line, Answer], str]] = {
+    "checks": _checks,
+    "sizes": _sizes,
+    "sequences": _sequences,
+    "lengths": _lengths,
+    "stages": _stages,
+    "shape": _shape,
+    "parameters": _parameters,
+    "longest": _longest,
+    "seen": _seen,
+    "timed": _timed,
+    "cell": _cell,
+}
+
+
+def same(ours: str, published: str) -> bool:
+    """Whether they agree number by number, to the digits that were published."""
+    one, other = (re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", text) for text in (ours, published))
+    return len(one) == len(other) > 0 and all(map(_agree, one, other))
+
+
+def _agree(ours: str, published: str) -> bool:
+    digits = len(published.partition(".")[2])
+    return abs(float(ours.replace(",", "")) - float(published.replace(",", ""))) <= 0.5 * 10.0**-digits
