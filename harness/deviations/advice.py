@@ -19,6 +19,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "the scores not to it",
     ),
     "refusal input_dtype": (_REFUSED, "Compare x's dtype with the layer's: a cast would hide what is wrong"),
+    "after-refusal": (
+        "A refusal leaves the layer otherwise than it was: {seen}.",
+        "Look for what is set before the error is raised, and check everything before anything is kept",
+    ),
     "invariant padding_content": (
         _BROKEN,
         "Look for what reads padded positions: a key without the mask, or a sum or mean over the sequence",

@@ -17,6 +17,7 @@ from harness.judge.observed import Answers, values_at
 from harness.judge.outcome import Outcome
 from harness.oracle.steps.needs import has_empty_row
 from harness.plan import Task
+from harness.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
 from harness.report.model import Diagnosis, Record
 
 _HUGE = 1000.0
@@ -39,6 +40,8 @@ class Failed:
     def kind(self) -> str | None:
         """What of it can be seen by itself, None if numbers have to say."""
         situation, check = self.task.case.situation, self.task.check
+        if check == "refusal" and self.message.startswith(AFTER_REFUSALS):
+            return "after-refusal"
         if check in ("refusal", "invariant"):
             return f"{check} {situation.flaw or situation.invariant}"
         apart = _apart(self)
@@ -67,8 +70,9 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
 
 
 def refused_or_broken(task: Task, record: Record) -> Failed | None:
-    """A refusal or an invariant that failed."""
+    """A refusal or an invariant that failed; not where what is wrong is refused, and numbers are wrong without it."""
     amiss = task.check in ("refusal", "invariant") and record.outcome in _AMISS
+    amiss = amiss and not record.message.startswith(BESIDE_REFUSALS)
     return Failed(task, record.message) if amiss else None
 
 
@@ -122,9 +126,7 @@ def _accounted(each: Failed, ids: Sequence[str]) -> bool:
 def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
     first = seen[0]
     sentence, advice = ADVICE[kind]
-    message = (
-        first.message if kind.partition(" ")[0] in ("refusal", "invariant") else first.lost or f"{first.task.check}"
-    )
+    message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
     return Diagnosis(
         implementation=name,
         dtype=", ".join(sorted({each.task.dtype for each in seen})),

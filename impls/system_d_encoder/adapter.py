@@ -34,7 +34,9 @@ class SystemD(TorchModule):
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         layers = range(stack_of(layer)["layers"])
-        self.shown = {"embedded": "positions", "final_norm": "final_norm"} | {f"layer_{k}": f"layers.{k}" for k in layers}
+        self.shown = {"embedded": "positions", "final_norm": "final_norm"} | {
+            f"layer_{k}": f"layers.{k}" for k in layers
+        }
         return super().build(layer, parameters, dtype)
 
     def made(self, layer: dict[str, Any]) -> nn.Module:

@@ -34,6 +34,20 @@ def _forward(self, x, masks):
 def dtype_of(self, value):
     return np.dtype(self.dtype).type(value)
 """
+TWICE = """
+def output(self, x, masks):
+    return super().output(x, masks) * 2
+"""
+REFUSES_ONCE = """
+refused = False
+
+def refusal(self, *asked):
+    self.refused = True
+    return super().refusal(*asked)
+
+def output(self, x, masks):
+    return super().output(x, masks) * np.float32(not self.refused)
+"""
 NAN_GRADIENT = """
 def gradients(self, x, masks, cotangent):
     found = super().gradients(x, masks, cotangent)
@@ -72,6 +86,23 @@ def test_each_cause_has_its_own_line(conform: Callable, fake: Callable) -> None:
     assert len(found) == 2, ended.stdout
     assert any("An invariant is broken: batch_independence: item 0 alone gives" in line for line in found)
     assert all(each["advice"] for each in ended.report["diagnoses"])
+
+
+def test_what_is_refused_rightly_is_not_said_of_wrong_numbers(conform: Callable, fake: Callable) -> None:
+    """The check fails, since what is right comes out wrong; it did before anything wrong was given."""
+    cases = asking("pre-gelu/refuse-num-heads", "pre-gelu/no-mask", "pre-gelu/padding-right")
+    ended = conform("run", "--impl", fake("scaled", TWICE), *cases, "--dtype", "float32")
+    assert set(ended.outcomes("refusal")) == {"fail"}
+    [diagnosis] = ended.report["diagnoses"]
+    assert "pre-gelu/refuse-num-heads" not in diagnosis["cases"]
+    assert "what is wrong is refused; what is right comes out wrong, before and after: output: rms" in ended.stdout
+
+
+def test_a_layer_that_a_refusal_changes_is_said_to_be(conform: Callable, fake: Callable) -> None:
+    cases = asking("pre-gelu/refuse-num-heads", "pre-gelu/no-mask")
+    [line] = lines(conform("run", "--impl", fake("changed", REFUSES_ONCE), *cases, "--dtype", "float32"))
+    assert "A refusal leaves the layer otherwise than it was: after refusing what is wrong: output: rms" in line
+    assert "not refused" not in line
 
 
 def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Callable) -> None:
