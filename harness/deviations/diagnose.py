@@ -255,7 +255,7 @@ def _said(
     if not explained and best.rms > _CEILING:
         return _unknown(implementation, dtype, nothing, chosen)
     twins = [match for match in others if _alike(match, best)]
-    runner_up = next((match for match in others if match not in twins), None)
+    runner_up = next((match for match in others if match not in twins and (match.exact or not best.exact)), None)
     return Diagnosis(
         implementation=implementation,
         dtype=dtype,
