@@ -30,7 +30,7 @@ AXES = {
     "ffn_output": ("items", "positions", "features"),
 }
 _ONE_AT_A_TIME = threading.Lock()
-"""What two workers answer is read in turns: of a large layer it takes tens of megabytes."""
+"""What two workers answer is read and judged in turns: of a large layer it takes tens of megabytes."""
 Rates = dict[str, float]
 """Placement → the probability that an element of it is dropped in training."""
 SCALE_ROUNDOFFS = 4096
@@ -39,7 +39,7 @@ SCALE_ROUNDOFFS = 4096
 
 def put_dropout(session: Session, task: Task) -> Judgement:
     """Ask every probe that shows a part of the hidden units, the first one with two seeds; and the first in eval. Each
-    answer is read when it comes, and let go; what was read is judged later."""
+    answer is read when it comes, and let go; what was read is judged at once, and let go too."""
     if problem := unfit(task.case.layer):
         unfitting = Verdict(outcome=Outcome.ERROR, message=problem)
         return lambda: unfitting
@@ -54,7 +54,9 @@ def put_dropout(session: Session, task: Task) -> Judgement:
             return lambda: failed
         readings.append(found)
     *asked, resting = readings
-    return lambda: _judged(task, lambda rates: [*_in_training(task, asked, rates), *_at_rest(task, resting)])
+    with _ONE_AT_A_TIME:
+        verdict = _judged(task, lambda rates: [*_in_training(task, asked, rates), *_at_rest(task, resting)])
+    return lambda: verdict
 
 
 def _judged(task: Task, problems_at: Callable[[Rates], list[str]]) -> Verdict:
