@@ -59,7 +59,7 @@ class FlaxLinen(JaxLayers):
 
     def made(self, layer: Mapping[str, Any], dtype: str) -> Block:
         block = EncoderBlock(layer, dtype, self.choices["defaults"] == "own")
-        self.seen = jax.jit(partial(block.apply, train=False, capture_intermediates=True, mutable=["intermediates"]))
+        shown = partial(block.apply, train=False, capture_intermediates=True, mutable=["intermediates"])
 
         def fresh(key: jax.Array) -> Tree:
             return block.init(key, jnp.zeros((1, 1, layer["d_model"]), dtype), None, False)["params"]
@@ -68,10 +68,10 @@ class FlaxLinen(JaxLayers):
             rngs = {} if key is None else {"dropout": key}
             return block.apply({"params": params}, x, mask, key is not None, rngs=rngs)
 
-        return Block(fresh, apply)
+        return Block(fresh, apply, lambda params, x, mask: shown({"params": params}, x, mask))
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        output, seen = self.seen({"params": self.params}, x, self.mask(masks))
+        output, seen = self.intermediates(self.params, x, self.mask(masks))
         kept = jax.tree.map(np.asarray, seen["intermediates"])
         stages = {name: kept[module]["__call__"][0] for name, module in SHOWN.items()}
         for name in ("query", "key", "value"):
