@@ -19,6 +19,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "the scores not to it",
     ),
     "refusal input_dtype": (_REFUSED, "Compare x's dtype with the layer's: a cast would hide what is wrong"),
+    "after refusal": (
+        "What is right is answered otherwise after something wrong was refused: {seen}.",
+        "Raise before anything of the layer is changed, and change nothing of it where an error is raised",
+    ),
     "invariant padding_content": (
         _BROKEN,
         "Look for what reads padded positions: a key without the mask, or a sum or mean over the sequence",

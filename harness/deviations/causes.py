@@ -22,25 +22,26 @@ from harness.report.model import Diagnosis, Record
 _HUGE = 1000.0
 """An output this many times as large as the largest that is right holds what padding held, and no noise."""
 _FORWARD = ("output", "stages", "weights")
-_AMISS = (Outcome.FAIL, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
 
 
 @dataclass(frozen=True)
 class Failed:
     """A check that failed. `lost` is its first tensor with a value that is not finite where the golden is; `huge`:
-    a value is far larger than any that is right."""
+    a value is far larger than any that is right; `answered`: what was wrong was refused, and what is right, asked
+    next, got other numbers."""
 
     task: Task
     message: str
     lost: str | None = None
     huge: bool = False
+    answered: bool = False
 
     @property
     def kind(self) -> str | None:
         """What of it can be seen by itself, None if numbers have to say."""
         situation, check = self.task.case.situation, self.task.check
         if check in ("refusal", "invariant"):
-            return f"{check} {situation.flaw or situation.invariant}"
+            return "after refusal" if self.answered else f"{check} {situation.flaw or situation.invariant}"
         apart = _apart(self)
         if check == "gradients":
             return f"gradient {apart or 'alone'}" if self.lost else None
@@ -67,9 +68,10 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
 
 
 def refused_or_broken(task: Task, record: Record) -> Failed | None:
-    """A refusal or an invariant that failed."""
-    amiss = task.check in ("refusal", "invariant") and record.outcome in _AMISS
-    return Failed(task, record.message) if amiss else None
+    """A refusal or an invariant that failed; one that got no answer at all says nothing of either."""
+    if task.check not in ("refusal", "invariant") or record.outcome is not Outcome.FAIL:
+        return None
+    return Failed(task, record.message, answered=task.check == "refusal" and bool(record.tensors))
 
 
 def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
@@ -96,6 +98,8 @@ def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
     """Whether NaN is there without what would set the case apart; or, of a gradient, in its forward pass too."""
     task = each.task
     others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in _FORWARD and o.lost]
+    if kind == "after refusal":  # only if the layer is right else: then it is the refusal that changed it
+        return any(_same_layer(o.task, task) for o in failures if o.task.check in _FORWARD)
     if kind.startswith("gradient"):
         return any(o.task.case.id == task.case.id for o in others)
     if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else
@@ -123,7 +127,7 @@ def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
     first = seen[0]
     sentence, advice = ADVICE[kind]
     message = (
-        first.message if kind.partition(" ")[0] in ("refusal", "invariant") else first.lost or f"{first.task.check}"
+        first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
     )
     return Diagnosis(
         implementation=name,

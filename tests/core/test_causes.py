@@ -48,6 +48,20 @@ def output(self, x, masks):
     return super().output(x, masks) + self.batch_first(x).mean() * (1 if len(x) != 2 else 0)
 """
 
+CHANGED_BY_WHAT_IT_REFUSES = """
+def build(self, layer, parameters, dtype):
+    self.refused = False
+    return super().build(layer, parameters, dtype)
+
+def output(self, x, masks):
+    try:
+        found = super().output(x, masks)
+    except Exception:
+        self.refused = True
+        raise
+    return found + found.dtype.type(0.5) if self.refused else found
+"""
+
 
 def lines(ended: Any) -> list[str]:
     return [line for line in ended.stdout.splitlines() if line.startswith("⇒")]
@@ -72,6 +86,26 @@ def test_each_cause_has_its_own_line(conform: Callable, fake: Callable) -> None:
     assert len(found) == 2, ended.stdout
     assert any("An invariant is broken: batch_independence: item 0 alone gives" in line for line in found)
     assert all(each["advice"] for each in ended.report["diagnoses"])
+
+
+def test_a_layer_that_a_refusal_changes_is_said_to_be_so(conform: Callable, fake: Callable) -> None:
+    cases = asking("pre-gelu/refuse-feature-size", "pre-gelu/no-mask")
+    fake_of_it = fake("changed", CHANGED_BY_WHAT_IT_REFUSES)
+    [line] = lines(conform("run", "--impl", fake_of_it, *cases, "--dtype", "float32", "--jobs", "1"))
+    assert "seen: What is right is answered otherwise after something wrong was refused" in line
+
+
+def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Callable) -> None:
+    """What fails there is the answer to what is right, which numbers explain."""
+    cases = asking("pre-gelu/refuse-feature-size", "pre-gelu/no-mask", "pre-gelu/low-variance")
+    wrong = """
+    def build(self, layer, parameters, dtype):
+        layer["norm"]["epsilon"] = 1e-3
+        return super().build(layer, parameters, dtype)
+    """
+    ended = conform("run", "--impl", fake("epsilon", wrong), *cases, "--dtype", "float32")
+    [line] = lines(ended)
+    assert "explained: your layer is the spec with norm-eps-1e-3" in line
 
 
 def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Callable) -> None:
