@@ -19,7 +19,7 @@ from harness.judge.observed import Answers, Sampled
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.judge.verdict import Judgement, judge
 from harness.plan import Task
-from harness.refusals import refused
+from harness.refusals import Refused, refused
 from harness.report.model import Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
@@ -29,9 +29,6 @@ from harness.training.initialisation import put_initialisation
 from harness.worker.lifecycle import Failure
 from harness.worker.sampling import Sampling
 from harness.worker.session import Observation, Session
-
-AFTER_REFUSALS = "after refusing what is wrong: "
-"""How the message of a refusal check begins where only what was asked next, which is right, fails."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,14 @@ class Asked:
 @dataclass(frozen=True)
 class Answer:
     """What came of asking a check: an observation, what judges several answers by each other, why there is no answer,
-    or None where it was not asked. `expected` is the golden, read now, in the format of the task."""
+    or None where it was not asked. `begins` the message of a check that failed. `expected` is the golden, read now, in
+    the format of the task."""
 
     task: Task
     golden: Callable[[Case], Expected]
     found: Answers | Judgement | Failure | None
     seconds: float
+    begins: str = ""
 
     @cached_property
     def expected(self) -> Expected:
@@ -71,7 +70,7 @@ def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, who
     if task.opt_out:
         return Answer(task, golden, None, 0.0)
     begun = time.monotonic()
-    found: Answers | Judgement | Failure
+    found: Answers | Judgement | Failure | Refused
     if asked_by_itself := _WITHOUT_GOLDEN.get(task.check):
         found = asked_by_itself(session, task)
     elif task.check == "refusal":
@@ -80,7 +79,10 @@ def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, who
         found = session.observe(task, _kinked_rows(task, golden))
     else:
         found = _observe_compared(session, task, golden(task.case))
-    return Answer(task, golden, found, round(time.monotonic() - begun, 4))
+    seconds = round(time.monotonic() - begun, 4)
+    if isinstance(found, Refused):
+        return Answer(task, golden, found.output, seconds, found.begins)
+    return Answer(task, golden, found, seconds)
 
 
 def prepare_to_judge(cases: Iterable[Case]) -> None:
@@ -139,8 +141,8 @@ def judged(answer: Answer, constants: Constants) -> Record:
         verdict = judge_declared(task, deviations, found, answer.expected, constants)
     else:
         verdict = judge(task.check, task.tensors, found, answer.expected, task.format, constants)
-    if task.check == "refusal" and verdict.outcome not in EXPECTED:
-        verdict = verdict.model_copy(update={"message": f"{AFTER_REFUSALS}{verdict.message}"})
+    if answer.begins and verdict.outcome not in EXPECTED:
+        verdict = verdict.model_copy(update={"message": f"{answer.begins}{verdict.message}"})
     return _record(task, **dict(verdict), seconds=answer.seconds)
 
 

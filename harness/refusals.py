@@ -17,6 +17,10 @@ from harness.worker.lifecycle import Failure
 from harness.worker.session import Observation, Session
 
 UNKNOWN_ACTIVATION = "swish9"
+AFTER_REFUSALS = "after refusing what is wrong: "
+"""How the message of a refusal check begins where only what was asked next, which is right, fails."""
+BESIDE_REFUSALS = "what is wrong is refused; what is right comes out wrong, before and after: "
+"""How it begins where that fails in the same way as before anything wrong was given: refusing has no part in it."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,17 @@ class Flawed:
     named: tuple[str, ...] = ()
 
 
-def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Observation | Failure:
-    """The output of what is right, asked after everything that is wrong was refused; else the first thing amiss."""
+@dataclass(frozen=True)
+class Refused:
+    """The output of what is right, asked after everything that is wrong was refused. `begins` the message of a failure
+    of it: whether it came out to the bit as it did before."""
+
+    output: Observation
+    begins: str
+
+
+def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Refused | Failure:
+    """Put everything that is wrong, and before and after it what is right; else the first thing amiss."""
     right = replace(task, check="output")
     before = session.observe(right, kinked_rows)
     if isinstance(before, Failure):
@@ -45,7 +58,13 @@ def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> 
     after = session.observe(right, kinked_rows)
     if isinstance(after, Failure):
         return replace(after, message=f"{flaw}: after refusing {' and '.join(given)}: {after.message}")
-    return after
+    return Refused(after, BESIDE_REFUSALS if _same(before, after) else AFTER_REFUSALS)
+
+
+def _same(before: Observation, after: Observation) -> bool:
+    return before.keys() == after.keys() and all(
+        np.array_equal(before[name], after[name], equal_nan=True) for name in before
+    )
 
 
 def flawed_requests(task: Task) -> Iterator[Flawed]:

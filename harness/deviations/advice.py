@@ -19,9 +19,9 @@ ADVICE: dict[str, tuple[str, str]] = {
         "the scores not to it",
     ),
     "refusal input_dtype": (_REFUSED, "Compare x's dtype with the layer's: a cast would hide what is wrong"),
-    "after refusal": (
-        "What is right is answered otherwise after something wrong was refused: {seen}.",
-        "Raise before anything of the layer is changed, and change nothing of it where an error is raised",
+    "after-refusal": (
+        "A refusal leaves the layer otherwise than it was: {seen}.",
+        "Look for what is set before the error is raised, and check everything before anything is kept",
     ),
     "invariant padding_content": (
         _BROKEN,

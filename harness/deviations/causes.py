@@ -17,6 +17,7 @@ from harness.judge.observed import Answers, values_at
 from harness.judge.outcome import Outcome
 from harness.oracle.steps.needs import has_empty_row
 from harness.plan import Task
+from harness.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
 from harness.report.model import Diagnosis, Record
 
 _HUGE = 1000.0
@@ -27,21 +28,21 @@ _FORWARD = ("output", "stages", "weights")
 @dataclass(frozen=True)
 class Failed:
     """A check that failed. `lost` is its first tensor with a value that is not finite where the golden is; `huge`:
-    a value is far larger than any that is right; `answered`: what was wrong was refused, and what is right, asked
-    next, got other numbers."""
+    a value is far larger than any that is right."""
 
     task: Task
     message: str
     lost: str | None = None
     huge: bool = False
-    answered: bool = False
 
     @property
     def kind(self) -> str | None:
         """What of it can be seen by itself, None if numbers have to say."""
         situation, check = self.task.case.situation, self.task.check
+        if check == "refusal" and self.message.startswith(AFTER_REFUSALS):
+            return "after-refusal"
         if check in ("refusal", "invariant"):
-            return "after refusal" if self.answered else f"{check} {situation.flaw or situation.invariant}"
+            return f"{check} {situation.flaw or situation.invariant}"
         apart = _apart(self)
         if check == "gradients":
             return f"gradient {apart or 'alone'}" if self.lost else None
@@ -68,10 +69,11 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
 
 
 def refused_or_broken(task: Task, record: Record) -> Failed | None:
-    """A refusal or an invariant that failed; one that got no answer at all says nothing of either."""
-    if task.check not in ("refusal", "invariant") or record.outcome is not Outcome.FAIL:
-        return None
-    return Failed(task, record.message, answered=task.check == "refusal" and bool(record.tensors))
+    """A refusal or an invariant that failed; not one that got no answer, which says nothing of either, and not where
+    what is wrong is refused, and numbers are wrong without it."""
+    amiss = task.check in ("refusal", "invariant") and record.outcome is Outcome.FAIL
+    amiss = amiss and not record.message.startswith(BESIDE_REFUSALS)
+    return Failed(task, record.message) if amiss else None
 
 
 def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
@@ -98,7 +100,7 @@ def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
     """Whether NaN is there without what would set the case apart; or, of a gradient, in its forward pass too."""
     task = each.task
     others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in _FORWARD and o.lost]
-    if kind == "after refusal":  # only if the layer is right else: then it is the refusal that changed it
+    if kind == "after-refusal":  # only if the layer is right else: two answers of a layer with dropout differ too
         return any(_same_layer(o.task, task) for o in failures if o.task.check in _FORWARD)
     if kind.startswith("gradient"):
         return any(o.task.case.id == task.case.id for o in others)
@@ -126,9 +128,7 @@ def _accounted(each: Failed, ids: Sequence[str]) -> bool:
 def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
     first = seen[0]
     sentence, advice = ADVICE[kind]
-    message = (
-        first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
-    )
+    message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
     return Diagnosis(
         implementation=name,
         dtype=", ".join(sorted({each.task.dtype for each in seen})),

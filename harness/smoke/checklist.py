@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-from harness.asking import AFTER_REFUSALS, ask
+from harness.asking import ask
 from harness.deviations.seen import Seen
 from harness.golden.build import compute
 from harness.golden.narrow import in_format
@@ -11,6 +11,7 @@ from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task
+from harness.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
 from harness.report.model import Record
 from harness.smoke.blanks import blank_behind, blanks_of, place_of
 from harness.smoke.came_back import amiss
@@ -119,7 +120,9 @@ class Checklist:
         records = self._put(self._questions.refusals)
         if not records:
             return Step("refusal", "not declared", "its manifest does not have it")
-        refused = [r for r in records if r.message.startswith(AFTER_REFUSALS) and numbers.state == "failed"]
+        refused = [
+            r for r in records if r.message.startswith((AFTER_REFUSALS, BESIDE_REFUSALS)) and numbers.state == "failed"
+        ]
         if bad := _first(record for record in records if record.outcome not in EXPECTED and record not in refused):
             do = "refuse it in the layer; Adapter.refusal says what an exception of the framework's own refuses"
             return self._broken("refusal", f"{bad.case}: {bad.message}", f"{do}; or take refusal out of checks")

@@ -1,4 +1,5 @@
-"""Drives a complete PyTorch encoder layer as it is described; published=yes leaves its epsilon at LayerNorm's."""
+"""Drives a complete PyTorch encoder layer as it is described; published=yes leaves its epsilon at LayerNorm's,
+and defaults=own tells its constructor nothing."""
 
 from typing import Any, ClassVar
 
@@ -48,6 +49,8 @@ class SystemA(TorchModule):
         return super().build(layer, parameters, dtype)
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
+        if self.choices["defaults"] == "own":
+            return TransformerEncoderLayer()
         sizes = layer["d_model"], layer["attention"]["num_heads"], layer["feed_forward"]["d_ff"]
         made, rates = TransformerEncoderLayer(*sizes, pre_norm=layer["norm"]["placement"] == "pre"), layer["dropout"]
         made.attention.dropout.p = rates["attention_weights"]  # of all four the constructor makes one rate

@@ -1,10 +1,10 @@
 """Drives a complete encoder, from token ids to its memory."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
-from harness.adapter import Masks, ParameterMap, Take, serve, stack_of
+from harness.adapter import Masks, ParameterMap, Take, Tensors, serve, stack_of
 from impls.pytorch.adapter import to_tensor
 from impls.system_d_encoder.encoder import TransformerEncoder
 from impls.torch_module.adapter import TorchModule, set_epsilon
@@ -31,7 +31,13 @@ class SystemD(TorchModule):
             "final_norm.bias": Take("final_norm.shift"),
         },
     )
-    shown: ClassVar = {"embedded": "positions", "final_norm": "final_norm"}
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        layers = range(stack_of(layer)["layers"])
+        self.shown = {"embedded": "positions", "final_norm": "final_norm"} | {
+            f"layer_{k}": f"layers.{k}" for k in layers
+        }
+        return super().build(layer, parameters, dtype)
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
         stack = stack_of(layer)

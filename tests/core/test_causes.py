@@ -34,6 +34,20 @@ def _forward(self, x, masks):
 def dtype_of(self, value):
     return np.dtype(self.dtype).type(value)
 """
+TWICE = """
+def output(self, x, masks):
+    return super().output(x, masks) * 2
+"""
+REFUSES_ONCE = """
+refused = False
+
+def refusal(self, *asked):
+    self.refused = True
+    return super().refusal(*asked)
+
+def output(self, x, masks):
+    return super().output(x, masks) * np.float32(not self.refused)
+"""
 NAN_GRADIENT = """
 def gradients(self, x, masks, cotangent):
     found = super().gradients(x, masks, cotangent)
@@ -46,20 +60,6 @@ def gradients(self, x, masks, cotangent):
 MIXES_ITEMS = """
 def output(self, x, masks):
     return super().output(x, masks) + self.batch_first(x).mean() * (1 if len(x) != 2 else 0)
-"""
-
-CHANGED_BY_WHAT_IT_REFUSES = """
-def build(self, layer, parameters, dtype):
-    self.refused = False
-    return super().build(layer, parameters, dtype)
-
-def output(self, x, masks):
-    try:
-        found = super().output(x, masks)
-    except Exception:
-        self.refused = True
-        raise
-    return found + found.dtype.type(0.5) if self.refused else found
 """
 
 
@@ -88,11 +88,21 @@ def test_each_cause_has_its_own_line(conform: Callable, fake: Callable) -> None:
     assert all(each["advice"] for each in ended.report["diagnoses"])
 
 
-def test_a_layer_that_a_refusal_changes_is_said_to_be_so(conform: Callable, fake: Callable) -> None:
-    cases = asking("pre-gelu/refuse-feature-size", "pre-gelu/no-mask")
-    fake_of_it = fake("changed", CHANGED_BY_WHAT_IT_REFUSES)
-    [line] = lines(conform("run", "--impl", fake_of_it, *cases, "--dtype", "float32", "--jobs", "1"))
-    assert "seen: What is right is answered otherwise after something wrong was refused" in line
+def test_what_is_refused_rightly_is_not_said_of_wrong_numbers(conform: Callable, fake: Callable) -> None:
+    """The check fails, since what is right comes out wrong; it did before anything wrong was given."""
+    cases = asking("pre-gelu/refuse-num-heads", "pre-gelu/no-mask", "pre-gelu/padding-right")
+    ended = conform("run", "--impl", fake("scaled", TWICE), *cases, "--dtype", "float32")
+    assert set(ended.outcomes("refusal")) == {"fail"}
+    [diagnosis] = ended.report["diagnoses"]
+    assert "pre-gelu/refuse-num-heads" not in diagnosis["cases"]
+    assert "what is wrong is refused; what is right comes out wrong, before and after: output: rms" in ended.stdout
+
+
+def test_a_layer_that_a_refusal_changes_is_said_to_be(conform: Callable, fake: Callable) -> None:
+    cases = asking("pre-gelu/refuse-num-heads", "pre-gelu/no-mask")
+    [line] = lines(conform("run", "--impl", fake("changed", REFUSES_ONCE), *cases, "--dtype", "float32"))
+    assert "A refusal leaves the layer otherwise than it was: after refusing what is wrong: output: rms" in line
+    assert "not refused" not in line
 
 
 def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Callable) -> None:
@@ -103,8 +113,7 @@ def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Ca
         layer["norm"]["epsilon"] = 1e-3
         return super().build(layer, parameters, dtype)
     """
-    ended = conform("run", "--impl", fake("epsilon", wrong), *cases, "--dtype", "float32")
-    [line] = lines(ended)
+    [line] = lines(conform("run", "--impl", fake("epsilon", wrong), *cases, "--dtype", "float32"))
     assert "explained: your layer is the spec with norm-eps-1e-3" in line
 
 
