@@ -108,7 +108,7 @@ LIES = {
         def output(self, x, masks):
             return super().output(x, masks) * np.float32(not self.refused)
         """,
-        dict.fromkeys(FLAWS, "after refusing what is wrong: output: rms"),
+        dict.fromkeys(FLAWS, ": output: rms"),  # after refusing once; and then before and after
     ),
     "keeps what it was refused with": (
         """
