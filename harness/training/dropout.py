@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -13,14 +14,14 @@ from harness.judge.verdict import Judgement, Verdict
 from harness.oracle.deviant import changes, patched_layer
 from harness.plan import Task
 from harness.spec.deviation import Deviation
+from harness.spec.parameters import Parameter, parameters_of
 from harness.spec.situation import Mode
 from harness.training.probe import Probe, unfit
 from harness.training.reading import Kept, Reading, Unreadable, read
 from harness.training.statistics import Z_LIMIT, dependence, rate
 from harness.wire.messages import AsGiven, Build, Run
-from harness.wire.streamed import Streamed
+from harness.wire.streamed import Streamed, parts_of
 from harness.worker.lifecycle import Failure
-from harness.worker.sent import streamed
 from harness.worker.session import Session
 
 AXES = {
@@ -117,8 +118,16 @@ def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) ->
 
 
 def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
-    """Nearly all of them is zeros, which take no memory before they are cast."""
-    return {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
+    """Each is made while it is written, and again while it is compared with what came back: none is held."""
+    return {
+        parameter.name: Streamed(dtype, parameter.shape(probe.layer), partial(_made, probe, parameter, dtype))
+        for parameter in parameters_of(probe.layer)
+    }
+
+
+def _made(probe: Probe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
+    for part in parts_of(probe.parameter(parameter)):
+        yield part.astype(dtype, copy=False)
 
 
 def _in_training(task: Task, asked: list[Reading], rates: Rates) -> Iterator[str]:
