@@ -33,7 +33,7 @@ def answers(lines: Iterable[Line], conform: Callable[..., Ended]) -> dict[str, A
         if line.is_run:
             [implementation], [dtype] = line.options("impl"), line.options("dtype")
             runs.setdefault((implementation, dtype), []).append(line)
-        else:
+        elif line.command not in found:
             found[line.command] = Answer(printed=_ended(conform(*line.words)).stdout)
     for (implementation, dtype), asked in runs.items():
         globs = dict.fromkeys(glob for line in asked for glob in line.options("case"))

@@ -42,11 +42,42 @@ def _lengths(_: str, line: Line, answer: Answer) -> str:
 
 
 def _stages(_: str, line: Line, answer: Answer) -> str:
-    return _rows(r"^ +[a-z]\w+ +\[\d", answer)
+    return _rows(r"^ +[a-z]\w+ +\[[\d, ]+\](?! +given)", answer)
+
+
+def _inside(_: str, line: Line, answer: Answer) -> str:
+    """How many stages of each layer of a stack are shown."""
+    layers = [re.findall(rf"^ +layer_{k}\.\w+ +\[\d", answer.printed, re.MULTILINE) for k in range(_layers(answer))]
+    [count] = {len(rows) for rows in layers}
+    return f"{count} in each of {len(layers)} layers"
+
+
+def _layers(answer: Answer) -> int:
+    return len(re.findall(r"^ +layer_\d+ ", answer.printed, re.MULTILINE))
 
 
 def _shape(stage: str, line: Line, answer: Answer) -> str:
-    return _found(rf"^ +{stage} +(\[[\d, ]+\])", answer)
+    return _found(rf"^ +{re.escape(stage)} +(\[[\d, ]+\])", answer)
+
+
+def _dropped(stage: str, line: Line, answer: Answer) -> str:
+    """The rate of the dropout that follows a stage."""
+    return _found(rf"^ +{re.escape(stage)} .*; then dropout of ([\d.]+)", answer)
+
+
+def _gradient(of: str, line: Line, answer: Answer) -> str:
+    """Its norm."""
+    return _found(rf"^ +{re.escape(of)} +\[[\d, ]+\](?: +[\d,]+ +yes)? +([\d.e+-]+)", answer)
+
+
+def _gradients(_: str, line: Line, answer: Answer) -> str:
+    """By how many parameters there is one that is not 0."""
+    norms = re.findall(r"^ +[a-z_\d.]+ +\[[\d, ]+\] +[\d,]+ +yes +([\d.e+-]+)", answer.printed, re.MULTILINE)
+    return f"by {sum(float(norm) > 0 for norm in norms)} parameters"
+
+
+def _trainable(_: str, line: Line, answer: Answer) -> str:
+    return _found(r"([\d,]+) trainable$", answer)
 
 
 def _parameters(_: str, line: Line, answer: Answer) -> str:
@@ -73,6 +104,26 @@ def _cell(which: str, line: Line, answer: Answer) -> str:
     return numbers[columns.index(column)]
 
 
+def _saved(_: str, line: Line, answer: Answer) -> str:
+    """A measurement: what is certain of it, and not its digits."""
+    without, beside = (
+        float(_found(rf"^ .*, measured, forward and backward, {what}6 layers +([\d.]+) *$", answer))
+        for what in ("", "checkpointed, ")
+    )
+    return "more than half" if beside < 0.5 * without else "more than a tenth" if beside < 0.9 * without else "nothing"
+
+
+def _costliest(which: str, line: Line, answer: Answer) -> str:
+    """A measurement too: `of …` where the most expensive stage, or one that is not told from it, is among these."""
+    likely, named = which.split()[1:], _found(r"^Most expensive: (.*)$", answer)
+    return " or ".join(likely) if set(likely) & set(re.findall(r"\w+", named)) else named
+
+
+def _as_shown(_: str, line: Line, answer: Answer) -> str:
+    """What so many layers would take if one took what is printed of it."""
+    return _found(r"(\d+ × [\d.]+ as shown are [\d.]+)", answer)
+
+
 def _rows(pattern: str, answer: Answer) -> str:
     return f"{len(re.findall(pattern, answer.printed, re.MULTILINE))} stages"
 
@@ -95,6 +146,14 @@ READ: dict[str, Callable[[str, Line, Answer], str]] = {
     "seen": _seen,
     "timed": _timed,
     "cell": _cell,
+    "inside": _inside,
+    "dropped": _dropped,
+    "gradient": _gradient,
+    "gradients": _gradients,
+    "trainable": _trainable,
+    "saved": _saved,
+    "costliest": _costliest,
+    "layers": _as_shown,
 }
 
 

@@ -20,8 +20,17 @@ OTHERWISE = {
     "initialisation": "fresh parameters with Xavier's bounds, 0 and 1; their names with the specification's",
     "invariant": "the output with itself, asked in another way",
 }
-ITSELF = ("checks", "sizes", "sequences", "lengths", "stages", "timed", "seen")
+ITSELF = ("checks", "sizes", "sequences", "lengths", "stages", "timed", "seen", "gradients", "layers")
 """What needs no name beside it."""
+
+NAMED = {
+    "inside": "stages inside",
+    "dropped": "dropout after {}",
+    "gradient": "norm by {}",
+    "saved": "saved by checkpointing",
+    "costliest": "most expensive, as far as they are told apart",
+}
+"""What is said beside a number where its own name would not do."""
 
 
 def compared(line: Line, answer: Answer) -> str:
@@ -55,7 +64,9 @@ def _row(line: Line, answer: Answer) -> str:
 
 def _named(number: Number, value: str) -> str:
     name, _, rest = number.read.partition(" ")
-    return value if name in ITSELF else f"{(rest or name).replace('_', ' ')}: {value}"
+    if name in ITSELF:
+        return value
+    return f"{(NAMED.get(name) or rest or name).format(rest).replace('_', ' ')}: {value}"
 
 
 _PAGE = """# Five published encoders, and the command for each thing that they show
