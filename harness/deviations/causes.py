@@ -23,7 +23,6 @@ from harness.report.model import Diagnosis, Record
 _HUGE = 1000.0
 """An output this many times as large as the largest that is right holds what padding held, and no noise."""
 _FORWARD = ("output", "stages", "weights")
-_AMISS = (Outcome.FAIL, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,9 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
 
 
 def refused_or_broken(task: Task, record: Record) -> Failed | None:
-    """A refusal or an invariant that failed; not where what is wrong is refused, and numbers are wrong without it."""
-    amiss = task.check in ("refusal", "invariant") and record.outcome in _AMISS
+    """A refusal or an invariant that failed; not one that got no answer, which says nothing of either, and not where
+    what is wrong is refused, and numbers are wrong without it."""
+    amiss = task.check in ("refusal", "invariant") and record.outcome is Outcome.FAIL
     amiss = amiss and not record.message.startswith(BESIDE_REFUSALS)
     return Failed(task, record.message) if amiss else None
 
@@ -100,6 +100,8 @@ def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
     """Whether NaN is there without what would set the case apart; or, of a gradient, in its forward pass too."""
     task = each.task
     others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in _FORWARD and o.lost]
+    if kind == "after-refusal":  # only if the layer is right else: two answers of a layer with dropout differ too
+        return any(_same_layer(o.task, task) for o in failures if o.task.check in _FORWARD)
     if kind.startswith("gradient"):
         return any(o.task.case.id == task.case.id for o in others)
     if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else

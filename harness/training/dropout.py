@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -13,14 +14,14 @@ from harness.judge.verdict import Judgement, Verdict
 from harness.oracle.deviant import changes, patched_layer
 from harness.plan import Task
 from harness.spec.deviation import Deviation
+from harness.spec.parameters import Parameter, parameters_of
 from harness.spec.situation import Mode
 from harness.training.probe import Probe, unfit
 from harness.training.reading import Kept, Reading, Unreadable, read
 from harness.training.statistics import Z_LIMIT, dependence, rate
 from harness.wire.messages import AsGiven, Build, Run
-from harness.wire.streamed import Streamed
+from harness.wire.streamed import Streamed, parts_of
 from harness.worker.lifecycle import Failure
-from harness.worker.sent import streamed
 from harness.worker.session import Session
 
 AXES = {
@@ -30,7 +31,7 @@ AXES = {
     "ffn_output": ("items", "positions", "features"),
 }
 _ONE_AT_A_TIME = threading.Lock()
-"""What two workers answer is read in turns: of a large layer it takes tens of megabytes."""
+"""What two workers answer is read and judged in turns: of a large layer it takes tens of megabytes."""
 Rates = dict[str, float]
 """Placement → the probability that an element of it is dropped in training."""
 SCALE_ROUNDOFFS = 4096
@@ -39,7 +40,7 @@ SCALE_ROUNDOFFS = 4096
 
 def put_dropout(session: Session, task: Task) -> Judgement:
     """Ask every probe that shows a part of the hidden units, the first one with two seeds; and the first in eval. Each
-    answer is read when it comes, and let go; what was read is judged later."""
+    answer is read when it comes, and let go; what was read is judged at once, and let go too."""
     if problem := unfit(task.case.layer):
         unfitting = Verdict(outcome=Outcome.ERROR, message=problem)
         return lambda: unfitting
@@ -54,7 +55,9 @@ def put_dropout(session: Session, task: Task) -> Judgement:
             return lambda: failed
         readings.append(found)
     *asked, resting = readings
-    return lambda: _judged(task, lambda rates: [*_in_training(task, asked, rates), *_at_rest(task, resting)])
+    with _ONE_AT_A_TIME:
+        verdict = _judged(task, lambda rates: [*_in_training(task, asked, rates), *_at_rest(task, resting)])
+    return lambda: verdict
 
 
 def _judged(task: Task, problems_at: Callable[[Rates], list[str]]) -> Verdict:
@@ -115,8 +118,16 @@ def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) ->
 
 
 def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
-    """Nearly all of them is zeros, which take no memory before they are cast."""
-    return {name: streamed(value, value.shape, dtype) for name, value in probe.parameters().items()}
+    """Each is made while it is written, and again while it is compared with what came back: none is held."""
+    return {
+        parameter.name: Streamed(dtype, parameter.shape(probe.layer), partial(_made, probe, parameter, dtype))
+        for parameter in parameters_of(probe.layer)
+    }
+
+
+def _made(probe: Probe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
+    for part in parts_of(probe.parameter(parameter)):
+        yield part.astype(dtype, copy=False)
 
 
 def _in_training(task: Task, asked: list[Reading], rates: Rates) -> Iterator[str]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from harness.portable import Floats
 from harness.spec.layer import Layer
-from harness.spec.parameters import parameters_of
+from harness.spec.parameters import Parameter, parameters_of
 
 Bools = npt.NDArray[np.bool_]
 UNIT, BIAS, LOW, HIGH = -4, -3, -2, -1
@@ -121,17 +121,29 @@ class Probe:
         return float(self.spread(self.x[0, 0])[0]) if self.post else 1.0
 
     def parameters(self) -> dict[str, Floats]:
-        made = {p.name: np.zeros(p.shape(self.layer)) for p in parameters_of(self.layer)}
-        S, value, output = self.positions, made["attention.value.weight"], made["attention.output.weight"]
-        made["norm1.gain"] += 1.0 if self.post else self.spread(self.x[0, 0])
-        if not self.post and "norm1.shift" in made:
-            made["norm1.shift"] += self.x[0, 0].mean()
-        made["norm2.gain"] += 1.0
-        np.fill_diagonal(value, 1.0)
-        np.fill_diagonal(output, np.where(self.shows_weight, S, 0.0))
-        made["attention.output.bias"] += self.ordinary
-        made["feed_forward.hidden.bias"] += ACTIVATION
-        shown = np.flatnonzero(self.units >= 0)
-        made["feed_forward.output.weight"][self.units[shown], shown] = self.fed / ACTIVATION
-        made["feed_forward.output.bias"][:LOW] = self.fed
+        return {parameter.name: self.parameter(parameter) for parameter in parameters_of(self.layer)}
+
+    def parameter(self, parameter: Parameter) -> Floats:
+        """One of the layer's parameters, in its shape: nearly all of them is zeros."""
+        made = np.zeros(parameter.shape(self.layer))
+        match parameter.name:
+            case "norm1.gain":
+                made += 1.0 if self.post else self.spread(self.x[0, 0])
+            case "norm1.shift" if not self.post:
+                made += self.x[0, 0].mean()
+            case "norm2.gain":
+                made += 1.0
+            case "attention.value.weight":
+                np.fill_diagonal(made, 1.0)
+            case "attention.output.weight":
+                np.fill_diagonal(made, np.where(self.shows_weight, self.positions, 0.0))
+            case "attention.output.bias":
+                made += self.ordinary
+            case "feed_forward.hidden.bias":
+                made += ACTIVATION
+            case "feed_forward.output.weight":
+                shown = np.flatnonzero(self.units >= 0)
+                made[self.units[shown], shown] = self.fed / ACTIVATION
+            case "feed_forward.output.bias":
+                made[:LOW] = self.fed
         return made

@@ -71,7 +71,7 @@ class FlaxLinen(JaxLayers):
         return Block(fresh, apply, lambda params, x, mask: shown({"params": params}, x, mask))
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        output, seen = self.seen(self.params, x, self.mask(masks))
+        output, seen = self.intermediates(self.params, x, self.mask(masks))
         kept = jax.tree.map(np.asarray, seen["intermediates"])
         stages = {name: kept[module]["__call__"][0] for name, module in SHOWN.items()}
         for name in ("query", "key", "value"):

@@ -69,15 +69,15 @@ class FlaxNNX(JaxLayers):
             nnx.replace_by_pure_dict(state, params)
             return nnx.merge(graph, state)
 
-        def seen(params: Tree, x: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        def weighed(params: Tree, x: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, jax.Array]:
             block = model(params)
             output = block(x, mask, None, weights=True)
             return block.attention.attention_weights.get_value()[0], output
 
-        return Block(fresh, lambda params, x, mask, key: model(params)(x, mask, key), seen)
+        return Block(fresh, lambda params, x, mask, key: model(params)(x, mask, key), weighed)
 
     def weights(self, x: Array, masks: Masks) -> Tensors:
-        found = self.seen(self.params, x, self.mask(masks))
+        found = self.intermediates(self.params, x, self.mask(masks))
         return dict(zip(("attention_weights", "output"), map(np.asarray, found), strict=True))
 
 

@@ -26,30 +26,33 @@ Key = jax.Array | None
 @dataclass(frozen=True)
 class Block:
     """`fresh` gives the parameters as the library initialises them; `apply` calls the block with x [B, S, D] and a
-    mask, [B or 1, H or 1, S or 1, S] and true where a query may attend to a key; `seen`, where the library shows what
-    lies inside, calls it with the same and no key."""
+    mask, [B or 1, H or 1, S or 1, S] and true where a query may attend to a key; `intermediates` calls it so in eval
+    mode, and gives what the library shows beside the output, in the form that its own adapter reads."""
 
     fresh: Callable[[jax.Array], Tree]
     apply: Callable[[Tree, jax.Array, jax.Array | None, Key], Any]
-    seen: Callable[[Tree, jax.Array, jax.Array | None], Any] | None = None
+    intermediates: Callable[[Tree, jax.Array, jax.Array | None], Any] | None = None
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A block with its programs, compiled for each shape when that is first asked."""
+    """A block with its programs, compiled for each shape when that is first asked.
+
+    It holds all that `made` makes of a layer: a block that was kept is not made again when it is asked again."""
 
     block: Block
     forward: Callable[..., Any]
     backward: Callable[..., Any]
-    seen: Callable[..., Any] | None
+    intermediates: Callable[..., Any] | None
     shapes: Tree
     """The parameters without their numbers."""
 
     @classmethod
     def of(cls, block: Block) -> "Compiled":
         taken_back = jax.jit(partial(backward, block.apply), static_argnums=0)
-        seen = block.seen and jax.jit(block.seen)
-        return cls(block, jax.jit(block.apply), taken_back, seen, jax.eval_shape(block.fresh, jax.random.key(0)))
+        intermediates = None if block.intermediates is None else jax.jit(block.intermediates)
+        shapes = jax.eval_shape(block.fresh, jax.random.key(0))
+        return cls(block, jax.jit(block.apply), taken_back, intermediates, shapes)
 
 
 LAYERS_KEPT = 32
@@ -68,7 +71,10 @@ class JaxLayers(Adapter):
 
     @abstractmethod
     def made(self, layer: Mapping[str, Any], dtype: str) -> Block:
-        """The block of this layer. Raises what the library does for one that cannot be."""
+        """The block of this layer. Raises what the library does for one that cannot be.
+
+        It sets nothing on the adapter, which asks it once for a layer and may build another in between.
+        """
 
     def start(self, device: str, threads: int) -> Environment:
         set_up(device, threads)
@@ -79,7 +85,7 @@ class JaxLayers(Adapter):
         make_room()
         compiled = self.compiled.get((layer, dtype), lambda: Compiled.of(self.made(layer, dtype)))
         self.block, self.forward, self.backward = compiled.block, compiled.forward, compiled.backward
-        self.seen = compiled.seen
+        self.intermediates = compiled.intermediates
         own = self.parameters.to_own(parameters, layer)
         self.params = tree_map_with_path(lambda path, leaf: placed(name_of(path), leaf, own), compiled.shapes)
         self.heads = layer["attention"]["num_heads"]

@@ -11,7 +11,7 @@ from harness.adapter import Tensors
 from impls.jax_pure.adapter import config_of, nested, parameter_map
 from impls.jax_pure.encoder import Masks, needed
 from impls.jax_pure.stack import encoder_stages
-from impls.onnx_model.contract import add_output, input_names
+from impls.onnx_model.contract import input_names
 from impls.onnx_model.names import rename
 
 
@@ -30,9 +30,10 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
         x, mask, valid, *bias = given
         masks = Masks(mask, bias[0] if bias else None, needed(config, mask, valid))
         stages = encoder_stages(config, held, x, masks)
-        del stages["output"]  # the last stage once more: jax2onnx has one name for a value
         names[:] = stages
-        return tuple(stages.values())
+        # Without a barrier jax2onnx has one name for a value, and `output` is the last stage once more; and it folds
+        # two reshapes with an activation between them without asking whether what it reshapes there is an output.
+        return tuple(jax.lax.optimization_barrier(list(stages.values())))
 
     given = example(layer, dtype, biased=biased)
     jax.eval_shape(staged, *given)
@@ -44,7 +45,6 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
         input_names=input_names(biased=biased),
         output_names=names,
     )
-    add_output(model, last=names[-1])
     if layer["embedding"]:
         take_int64(model.graph)
     return model

@@ -72,15 +72,6 @@ def input_names(*, biased: bool) -> list[str]:
     return ["x", "mask", "valid", *(["bias"] if biased else [])]
 
 
-def add_output(model: onnx.ModelProto, last: str) -> None:
-    """Make `output` one more output, equal to the stage that is last: for exporters that have one name for a value."""
-    graph = model.graph
-    [stage] = [tensor for tensor in graph.output if tensor.name == last]
-    graph.node.append(onnx.helper.make_node("Identity", [last], ["output"], "output"))
-    graph.output.add().CopyFrom(stage)
-    graph.output[-1].name = "output"
-
-
 def order_outputs(model: onnx.ModelProto, stages: Sequence[str]) -> None:
     """Put the outputs in the order of computation: for exporters that sort them by name."""
     by_name = {tensor.name: tensor for tensor in model.graph.output}

@@ -46,18 +46,22 @@ class StagedEncoder(Staged, Encoder): ...
 
 @cache
 def once_a_process() -> None:
-    """What torch.onnx.export would do again for each export, and a fourth of its time: it reads the signatures of five
-    hundred functions of onnxscript out of their sources, and the collector looks through all that tracing makes.
+    """What torch.onnx.export would do again for each export, and a third of its time: it reads the signatures of five
+    hundred functions of onnxscript out of their sources, the collector looks through all that tracing makes, and a
+    cache of what each operation does to shapes, which are symbols here, costs more than it saves.
 
-    The exports are the same. Where a PyTorch keeps that registry elsewhere, each export reads it anew.
+    The exports are the same. Where a PyTorch keeps registry or cache elsewhere, each export reads it anew, or keeps it.
     """
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     with suppress(ImportError, AttributeError):
         torchlib = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
         torchlib.from_torchlib = staticmethod(cache(torchlib.from_torchlib))
+    with suppress(ImportError, AttributeError):
+        import_module("torch._dynamo.config").fake_tensor_cache_enabled = False
 
 
+@torch.no_grad()
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
     once_a_process()
     warnings.filterwarnings("ignore", module="torch|copyreg")  # the exporter's, about its own insides

@@ -105,6 +105,18 @@ def test_a_layer_that_a_refusal_changes_is_said_to_be(conform: Callable, fake: C
     assert "not refused" not in line
 
 
+def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Callable) -> None:
+    """What fails there is the answer to what is right, which numbers explain."""
+    cases = asking("pre-gelu/refuse-feature-size", "pre-gelu/no-mask", "pre-gelu/low-variance")
+    wrong = """
+    def build(self, layer, parameters, dtype):
+        layer["norm"]["epsilon"] = 1e-3
+        return super().build(layer, parameters, dtype)
+    """
+    [line] = lines(conform("run", "--impl", fake("epsilon", wrong), *cases, "--dtype", "float32"))
+    assert "explained: your layer is the spec with norm-eps-1e-3" in line
+
+
 def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Callable) -> None:
     cases = asking("post-relu-zero-rows/blind-queries-padding", "post-relu-zero-rows/no-mask")
     [line] = lines(conform("run", "--impl", fake("blind", NO_KEY_GIVES_NAN), *cases, "--dtype", "float32"))

@@ -281,6 +281,22 @@ def test_the_suite_fails_where_one_case_does(fake: Callable) -> None:
     assert "output: fail: output: rms" in ended.stdout
 
 
+def test_the_suite_asks_a_layer_again_after_another(fake: Callable) -> None:
+    """An adapter that remembers which layers it has made, and sets what it holds of one only when it makes it."""
+    lie = """
+    def build(self, layer, parameters, dtype):
+        made = self.__dict__.setdefault("made", set())
+        if layer["layer"] not in made:
+            super().build(layer, parameters, dtype)
+        made.add(layer["layer"])
+        return parameters
+    """
+    folder = fake("rememberer", lie, checks="[output]", dtypes="[float32]")
+    ended = suite("--impl", folder, "-k", "no-mask and float32-p or built_again", "--level", "core")
+    assert "1 failed" in ended.stdout, ended.stdout + ended.stderr
+    assert "FAILED tests/suite/test_conformance.py::test_a_layer_built_again" in ended.stdout
+
+
 @pytest.mark.parametrize("claim", [{"checks": "[]"}, {"dtypes": "[]"}, {"stages": "[]", "checks": "[stages]"}])
 def test_an_implementation_that_claims_nothing_is_no_success(
     conform: Callable, fake: Callable, claim: dict[str, str]

@@ -89,9 +89,10 @@ def test_what_passes_excludes_and_what_does_not_pass_excludes_nothing() -> None:
     for task in tasks:
         exclusion.add(passed(task))
         none.add(passed(task, Outcome.DEVIATES))
-    assert exclusion.count == (172, 172)
+    due = 175  # of 189 deviations, those that any case sees in float32
+    assert exclusion.count == (due, due)
     assert exclusion.shown().not_cited == none.shown().not_cited
-    assert none.count == (0, 172)
+    assert none.count == (0, due)
 
 
 def test_stages_that_are_shown_in_part_exclude_nothing() -> None:

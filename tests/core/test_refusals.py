@@ -29,7 +29,7 @@ def judged(conform: Callable, fake: Callable) -> Callable[[str], dict[str, tuple
 def test_the_honest_one_refuses_and_goes_on(conform: Callable, honest: object) -> None:
     ended = conform("run", "--impl", honest, "--case", "p*-?elu/refuse-*")
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert ended.outcomes() == ["pass"] * 3 * 5 * 2
+    assert ended.outcomes() == ["pass"] * (3 * 5 + 1) * 2  # of pre-relu one alone is asked
     assert all(record["rms"] > 0 for record in ended.report["records"])  # of what is right, asked afterwards
 
 
@@ -108,7 +108,7 @@ LIES = {
         def output(self, x, masks):
             return super().output(x, masks) * np.float32(not self.refused)
         """,
-        dict.fromkeys(FLAWS, "after refusing what is wrong: output: rms"),
+        dict.fromkeys(FLAWS, ": output: rms"),  # after refusing once; and then before and after
     ),
     "keeps what it was refused with": (
         """

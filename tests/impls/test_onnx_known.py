@@ -1,4 +1,4 @@
-"""What exporters are known to do to fused attention, masks and GELU, which the roads therefore write out.
+"""What exporters are known to do to fused attention, masks, GELU and reshapes, which the roads therefore avoid.
 
 Each is a fact about a release, pinned in requirements.txt: where a newer one has mended it, its test fails here, and
 docs/onnx.md and the road's comment are to say so.
@@ -81,6 +81,26 @@ def test_jax_fused_attention_gives_a_query_with_no_key_the_mean_and_its_export_n
     given = [jax.ShapeDtypeStruct(x.shape, "float32"), jax.ShapeDtypeStruct(mask.shape, "bool")]
     assert np.allclose(np.asarray(attention(x, mask))[1, :, 0], MEAN, atol=1e-5)
     assert np.all(ran(to_onnx(attention, given, opset=23), x, mask)[1, :, 0] == 0)
+
+
+def test_jax2onnx_folds_two_reshapes_around_an_output_and_not_where_a_barrier_is_between() -> None:
+    import jax
+    from jax import export
+    from jax2onnx import to_onnx
+
+    def hidden_and_output(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        hidden = (x.reshape(-1, 4) @ X[0, 0, :4]).reshape(x.shape)
+        activation = jax.nn.relu(hidden)
+        return hidden, (activation.reshape(-1, 4) @ X[0, 0, :4]).reshape(x.shape)
+
+    def guarded(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.lax.optimization_barrier(hidden_and_output(x))
+
+    B, S = export.symbolic_shape("batch, sequence")
+    given = [jax.ShapeDtypeStruct((B, S, 4), "float32")]
+    hidden = np.asarray(hidden_and_output(X[0])[0])
+    assert ran(to_onnx(hidden_and_output, given), X[0]).shape == (15, 4)
+    assert np.allclose(ran(to_onnx(guarded, given), X[0]), hidden, atol=1e-5)
 
 
 def keras_model(tmp_path: Path, function: Any, *given: np.ndarray) -> Any:

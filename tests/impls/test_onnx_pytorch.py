@@ -102,6 +102,25 @@ def test_the_exports_of_a_process_share_one_registry(started: Any) -> None:
     assert ONNXRegistry().from_torchlib(opset_version=20) is not ONNXRegistry().from_torchlib(opset_version=18)
 
 
+@pytest.mark.release
+def test_an_export_is_the_same_with_the_cache_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte by byte. Where PyTorch has renamed the setting, the cache is in use again and this fails."""
+    from torch._dynamo import config
+
+    from impls.onnx_pytorch.encoder import export, once_a_process
+
+    layer = load().layers["post-relu"]
+    parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
+    once_a_process()
+    assert config.fake_tensor_cache_enabled is False
+    exports = []
+    for enabled in (False, True):
+        monkeypatch.setattr(config, "fake_tensor_cache_enabled", enabled)
+        model = export(layer.model_dump(mode="json"), parameters, "float32", 18, biased=True)
+        exports.append(model.SerializeToString(deterministic=True))
+    assert exports[0] == exports[1]
+
+
 @pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 1) > 0.8

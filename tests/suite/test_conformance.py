@@ -18,9 +18,11 @@ from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_implementation
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import Task, plan, select
+from harness.report.model import Record
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
+from harness.spec.parameters import parameter_count
 from harness.worker.session import Session
 
 Tasks = list[Task]
@@ -38,11 +40,16 @@ def _ready(config: pytest.Config) -> Ready:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One item a case and dtype. What the manifest opts out of as a whole is no item: neither passed nor skipped."""
+    """One item a case and dtype, and one of two layers in turns. What the manifest opts out of as a whole is no item:
+    neither passed nor skipped."""
     specification = load()
     check_ids(specification.with_golden, read_manifest())
     cases = select(specification.cases, (), metafunc.config.getoption("--level"))
     tasks = plan(_ready(metafunc.config).implementation, cases)
+    if "turns" in metafunc.fixturenames:
+        found = _in_turns(tasks)
+        metafunc.parametrize("turns", [found] if found else [], ids=["-".join(map(_layer_of, found))] if found else [])
+        return
     grouped = {
         f"{dtype}-{case}": list(group)
         for (dtype, case), group in itertools.groupby(tasks, key=lambda task: (task.dtype, task.case.id))
@@ -54,6 +61,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("tasks", items, ids=asked.keys())
 
 
+def _layer_of(task: Task) -> str:
+    return task.case.layer.layer
+
+
+def _in_turns(tasks: Tasks) -> Tasks:
+    """The check that looks deepest, of the two smallest layers in float32 and of the first again; none where it is
+    asked of one layer alone."""
+    deepest: dict[str, Task] = {}
+    for check in ("stages", "weights", "output"):
+        for task in tasks:
+            if task.opt_out is None and task.dtype == "float32" and task.check == check:
+                deepest.setdefault(_layer_of(task), task)
+    layers = [task for task in deepest.values() if task.check == next(iter(deepest.values())).check]
+    layers = sorted(layers, key=lambda task: parameter_count(task.case.layer))[:2]
+    return [*layers, layers[0]] if len(layers) == 2 else []
+
+
 @pytest.fixture(scope="session")
 def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     log: Path = tmp_path_factory.mktemp("worker") / "stderr.log"
@@ -63,10 +87,21 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_conforms(tasks: Tasks, session: Session) -> None:
-    case = tasks[0].case
-    expected = in_format(case, read_golden(case, read_manifest(), constants()), FORMATS[tasks[0].dtype])
-    records = [ask(session, task, expected, constants()).record for task in tasks]
+    records = [_asked(session, task) for task in tasks]
     wrong = [f"{r.check}: {r.outcome.value}: {r.message}" for r in records if r.outcome not in EXPECTED]
-    repeat = f"conform run --impl {session.ready.implementation.name} --case {case.id} --dtype {tasks[0].dtype}"
+    case, dtype = tasks[0].case.id, tasks[0].dtype
+    repeat = f"conform run --impl {session.ready.implementation.name} --case {case} --dtype {dtype}"
     assert not wrong, "\n".join([*wrong, f"repeat: {repeat}"])
     assert any(record.outcome in (Outcome.PASS, Outcome.DEVIATES) for record in records)
+
+
+def test_a_layer_built_again_after_another_is_itself(turns: Tasks, session: Session) -> None:
+    """Above, layers are asked one after the other. A run takes them in turns, and an adapter may keep what it made."""
+    records = [_asked(session, task) for task in turns]
+    wrong = [f"{r.case} {r.check}: {r.outcome.value}: {r.message}" for r in records if r.outcome not in EXPECTED]
+    assert not wrong, "\n".join(wrong)
+
+
+def _asked(session: Session, task: Task) -> Record:
+    expected = in_format(task.case, read_golden(task.case, read_manifest(), constants()), FORMATS[task.dtype])
+    return ask(session, task, expected, constants()).record

@@ -123,6 +123,12 @@ _KNOWN = (
         "https://github.com/onnx/onnx/pull/8068",
     ),
     (
+        "jax2onnx drops two reshapes that undo each other around an activation, though what is between them is an "
+        "output: that comes out in the shape before the first",
+        "reproduced there; onnx_jax puts a barrier before its outputs",
+        "https://github.com/enpasos/jax2onnx/blob/main/jax2onnx/converter/ir_optimizations.py",
+    ),
+    (
         "Keras' exact GELU becomes Erfc, an operator that ONNX does not have, without an error",
         "reproduced there; onnx_keras computes it by erf",
         "https://github.com/onnx/tensorflow-onnx/issues/2463",
