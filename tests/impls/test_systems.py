@@ -11,6 +11,10 @@ from systems_page.lines import Line, Number, every_line, systems
 from systems_page.numbers import read, same
 from systems_page.page import PAGE, page
 
+from harness.impl.manifest import find_implementation
+from harness.plan import select
+from harness.spec.load import load
+
 pytestmark = pytest.mark.xdist_group("systems")  # each command is asked once
 LINES = every_line()
 PUBLISHED = [(line, number) for line in LINES for number in line.numbers if number.published is not None]
@@ -41,6 +45,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     return answers(LINES, conform)
 
 
+@pytest.mark.release  # two minutes for all lines
 @pytest.mark.parametrize("line", [line for line in LINES if line.is_run], ids=lambda line: line.what)
 def test_every_check_of_a_run_passes(answered: Answers, line: Line) -> None:
     records = answered[line.command].records
@@ -49,14 +54,29 @@ def test_every_check_of_a_run_passes(answered: Answers, line: Line) -> None:
     assert {name for record in records for name in record["deviations"]} == set(line.deviates)
 
 
+@pytest.mark.release  # two minutes for all lines
 @pytest.mark.parametrize(("line", "number"), PUBLISHED, ids=[f"{line.what}: {one.read}" for line, one in PUBLISHED])
 def test_our_number_is_the_published_one(answered: Answers, line: Line, number: Number) -> None:
     ours = read(number, line, answered[line.command])
     assert same(ours, number.published) == (number.differs is None), ours
 
 
+@pytest.mark.release  # two minutes for all lines
 def test_the_page_shows_todays_numbers(answered: Answers) -> None:
     assert page(answered) == PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.is_run], ids=lambda line: line.what)
+def test_every_run_names_cases_and_an_implementation(line: Line) -> None:
+    """What the lines show is asked for a release; that they can be asked is seen every time."""
+    specification = load()
+    assert select(specification.cases, tuple(line.options("case")), None)
+    assert all(find_implementation(name) for name in line.options("impl"))
+
+
+def test_every_line_stands_on_the_page() -> None:
+    shown = PAGE.read_text(encoding="utf-8")
+    assert all(f"| {line.what} | `{line.command}` |" in shown for line in LINES)
 
 
 def test_each_system_has_an_implementation_and_published_numbers_where_it_has_any() -> None:
