@@ -26,6 +26,7 @@ LAYER, SITUATION = "layers/pre-gelu.yaml", "situations/padding-right.yaml"
 CLAUSES_OF_LAYER = "clauses: [L-1, E-3, E-7]"
 YAML_FILES = sorted([SPECS / "constants.yaml", *(SPECS / "layers").iterdir(), *(SPECS / "situations").iterdir()])
 MANIFESTS = sorted(IMPLS.glob("*/impl.yaml"))
+REPOSITORY = Path(__file__).resolve().parents[2]
 SPECIFICATION = load()
 CASES = SPECIFICATION.cases
 
@@ -122,8 +123,8 @@ def test_the_stage_table_of_the_readme_is_the_one_that_is_used() -> None:
 
 def test_the_counts_that_are_written_out_are_those_of_the_specification() -> None:
     """README and the changelog say how many cases there are, as `conform list cases` does."""
-    root, specification = SPECS.parent, load()
-    readme = (root / "README.md").read_text(encoding="utf-8")
+    specification = load()
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     said = re.findall(r"(\d+) of (\d+) cases", readme)
     assert said == [(str(len(specification.core)), str(len(specification.cases)))] * len(said)
     assert len(said) >= 2
@@ -134,7 +135,7 @@ def test_the_counts_that_are_written_out_are_those_of_the_specification() -> Non
         "cases": len(specification.cases),
         "goldens": len(specification.with_golden),
     }
-    changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     line = next(line for line in changelog.splitlines() if line.startswith("- The specification: "))
     assert [f"{count} {what}" for what, count in counts.items() if f"{count} {what}" not in line] == []
 
