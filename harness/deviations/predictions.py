@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from harness.oracle.arithmetic import FLOAT32_ROUNDOFF
 from harness.oracle.steps import NOISY
 from harness.oracle.steps.forward_only import narrowed
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
+from harness.training.statistics import smaller_tail
 
 Array = npt.NDArray[Any]
 
@@ -147,7 +147,7 @@ def _dropped(stage: StageSeen, limits: Constants, *, broadcast: bool) -> Outcome
         return Outcome(False)
     errors = np.where(zero, 0.0, _apart(stage.observed, scale * stage.plain, scale * stage.sigma))
     total, dropped, rate = np.count_nonzero(large), np.count_nonzero(gone), 1 - 1 / scale
-    tail = min(stats.binom.cdf(dropped, total, rate), stats.binom.sf(dropped - 1, total, rate))
+    tail = smaller_tail(dropped, total, rate)
     if not dropped and tail >= _CHANCE:
         return None  # so few that none need have been dropped
     alike = _same_in_every_item(stage.index[large], gone[large])

@@ -41,16 +41,20 @@ class Rate:
 def rate(masks: Iterable[Masks], due: float) -> Rate:
     """Whether elements (0: dropped, NaN: not seen) are dropped at the rate that is due: an exact binomial test, with
     twice the smaller tail as its two sides."""
-    from scipy.special import bdtr, bdtrc
-
     seen = np.concatenate([mask[~np.isnan(mask)] for mask in masks])
     count, dropped = seen.size, int((seen == 0).sum())
     if not count:
         return Rate(0, float("nan"), inf, 0.0)
     spread = sqrt(count * due * (1 - due))
     z = (dropped - count * due) / spread if spread else (inf if dropped else 0.0)
-    fewer, more = bdtr(dropped, count, due), bdtrc(dropped - 1, count, due) if dropped else 1.0
-    return Rate(count, dropped / count, z, float(min(1.0, 2 * min(fewer, more))))
+    return Rate(count, dropped / count, z, min(1.0, 2 * smaller_tail(dropped, count, due)))
+
+
+def smaller_tail(dropped: int, count: int, rate: float) -> float:
+    """How likely so few of `count` are dropped at this rate, or so many: the smaller of the binomial's two tails."""
+    from scipy.special import bdtr, bdtrc
+
+    return float(min(bdtr(dropped, count, rate), bdtrc(dropped - 1, count, rate) if dropped else 1.0))
 
 
 def dependence(pairs: Iterable[tuple[Masks, Masks]]) -> float:

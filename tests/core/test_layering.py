@@ -139,7 +139,7 @@ def test_importing_the_whole_harness_loads_no_framework() -> None:
     names = [name for name in PATHS if not name.endswith((".launch", "__main__"))]
     loaded = loaded_after(f"import importlib; [importlib.import_module(name) for name in {names!r}]")
     assert {"harness", "pydantic", "click"} <= loaded
-    assert not loaded & FRAMEWORKS
+    assert not loaded & (FRAMEWORKS | {"scipy"})  # SciPy's statistics alone take a second, of every command
 
 
 def test_the_judge_knows_no_implementation_and_the_oracle_no_judge() -> None:
