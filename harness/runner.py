@@ -22,6 +22,7 @@ from harness.report.model import Diagnosis, Record
 from harness.scheduling import Assignment, WorkQueue, most_urgent
 from harness.spec.case import Case
 from harness.spec.constants import Constants
+from harness.threads import share
 from harness.worker.session import Session
 
 _UNJUDGED = 8
@@ -53,14 +54,14 @@ class Run:
         """At most `jobs` workers side by side, of different implementations first, and then more of one. Where it is
         None there is at most one a processor, and a second one of an implementation only when it is worth its start.
 
-        `threads` is what each worker's framework is given; by default the workers share the processors. At the time
-        `until`, by time.monotonic(), every worker is ended. `fail_fast`: the first case that fails is asked to its end,
-        and nothing after it. `observed` is shown each answer that was judged.
+        `threads` is what each worker's framework is given; by default the workers share the processors but one. At the
+        time `until`, by time.monotonic(), every worker is ended. `fail_fast`: the first case that fails is asked to its
+        end, and nothing after it. `observed` is shown each answer that was judged.
         """
         self._expected, self._constants, self._observed = expected, constants, observed
         self._at_once = jobs is not None
         self.jobs = max(1, min(jobs or os.cpu_count() or 1, sum(assignment.workers for assignment in assignments)))
-        self.threads = threads or max(1, (os.cpu_count() or 1) // self.jobs)
+        self.threads = threads or share(self.jobs)
         self.until, self._fail_fast = until, fail_fast
         self._logs = logs
 

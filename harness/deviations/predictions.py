@@ -146,7 +146,7 @@ def _dropped(stage: StageSeen, limits: Constants, *, broadcast: bool) -> Outcome
     if not scale > 1:
         return Outcome(False)
     errors = np.where(zero, 0.0, _apart(stage.observed, scale * stage.plain, scale * stage.sigma))
-    total, dropped, rate = np.count_nonzero(large), np.count_nonzero(gone), 1 - 1 / scale
+    total, dropped, rate = int(np.count_nonzero(large)), int(np.count_nonzero(gone)), 1 - 1 / scale
     tail = smaller_tail(dropped, total, rate)
     if not dropped and tail >= _CHANCE:
         return None  # so few that none need have been dropped

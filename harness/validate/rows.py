@@ -21,6 +21,7 @@ from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import DtypeName
 from harness.spec.stages import kind_of
+from harness.threads import share
 from harness.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
@@ -104,7 +105,7 @@ def take_through(
     """
     here = [row for row in rows if isinstance(row.found, Ready)]
     jobs = min(len(here), os.cpu_count() or 1)
-    threads = max(1, (os.cpu_count() or 1) // max(jobs, 1))
+    threads = share(jobs)
     hearing = threading.Lock()
     logs.mkdir(parents=True, exist_ok=True)
 

@@ -1,5 +1,6 @@
 """Workers side by side: of different implementations, and of one that has layers enough for more."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,11 @@ def test_a_few_layers_are_not_worth_a_second_worker(conform: Callable, fake: Cal
     ended = conform("run", "--impl", folder, "--case", "pre-gelu/no-mask", "--case", "post-relu/no-mask", "--jobs", "2")
     assert ended.status == 0
     assert len(built(folder)) == 1
+
+
+def test_one_processor_is_the_parents(conform: Callable, honest: Path) -> None:
+    ended = conform("run", "--impl", honest, "--case", "pre-gelu/no-mask")
+    assert ended.report["environment"]["threads_per_worker"] == max(1, (os.cpu_count() or 1) - 1)
 
 
 def test_a_worker_that_ends_costs_its_own_check_and_the_others_go_on(conform: Callable, fake: Callable) -> None:
