@@ -1,7 +1,7 @@
 """Names the bug: which deviation, or which two, give what an implementation was seen to give."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Literal
 
@@ -60,10 +60,11 @@ def diagnose(
     if until is not None:
         chosen = chosen[:_IN_A_HURRY]
     evidence = [Evidence(sighting) for sighting in chosen]
-    [nothing] = _tried([()], evidence, lambda match: True, None)
+    [nothing] = _tried(_matches([()]), evidence, lambda match: True, None)
     first = scouts(evidence)
+    affordable = evidence if _is_part(first, evidence) else first
     try:
-        offered = [*_offered(chosen, repeats), *measured_epsilons(first, evidence, nothing)]
+        offered = [*_offered(chosen, repeats), *measured_epsilons(affordable, evidence, nothing)]
         ranked = _ranked(offered, first, evidence, until)
     except _OutOfTime:
         return _unknown(implementation, dtype, nothing, chosen, cut_short=True)
@@ -85,59 +86,86 @@ def _ranked(
 ) -> list[Match]:
     """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains.
 
-    Each is tried on the `first` of the evidence, or on all of it where that is the same.
+    Each is tried on the `first` of the evidence, and then the hopeful and the closest few on all of it.
     """
-    [bare] = _tried([()], first, lambda match: True, None)
+    [bare] = _tried(_matches([()]), first, lambda match: True, None)
     singles, ranked = list[Match](), list[Match]()
-    for of_round in _rounds(offered, at_once=first is evidence):
-        tried = _tried([(d,) for d in of_round], first, lambda match: not _refuted(match, bare), until)
+    for of_round in _rounds(offered):
+        tried = _tried(_matches((d,) for d in of_round), first, lambda match: not _refuted(match, bare), until)
         singles += tried
         ranked = sorted(ranked + _confirmed(_of_all(tried, first, evidence, until), evidence), key=_rank)
         if any(match.explains and match.came_true for match in ranked):
-            break
-    else:
-        suspects = [match for match in singles if match.shows and not _refuted(match, bare)]
-        likely = _pairs(suspects, bare)[: _PAIRS if first is evidence else _PAIRS_OF_LARGE]
-        pairs = _confirmed(_of_all(_tried(likely, first, _may_explain, until), first, evidence, until), evidence)
-        if pairs and (not ranked or _earned(pairs[0], ranked[0])):
-            ranked = sorted(ranked + pairs, key=_rank)
+            return ranked
+    few = first
+    if _is_part(first, evidence):  # two causes are sought in all that was seen
+        few = evidence
+        [bare] = _tried([bare], few, lambda match: True, None)
+        singles = _unrefuted(singles, bare, few, until)
+        known = {_ids(match) for match in ranked}
+        others = [match for match in singles if _ids(match) not in known]
+        ranked = sorted(ranked + _confirmed(others, evidence), key=_rank)
+    suspects = [match for match in singles if match.shows and not _refuted(match, bare)]
+    likely = _matches(_pairs(suspects, bare)[: _PAIRS if few is evidence else _PAIRS_OF_LARGE])
+    pairs = _confirmed(_of_all(_tried(likely, few, _may_explain, until), few, evidence, until), evidence)
+    if pairs and (not ranked or _earned(pairs[0], ranked[0])):
+        ranked = sorted(ranked + pairs, key=_rank)
     return ranked
 
 
+def _matches(hypotheses: Iterable[tuple[Deviation, ...]]) -> list[Match]:
+    return [Match(deviations, constants()) for deviations in hypotheses]
+
+
 def _tried(
-    hypotheses: Sequence[tuple[Deviation, ...]],
-    evidence: Sequence[Evidence],
-    hopeful: Callable[[Match], bool],
-    until: float | None,
+    matches: list[Match], evidence: Sequence[Evidence], hopeful: Callable[[Match], bool], until: float | None
 ) -> list[Match]:
     """Try all, case after case, and go on with those that are hopeful, and the closest few. The best first."""
-    matches = [Match(deviations, constants()) for deviations in hypotheses]
     for piece in evidence:
         for match in matches:
-            if until is not None and time.monotonic() > until:
-                raise _OutOfTime
+            _in_time(until)
             match.try_on(piece)
-        matches.sort(key=_rank)
+        matches = sorted(matches, key=_rank)
         matches = [match for at, match in enumerate(matches) if at < _KEPT or hopeful(match)]
     return matches
 
 
-def _rounds(deviations: Sequence[Deviation], *, at_once: bool) -> list[list[Deviation]]:
-    """Of large layers those first whose values are foretold: the others are played several times each, and what
-    explains in values leaves behind what fits in size."""
-    if at_once:
-        return [list(deviations)]
+def _unrefuted(
+    matches: Sequence[Match], nothing: Match, evidence: Sequence[Evidence], until: float | None
+) -> list[Match]:
+    """Those that put nothing out of line in any of the evidence."""
+    left = list(matches)
+    for piece in evidence:
+        for match in left:
+            _in_time(until)
+            match.try_on(piece)
+        left = [match for match in left if not _refuted(match, nothing)]
+    return left
+
+
+def _in_time(until: float | None) -> None:
+    if until is not None and time.monotonic() > until:
+        raise _OutOfTime
+
+
+def _rounds(deviations: Sequence[Deviation]) -> list[list[Deviation]]:
+    """Those first whose values are foretold: the others are played several times each, and what explains in values
+    leaves behind what fits in size."""
     return [[d for d in deviations if is_noisy(d) == noisy] for noisy in (False, True)]
 
 
 def _of_all(
-    matches: list[Match], first: Sequence[Evidence], evidence: Sequence[Evidence], until: float | None
+    matches: Sequence[Match], first: Sequence[Evidence], evidence: Sequence[Evidence], until: float | None
 ) -> list[Match]:
-    """Those that were tried on all, or after the `first` of it the hopeful and the closest few of them tried on all."""
-    if first is evidence:
-        return matches
-    left = [match.deviations for at, match in enumerate(matches) if at < _KEPT or _may_explain(match)]
+    """The hopeful and the closest few of those that were tried on the `first` of the evidence, tried on all of it."""
+    left = [match for at, match in enumerate(matches) if at < _KEPT or _may_explain(match)]
+    if not _is_part(first, evidence):
+        left = _matches(match.deviations for match in left)
     return _tried(left, evidence, _may_explain, until)
+
+
+def _is_part(first: Sequence[Evidence], evidence: Sequence[Evidence]) -> bool:
+    """Whether the first are whole cases, and not one item of one."""
+    return first[0] is evidence[0]
 
 
 def _refuted(match: Match, nothing: Match) -> bool:

@@ -57,10 +57,13 @@ class Match:
     deviations: tuple[Deviation, ...]
     limits: Constants
     fits: list[Fit] = field(default_factory=list)
+    tried_on: list[Evidence] = field(default_factory=list)
 
     def try_on(self, evidence: Evidence, *, measured: bool = False) -> None:
-        """Add one case to the evidence. `measured`: in the noise of the wrong layer itself."""
-        self.fits.append(fit(self.deviations, evidence, self.limits, measured=measured))
+        """Add one case to the evidence, unless it is there. `measured`: in the noise of the wrong layer itself."""
+        if not any(tried is evidence for tried in self.tried_on):
+            self.tried_on.append(evidence)
+            self.fits.append(fit(self.deviations, evidence, self.limits, measured=measured))
 
     @property
     def those_with_stages_first(self) -> list[Fit]:

@@ -12,6 +12,7 @@ from harness.spec.layer import Layer
 
 TRIED = 30
 """Sightings that a hypothesis is tried on."""
+_SCOUTS = 6
 _LARGE = 4
 _POSITIONS = 20
 """More of them say no more."""
@@ -68,11 +69,11 @@ def is_large(layer: Layer) -> bool:
 
 
 def scouts(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
-    """What every hypothesis is tried on, before the few that are left are tried on all: of large layers, the item of
-    the first case that is most out of line."""
+    """What every hypothesis is tried on, before the few that are left are tried on all: some cases; of large layers,
+    the item of the first case that is most out of line."""
     first = evidence[0].sighting
     if not is_large(first.case.layer):
-        return evidence
+        return evidence[:_SCOUTS]
     return [Evidence(first, _item_most_out_of_line(first))]
 
 
