@@ -10,10 +10,10 @@ import numpy as np
 from harness.deviations.catalogue import catalogue, is_noisy
 from harness.deviations.epsilon import measured_epsilons
 from harness.deviations.evidence import Evidence
-from harness.deviations.match import Match
+from harness.deviations.match import GUESSED, Match
 from harness.deviations.predictions import drops
 from harness.deviations.selection import choose, scouts
-from harness.deviations.sighting import Sighting
+from harness.deviations.sighting import Array, Sighting
 from harness.oracle.deviant import changes
 from harness.report.model import Diagnosis, Measurement
 from harness.spec.constants import constants
@@ -29,8 +29,6 @@ _PAIRS_OF_LARGE = 200
 """The same where a play takes as long as a hundred of a small layer."""
 _MEASURED = 4
 """Hypotheses that are tried in their own noise: it takes 24 plays a case."""
-_GUESSED = 1000.0
-"""The factor within which the noise of a wrong layer can be guessed from that of the right one."""
 _SAME = 1e-9
 _EARNED = 0.9
 """What a second cause has to bring down the first one's cost to, or the stages that the first leaves out of line."""
@@ -105,7 +103,7 @@ def _ranked(
         others = [match for match in singles if _ids(match) not in known]
         ranked = sorted(ranked + _confirmed(others, evidence), key=_rank)
     suspects = [match for match in singles if match.shows and not _refuted(match, bare)]
-    likely = _matches(_pairs(suspects, bare)[: _PAIRS if few is evidence else _PAIRS_OF_LARGE])
+    likely = _matches(_pairs(suspects, bare, _left_at_most(ranked))[: _PAIRS if few is evidence else _PAIRS_OF_LARGE])
     pairs = _confirmed(_of_all(_tried(likely, few, _may_explain, until), few, evidence, until), evidence)
     if pairs and (not ranked or _earned(pairs[0], ranked[0])):
         ranked = sorted(ranked + pairs, key=_rank)
@@ -177,7 +175,7 @@ def _refuted(match: Match, nothing: Match) -> bool:
 
 def _may_explain(match: Match) -> bool:
     """Whether it explains all, but for a noise that may have been guessed too small."""
-    return match.explains or (match.exact and match.rms < _GUESSED)
+    return match.explains or (match.exact and match.rms < GUESSED)
 
 
 def _rank(match: Match) -> tuple[int, float, int]:
@@ -190,7 +188,7 @@ def _confirmed(matches: Sequence[Match], evidence: Sequence[Evidence]) -> list[M
     Those that foretell the same as it does are as close, and are tried too.
     """
     ranked = sorted(matches, key=lambda match: match.cost)
-    likely = [at for at, match in enumerate(ranked) if match.rms < _GUESSED]
+    likely = [at for at, match in enumerate(ranked) if match.rms < GUESSED]
     enough = np.inf
     for at in likely[:_MEASURED]:
         guessed = ranked[at].cost
@@ -209,23 +207,33 @@ def _measured(deviations: tuple[Deviation, ...], evidence: Sequence[Evidence]) -
     return match
 
 
-def _pairs(suspects: Sequence[Match], nothing: Match) -> list[tuple[Deviation, ...]]:
-    """The pairs that may explain most, the best first.
+def _left_at_most(singles: Sequence[Match]) -> float:
+    """How many stages a pair may leave out of line, to earn its place beside the best of the singles."""
+    return _EARNED * singles[0].out_of_line if singles else np.inf
+
+
+def _pairs(suspects: Sequence[Match], nothing: Match, left_at_most: float) -> list[tuple[Deviation, ...]]:
+    """The pairs that may explain most, the best first, without those that are sure to leave more out of line.
 
     A stage that one of the two changes is as that one alone has it, and a stage that neither changes is as it is
     without them; of one that both change nothing is known before they are played together.
     """
     costs, out = [match.costs for match in suspects], [match.out for match in suspects]
+    far = [match.far for match in suspects]
     moves = [match.moves for match in suspects]
     bounds = []
     for one, other in combinations(range(len(suspects)), 2):
         pair = suspects[one].deviations + suspects[other].deviations
-        if not _clash(*pair):
-            apart = ~(moves[one] & moves[other])
-            alone = np.where(moves[one], costs[one], np.where(moves[other], costs[other], nothing.costs))[apart]
-            left = np.where(moves[one], out[one], np.where(moves[other], out[other], nothing.out))[apart]
-            bound = int(left.sum()), float(alone.sum()), min(suspects[one].cost, suspects[other].cost)
-            bounds.append((bound, pair))
+        apart = ~(moves[one] & moves[other])
+
+        def known(of: Sequence[Array], neither: Array, one: int = one, other: int = other, at: Array = apart) -> Array:
+            return np.where(moves[one], of[one], np.where(moves[other], of[other], neither))[at]
+
+        if _clash(*pair) or known(far, nothing.far).sum() > left_at_most:
+            continue
+        left, cost = known(out, nothing.out).sum(), known(costs, nothing.costs).sum()
+        bound = int(left), float(cost), min(suspects[one].cost, suspects[other].cost)
+        bounds.append((bound, pair))
     bounds.sort(key=lambda entry: entry[0])
     return [pair for _, pair in bounds]
 

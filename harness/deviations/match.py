@@ -17,6 +17,8 @@ _SCATTERED = 4.0
 """A spread, in σ, from which a tensor's scatter is the hypothesis' own, and not the format's."""
 _WITHIN = 8.0
 """The factor within which a scatter's size can be foretold: frameworks round inside a step at different places."""
+GUESSED = 1000.0
+"""The factor within which the noise of a wrong layer can be guessed from that of the right one."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,11 @@ class Match:
     def out(self) -> npt.NDArray[np.bool_]:
         """Whether it is out of line: every stage of every case, in a row."""
         return np.concatenate([~fit.in_line for fit in self.fits])
+
+    @property
+    def far(self) -> npt.NDArray[np.bool_]:
+        """Whether it is out of line, however the noise was guessed: every stage of every case, in a row."""
+        return np.concatenate([~fit.in_line & (fit.rms >= GUESSED) for fit in self.fits])
 
     @property
     def moves(self) -> npt.NDArray[np.bool_]:
