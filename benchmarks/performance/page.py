@@ -178,8 +178,8 @@ _SCALED = (
     "jit_compile ours take {ours} and theirs {theirs}."
 )
 _LARGE = (
-    "parameters and large answers are never whole in it any more (gpt2-medium's cases alone take 73 MB). What is left is "
-    "the modules, SciPy among them (some 100 MB with small layers alone), the masks that are read off layers of 512 "
+    "parameters and large answers are never whole in it any more (gpt2-medium's cases alone take 73 MB). What is left "
+    "is the modules, SciPy among them (some 100 MB with small layers alone), the masks that are read off layers of 512 "
     "features with dropout (some 60 MB more for two workers), and what the allocator keeps of large answers."
 )
 REASONS: dict[tuple[str, str], str] = {
