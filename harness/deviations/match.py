@@ -68,6 +68,10 @@ class Match:
             self.fits.append(fit(self.deviations, evidence, self.limits, measured=measured))
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(deviation.deviation for deviation in self.deviations)
+
+    @property
     def those_with_stages_first(self) -> list[Fit]:
         """The cases, but last those that were asked for the output alone: which say of no stage before it."""
         return sorted(self.fits, key=lambda fit: len(fit.stages) == 1)

@@ -54,7 +54,13 @@ class Specification:
 
 
 def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specification:
-    """Read the folders; `extra_layers` are a user's own layer files, judged in the same situations."""
+    """The specification in these folders, each read once; `extra_layers` are a user's own layer files, judged in the
+    same situations."""
+    return _read(specs, extra_layers)
+
+
+@cache
+def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
     layers = _read_folder(specs / "layers", Layer)
     own: dict[str, Path] = {}
     for path in extra_layers:

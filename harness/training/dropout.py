@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -55,8 +55,9 @@ def put_dropout(session: Session, task: Task) -> Judgement:
             return lambda: failed
         readings.append(found)
     *asked, resting = readings
+    draws = _Draws(asked)
     with _ONE_AT_A_TIME:
-        verdict = _judged(task, lambda rates: [*_in_training(task, asked, rates), *_at_rest(task, resting)])
+        verdict = _judged(task, lambda rates: [*_in_training(task, draws, rates), *_at_rest(task, resting)])
     return lambda: verdict
 
 
@@ -130,31 +131,52 @@ def _made(probe: Probe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[
         yield part.astype(dtype, copy=False)
 
 
-def _in_training(task: Task, asked: list[Reading], rates: Rates) -> Iterator[str]:
+class _Draws:
+    """What was asked in training, and what its masks have to do with each other. That is so at any rate, and is found
+    out once, when it is first asked for: the rates are those of the specification, and then of each known deviation."""
+
+    def __init__(self, asked: list[Reading]) -> None:
+        self.asked = asked
+        self.tied = cache(self._tied)
+        self.same_for_two_seeds = cache(self._same_for_two_seeds)
+        self.together = cache(self._together)
+
+    def masks(self, placement: str) -> list[Kept]:
+        return [reading.kept[placement] for reading in self.asked]
+
+    def _tied(self, placement: str) -> list[str]:
+        """The axes along which neighbours have to do with each other."""
+        return [axis for at, axis in enumerate(AXES[placement]) if _neighbours_tied(self.masks(placement), at)]
+
+    def _same_for_two_seeds(self, placement: str) -> float:
+        first, second, *_ = self.masks(placement)
+        return dependence([(first, second)])
+
+    def _together(self, one: str, other: str) -> float:
+        flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in self.asked]
+        return dependence([(a[: b.size], b[: a.size]) for a, b in flat])
+
+
+def _in_training(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]:
     whole = []
     for placement, due in rates.items():
-        masks = [reading.kept[placement] for reading in asked]
-        tied = [axis for at, axis in enumerate(AXES[placement]) if _tied(masks, at)]
-        if tied:
+        if tied := draws.tied(placement):
             yield f"dropout of {placement}: one draw for several {' and '.join(tied)}"
         else:
             whole.append(placement)
-            if (found := rate(masks, due)).wrong:
+            if (found := rate(draws.masks(placement), due)).wrong:
                 yield f"dropout of {placement}: rate {found.seen:.3g} instead of {due:g} (z = {found.z:.3g})"
-        if abs(z := dependence([(masks[0], masks[1])])) > Z_LIMIT:
+        if abs(z := draws.same_for_two_seeds(placement)) > Z_LIMIT:
             yield f"dropout of {placement}: two seeds drop the same elements (z = {z:.3g})"
-        yield from _wrong_scale(task, placement, asked, 1 / (1 - due), "")
-        if _is_far(asked, placement, 1 / (1 - due)):
+        yield from _wrong_scale(task, placement, draws.asked, 1 / (1 - due), "")
+        if _is_far(draws.asked, placement, 1 / (1 - due)):
             return  # what one placement makes so large is taken for what another let through
     for one, other in combinations(whole, 2):
-        flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in asked]
-        z = dependence([(a[: b.size], b[: a.size]) for a, b in flat])
-        if abs(z) > Z_LIMIT:
+        if abs(z := draws.together(one, other)) > Z_LIMIT:
             yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
 
 
-def _tied(masks: list[Kept], axis: int) -> bool:
-    """Whether neighbours along an axis have to do with each other."""
+def _neighbours_tied(masks: list[Kept], axis: int) -> bool:
     turned = [np.moveaxis(mask, axis, 0) for mask in masks]
     return abs(dependence([(mask[1:], mask[:-1]) for mask in turned])) > Z_LIMIT
 
