@@ -231,8 +231,8 @@ class Run:
         """Ask one check, and have it judged while the next is asked. Its outcome, where that is waited for."""
         send_ahead(session, chain([task], coming), self._expected)
         answer = put(session, task, self._expected)
-        if self._aborted.is_set():  # an abort is the end of the run, not this worker's crash
-            return None
+        if self._aborted.is_set() and not isinstance(answer.found, dict):
+            return None  # an abort is the end of the run, not this worker's crash; what was answered before is judged
         self._unjudged.acquire()
         verdict = self._judging.submit(self._judge, work, answer)
         return verdict.result() if self._fail_fast else None

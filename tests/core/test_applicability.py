@@ -17,7 +17,7 @@ from harness.spec.load import load
 
 SPECIFICATION = load()
 E = "pre-gelu-shared-heads"
-SMALL = [name for name, layer in SPECIFICATION.layers.items() if layer.family == "small"]
+SMALL = [name for name, layer in SPECIFICATION.layers.items() if layer.d_model <= 64 and not layer.is_stack]
 
 
 def cases_of(name: str) -> list[Case]:
