@@ -1,4 +1,5 @@
-"""Drives the documented interface of Lucid's layer; published=yes has its heads as release 2.9.0 computes them."""
+"""Drives the documented interface of Lucid's layer; published=yes has its heads as release 2.9.0 computes them, and
+defaults=own tells its constructor d_model and nhead, which have no default, and nothing else."""
 
 from typing import Any, ClassVar
 
@@ -39,15 +40,17 @@ class SystemB(TorchModule):
     entered: ClassVar = {"context_merged": "self_attn.out_proj", "ffn_activation": "dropout2"}
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
-        rates = layer["dropout"]
+        sizes, as_published = (layer["d_model"], layer["attention"]["num_heads"]), self.choices["published"] == "yes"
+        if self.choices["defaults"] == "own":
+            return TransformerEncoderLayer(*sizes, heads_by_reshape=as_published)
         made = TransformerEncoderLayer(
-            layer["d_model"],
-            layer["attention"]["num_heads"],
+            *sizes,
             layer["feed_forward"]["d_ff"],
             activation=layer["feed_forward"]["activation"],
             norm_first=layer["norm"]["placement"] == "pre",
-            heads_by_reshape=self.choices["published"] == "yes",
+            heads_by_reshape=as_published,
         )
+        rates = layer["dropout"]
         made.self_attn.dropout = rates["attention_weights"]  # of all four the constructor makes one rate
         made.dropout1.p, made.dropout2.p = rates["attention_output"], rates["ffn_activation"]
         made.dropout3.p = rates["ffn_output"]
