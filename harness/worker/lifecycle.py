@@ -74,10 +74,10 @@ class Lifecycle(ABC):
             worker.kill()
 
     def _started(self) -> WorkerProcess:
+        if self._worker:
+            return self._worker  # of one that was ended, what it answered before can still be read
         if self._closed.is_set():
             raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
-        if self._worker:
-            return self._worker
         try:
             worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log, self._variables)
             self._worker = worker
