@@ -9,7 +9,7 @@ from harness.deviations.evidence import Evidence
 from harness.deviations.match import Match
 from harness.deviations.pairs import EARNED
 from harness.deviations.predictions import drops
-from harness.deviations.search import OutOfTime, is_part, search, untold
+from harness.deviations.search import OutOfTime, search, untold
 from harness.deviations.selection import choose, scouts
 from harness.deviations.sighting import Sighting
 from harness.oracle.deviant import changes
@@ -44,11 +44,10 @@ def diagnose(
     if until is not None:
         chosen = chosen[:_IN_A_HURRY]
     evidence = [Evidence(sighting) for sighting in chosen]
-    nothing, first = untold(evidence), scouts(evidence)
-    affordable = evidence if is_part(first, evidence) else first
+    nothing, sent = untold(evidence), scouts(evidence)
     try:
-        offered = [*_offered(chosen, repeats), *measured_epsilons(affordable, evidence, nothing)]
-        ranked = search(offered, first, evidence, until)
+        offered = [*_offered(chosen, repeats), *measured_epsilons(sent.slower, evidence, nothing)]
+        ranked = search(offered, sent, evidence, until)
     except OutOfTime:
         return _unknown(implementation, dtype, nothing, chosen, cut_short=True)
     return _said(implementation, dtype, ranked, nothing, chosen, repeats)

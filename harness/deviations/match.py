@@ -1,5 +1,6 @@
 """How well a hypothesis, some deviations together, accounts for what was seen in some cases."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -66,6 +67,11 @@ class Match:
         if not any(tried is evidence for tried in self.tried_on):
             self.tried_on.append(evidence)
             self.fits.append(fit(self.deviations, evidence, self.limits, measured=measured))
+
+    def within(self, evidence: Sequence[Evidence]) -> "Match":
+        """The same, if all that it was tried on is among this evidence; else the hypothesis alone, tried on nothing."""
+        among = all(any(tried is each for each in evidence) for tried in self.tried_on)
+        return self if among else Match(self.deviations, self.limits)
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.binomial import smaller_tail
 from harness.oracle.arithmetic import FLOAT32_ROUNDOFF
 from harness.oracle.steps import NOISY
 from harness.oracle.steps.forward_only import narrowed
 from harness.spec.constants import Constants
 from harness.spec.deviation import Deviation
-from harness.training.statistics import smaller_tail
 
 Array = npt.NDArray[Any]
 

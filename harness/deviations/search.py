@@ -9,15 +9,12 @@ from harness.deviations.catalogue import is_noisy
 from harness.deviations.evidence import Evidence
 from harness.deviations.match import GUESSED, Match
 from harness.deviations.pairs import earned, most_left, pairs
+from harness.deviations.selection import Scouts
 from harness.spec.constants import constants
 from harness.spec.deviation import Deviation
 
 _KEPT = 12
 """Hypotheses that are tried on everything though they explain nothing: the closest are named."""
-_PAIRS = 1500
-"""Pairs that are played, of those that may explain most. Enough for any that show their stages."""
-_PAIRS_OF_LARGE = 200
-"""The same where a play takes as long as a hundred of a small layer."""
 _MEASURED = 4
 """Hypotheses that are tried in their own noise: it takes 24 plays a case."""
 _SAME = 1e-9
@@ -28,31 +25,30 @@ class OutOfTime(Exception):
 
 
 def search(
-    offered: Sequence[Deviation], first: Sequence[Evidence], evidence: Sequence[Evidence], until: float | None
+    offered: Sequence[Deviation], scouts: Scouts, evidence: Sequence[Evidence], until: float | None
 ) -> list[Match]:
     """The hypotheses that account for most, the best first: single deviations, and pairs where no single explains.
 
-    Each is tried on the `first` of the evidence, and then the hopeful and the closest few on all of it.
+    Each is tried on the scouts, and then the hopeful and the closest few on all of the evidence.
     """
-    bare = untold(first)
+    bare = untold(scouts.first)
     singles, ranked = list[Match](), list[Match]()
     for of_round in _rounds(offered):
-        tried = _tried(_matches((d,) for d in of_round), first, lambda match: not _refuted(match, bare), until)
+        tried = _tried(_matches((d,) for d in of_round), scouts.first, lambda match: not _refuted(match, bare), until)
         singles += tried
-        ranked = sorted(ranked + _confirmed(_of_all(tried, first, evidence, until), evidence), key=_rank)
+        ranked = sorted(ranked + _confirmed(_of_all(tried, evidence, until), evidence), key=_rank)
         if any(match.explains and match.came_true for match in ranked):
             return ranked
-    few = first
-    if is_part(first, evidence):  # two causes are sought in all that was seen
-        few, bare = evidence, untold(evidence)
-        singles = _unrefuted(singles, bare, few, until)
+    bare = untold(scouts.slower)
+    singles = _unrefuted(singles, bare, scouts.slower, until)
+    if scouts.slower is evidence:  # then more of them were tried on all
         known = {match.ids for match in ranked}
         others = [match for match in singles if match.ids not in known]
         ranked = sorted(ranked + _confirmed(others, evidence), key=_rank)
-    suspects = [match for match in singles if match.shows and not _refuted(match, bare)]
-    likely = pairs(suspects, bare, most_left(ranked))[: _PAIRS if few is evidence else _PAIRS_OF_LARGE]
-    tried = _tried(_matches(likely), few, _may_explain, until)
-    both = _confirmed(_of_all(tried, few, evidence, until), evidence)
+    suspects = [match for match in singles if match.shows]
+    likely = pairs(suspects, bare, most_left(ranked))[: scouts.pairs]
+    tried = _tried(_matches(likely), scouts.slower, _may_explain, until)
+    both = _confirmed(_of_all(tried, evidence, until), evidence)
     if both and (not ranked or earned(both[0], ranked[0])):
         ranked = sorted(ranked + both, key=_rank)
     return ranked
@@ -60,10 +56,14 @@ def search(
 
 def untold(evidence: Sequence[Evidence]) -> Match:
     """How far what was seen is from what is right: no deviation, tried on all."""
-    nothing = Match((), constants())
+    return _of((), evidence)
+
+
+def _of(deviations: tuple[Deviation, ...], evidence: Sequence[Evidence], *, measured: bool = False) -> Match:
+    match = Match(deviations, constants())
     for piece in evidence:
-        nothing.try_on(piece)
-    return nothing
+        match.try_on(piece, measured=measured)
+    return match
 
 
 def _matches(hypotheses: Iterable[tuple[Deviation, ...]]) -> list[Match]:
@@ -107,19 +107,10 @@ def _rounds(deviations: Sequence[Deviation]) -> list[list[Deviation]]:
     return [[d for d in deviations if is_noisy(d) == noisy] for noisy in (False, True)]
 
 
-def _of_all(
-    matches: Sequence[Match], first: Sequence[Evidence], evidence: Sequence[Evidence], until: float | None
-) -> list[Match]:
-    """The hopeful and the closest few of those that were tried on the `first` of the evidence, tried on all of it."""
+def _of_all(matches: Sequence[Match], evidence: Sequence[Evidence], until: float | None) -> list[Match]:
+    """The hopeful and the closest few, tried on all of the evidence, and on nothing else."""
     left = [match for at, match in enumerate(matches) if at < _KEPT or _may_explain(match)]
-    if not is_part(first, evidence):
-        left = _matches(match.deviations for match in left)
-    return _tried(left, evidence, _may_explain, until)
-
-
-def is_part(first: Sequence[Evidence], evidence: Sequence[Evidence]) -> bool:
-    """Whether the first are whole cases, and not one item of one."""
-    return first[0] is evidence[0]
+    return _tried([match.within(evidence) for match in left], evidence, _may_explain, until)
 
 
 def _refuted(match: Match, nothing: Match) -> bool:
@@ -150,14 +141,7 @@ def _confirmed(matches: Sequence[Match], evidence: Sequence[Evidence]) -> list[M
         guessed = ranked[at].cost
         if guessed > enough:
             break
-        ranked[at] = _measured(ranked[at].deviations, evidence)
+        ranked[at] = _of(ranked[at].deviations, evidence, measured=True)
         if ranked[at].explains and enough == np.inf:
             enough = guessed + _SAME
     return sorted((match for match in ranked if not match.refuted), key=_rank)
-
-
-def _measured(deviations: tuple[Deviation, ...], evidence: Sequence[Evidence]) -> Match:
-    match = Match(deviations, constants())
-    for piece in evidence:
-        match.try_on(piece, measured=True)
-    return match

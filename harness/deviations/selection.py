@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +14,11 @@ from harness.spec.layer import Layer
 TRIED = 30
 """Sightings that a hypothesis is tried on."""
 _SCOUTS = 6
+"""Small cases that refute most of what is wrong of a layer."""
+_PAIRS = 1500
+"""Pairs that are played, of those that may explain most. Enough for any that show their stages."""
+_PAIRS_OF_LARGE = 200
+"""The same where a play takes as long as a hundred of a small layer."""
 _LARGE = 4
 _POSITIONS = 20
 """More of them say no more."""
@@ -68,13 +74,24 @@ def is_large(layer: Layer) -> bool:
     return layer.d_model > SMALL
 
 
-def scouts(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
-    """What every hypothesis is tried on, before the few that are left are tried on all: some cases; of large layers,
-    the item of the first case that is most out of line."""
+@dataclass(frozen=True)
+class Scouts:
+    """What every hypothesis is tried on, `first`, and what the slower questions are asked of, `slower`: which epsilon,
+    and which two causes. Only what is left of either is tried on all that was chosen."""
+
+    first: Sequence[Evidence]
+    slower: Sequence[Evidence]
+    pairs: int
+    """How many of them can be played."""
+
+
+def scouts(evidence: Sequence[Evidence]) -> Scouts:
+    """Some cases, and then all; of large layers both times the item of the first case that is most out of line."""
     first = evidence[0].sighting
     if not is_large(first.case.layer):
-        return evidence[:_SCOUTS]
-    return [Evidence(first, _item_most_out_of_line(first))]
+        return Scouts(evidence[:_SCOUTS], evidence, _PAIRS)
+    item = [Evidence(first, _item_most_out_of_line(first))]
+    return Scouts(item, item, _PAIRS_OF_LARGE)
 
 
 def _item_most_out_of_line(sighting: Sighting) -> int:

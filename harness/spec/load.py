@@ -56,7 +56,7 @@ class Specification:
 def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specification:
     """The specification in these folders, each read once; `extra_layers` are a user's own layer files, judged in the
     same situations."""
-    return _read(specs, extra_layers)
+    return _read(specs, extra_layers)  # a cache does not know that what is left out is the default
 
 
 @cache

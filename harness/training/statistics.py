@@ -12,6 +12,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from harness.binomial import smaller_tail
 from harness.portable import Floats
 
 FALSE_ALARM = 1e-6
@@ -48,13 +49,6 @@ def rate(masks: Iterable[Masks], due: float) -> Rate:
     spread = sqrt(count * due * (1 - due))
     z = (dropped - count * due) / spread if spread else (inf if dropped else 0.0)
     return Rate(count, dropped / count, z, min(1.0, 2 * smaller_tail(dropped, count, due)))
-
-
-def smaller_tail(dropped: int, count: int, rate: float) -> float:
-    """How likely so few of `count` are dropped at this rate, or so many: the smaller of the binomial's two tails."""
-    from scipy.special import bdtr, bdtrc
-
-    return float(min(bdtr(dropped, count, rate), bdtrc(dropped - 1, count, rate) if dropped else 1.0))
 
 
 def dependence(pairs: Iterable[tuple[Masks, Masks]]) -> float:

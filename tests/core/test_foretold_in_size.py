@@ -131,9 +131,10 @@ def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
     assert not set(named(same)) & set(DROPPED)
 
 
-def test_dropout_behind_the_output_alone_is_closest_at_most() -> None:
+@pytest.mark.parametrize("count", [2, of_a_release(len(SMALL))])
+def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
     """Its size is all that an output shows: what else would differ twice and be as large is not to be told from it."""
-    sightings = seen(right, "dropout-left-on", show=("output",))[:2]
+    sightings = seen(right, "dropout-left-on", show=("output",))[:count]
     diagnosis = diagnose("fused", "float32", sightings, repeats="differ")
     assert diagnosis.confidence != "explained"
 

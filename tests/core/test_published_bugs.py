@@ -92,7 +92,7 @@ def test_of_a_large_layer_one_item_of_its_cheapest_case_is_tried_first() -> None
     chosen = choose(placeholder_at_512("published-batch", "length-100", "no-mask"))
     assert [each.case.situation.situation for each in chosen] == ["no-mask", "length-100", "published-batch"]
     evidence = [Evidence(each) for each in chosen]
-    [first] = scouts(evidence)
+    [first] = scouts(evidence).first
     [own] = [piece for piece in evidence if piece.case.id == "post-relu-512/no-mask"]
     assert 0 < first.right.size < own.right.size
     exact = first.against(())
