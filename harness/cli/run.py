@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from harness.allocator import give_large_arrays_back
 from harness.asking import prepare_to_judge
 from harness.cli.chosen import chosen_implementations
 from harness.cli.options import Duration, interpreters, progress_bar, refuse_unwritable
@@ -119,6 +120,7 @@ def run(
     Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
     begun = time.monotonic()
+    give_large_arrays_back()
     if update_declared and (globs or layer_file or level or dtypes or budget or fail_fast):
         raise InputError(
             "a part of the suite cannot say what an implementation's deviations are",
