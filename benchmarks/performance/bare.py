@@ -37,6 +37,7 @@ def call(adapter: Adapter, message: dict[str, Any], tensors: Tensors) -> object:
         case "run":
             given = message["given"]
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
+            adapter.memory = tensors.get("memory")
             adapter.mode, adapter.seed = message["mode"], message["seed"]
             x = tensors["ids"] if "ids" in tensors else tensors["x"]
             return adapter.run(message["check"], x, Masks.of(tensors, given), tensors.get("cotangent"))

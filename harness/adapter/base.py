@@ -56,6 +56,8 @@ class Adapter(ABC):
     """"eval" or "train", where dropout is at work."""
     seed: int = 0
     """What this run's dropout is drawn from, in mode "train"."""
+    memory: Array | None = None
+    """[B, T, d_model], what this run's keys and values are made of, where the layer is attention alone (E-17)."""
     checkpoint: bool = False
     """Whether this run's gradients are to be computed with activations made again rather than kept."""
 

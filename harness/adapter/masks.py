@@ -17,8 +17,8 @@ class Masks:
     `encoding` says what an element means: "attend", true where a query may attend to a key; "ignore", true where it
     may not; "integer" or "float", 1 and 0 for "attend"; "additive" or "additive_float32", what is added to the score,
     minus infinity where it may not. `padding` is [B, 1, 1, S], [B, 1, S], [B, S] or [S]; `attention`, the query before
-    the key, [B or 1, H or 1, S, S], [B * H, S, S] or [S, S]. `causal`: a causal mask is meant beside what is given.
-    `bias`, [1, H, S, S], is added to the scores.
+    the key, [B or 1, H or 1, S, S], [B * H, S, S] or [S, S]. Of attention over a memory [B, T, d_model] the keys, and
+    padding, are T. `causal`: a causal mask is meant beside what is given. `bias`, [1, H, S, S], is added to the scores.
     """
 
     padding: Array | None
@@ -85,5 +85,4 @@ def _padding_4d(mask: Array | None) -> Array | None:
 def _attention_4d(mask: Array | None, num_heads: int) -> Array | None:
     if mask is None or mask.ndim == 4:
         return mask
-    S = mask.shape[-1]
-    return mask[None, None] if mask.ndim == 2 else mask.reshape(-1, num_heads, S, S)
+    return mask[None, None] if mask.ndim == 2 else mask.reshape(-1, num_heads, *mask.shape[-2:])

@@ -62,6 +62,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
         case "run":
             given = message["given"]
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
+            adapter.memory = tensors.get("memory")
             adapter.mode, adapter.seed = message["mode"], message.get("seed", 0)
             masks = Masks.of(tensors, given)
             return {"ok": True}, adapter.run(message["check"], _input(tensors), masks, tensors.get("cotangent"))

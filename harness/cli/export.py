@@ -12,7 +12,7 @@ from harness.errors import InputError
 from harness.files import replace_file
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_implementation, judged_unasked
-from harness.look.subject import find_layer
+from harness.look.subject import encoder_layer_of, find_layer
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
 from harness.spec.parameters import unlike
@@ -70,8 +70,8 @@ def export(
     What is written has been through the checker; `conform validate` says how it does. Exit status: 0 written; 1 the
     road could not; 2 wrong usage or bad input.
     """
+    chosen = encoder_layer_of(find_layer(layer), "`export` writes encoder layers")
     ready = _ready(road, interpreters(pythons))
-    chosen = find_layer(layer)
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
     _refuse_unwritable(target)

@@ -15,7 +15,7 @@ from harness.look.alive import PLACEMENTS, alive
 from harness.look.asking import find_task, must_fit
 from harness.look.memory import PUBLISHED_PARTS, STATES, longest_sequence, parse_amount, parts, states, total
 from harness.look.peak import BACKWARD, measure, refuse_elsewhere
-from harness.look.subject import at_size, stacked
+from harness.look.subject import at_size, encoder_layer_of, stacked
 from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.layer import Layer
@@ -84,6 +84,7 @@ def memory(
         if given and not measured:
             raise InputError("only a measurement asks an implementation", where=option, hint="add --measure")
     chosen = looking.chosen_layer(layer, d_model, num_heads, d_ff, dropout)
+    encoder_layer_of(chosen, "`memory` counts the activations of an encoder layer")
     layers = layers or chosen.stack.layers
     at, batch, sequences = chosen.one_of_it, batch or looking.BATCH, sequences or (looking.SEQUENCE,)
     itemsize = FORMATS[dtype].numpy.itemsize

@@ -10,7 +10,7 @@ import click
 from harness.cli.options import interpreters, layer_parameters_of, progress_bar, refuse_unwritable
 from harness.errors import InputError
 from harness.files import replace_file
-from harness.look.subject import find_layer
+from harness.look.subject import encoder_layer_of, find_layer
 from harness.report.terminal import console
 from harness.validate.rows import ROWS
 from harness.validate.show import show_validation
@@ -74,7 +74,7 @@ def validate_(
 
     Exit status: 0 it does what it should; 1 it was judged and does not; 2 it could not be judged, or wrong usage.
     """
-    told = find_layer(layer) if layer else None
+    told = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
     if parameters and told is None:
         hint = "name the layer that they are the parameters of"
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")

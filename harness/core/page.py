@@ -20,6 +20,8 @@ def page(found: Found) -> str:
     cases = load().cases
     table = found.sensitivity
     required = sum(case.is_required for case in cases.values())
+    cited = {clause for case in cases.values() if case.is_required for clause in case.clauses}
+    uncited = [clause for clause in clauses() if clause not in cited]
     seen = [
         (f"`{dtype}`", str(len(_deviations(found, dtype))), str(table.in_format(dtype).bit_count()))
         for dtype in _FORMATS
@@ -39,7 +41,8 @@ def page(found: Found) -> str:
         required=required,
         cases=len(cases),
         deviations=len(table.deviations),
-        clauses=len(clauses()),
+        clauses=len(cited),
+        uncited=f" ({_listed(uncited)} only by cases of a laxer level)" if uncited else "",
         layers=len({cases[case].layer.layer for case in found.cases}),
         margin=f"{MARGIN:g}",
         conforming=f"{CONFORMING_RMS:g}",
@@ -55,6 +58,10 @@ def _deviations(found: Found, dtype: str) -> set[str]:
         for check in cases[name].situation.checks:
             bits |= found.sensitivity.sees(cases[name], dtype, check) if dtype in cases[name].situation.dtypes else 0
     return set(found.sensitivity.names(bits))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} cited"
 
 
 def reasons_text(reasons: Sequence[Criterion]) -> str:
@@ -95,7 +102,7 @@ catalogue and the clauses.
 - see every one of the {deviations} deviations that any small required case sees, in each format, and at the output if
   any case sees it there, by at least {margin} σ: 200 times the largest error of a conforming implementation in any
   required case ({conforming} σ, rms);
-- cite every one of the {clauses} clauses;
+- cite every one of the {clauses} clauses that a required case cites{uncited};
 - use every value of the languages' keys that a small required case uses: each encoding and rank of each kind of mask,
   each layout, padding, check, invariant and flaw, each choice of a layer; ask for the gradient of each parameter, and
   how it is initialised;

@@ -44,8 +44,12 @@ def case_digest(case: Case, constants: Constants) -> str:
     situation = {"families", "equals", "given", "dtypes", "mode", "invariant", "flaw", "checks"}
     if case.situation.items is None:  # which leaves the digests of whole batches what they were before there were items
         situation.add("items")
+    layer = {*words, "dropout", "padding_content"}
+    if not case.layer.takes_memory:  # nor was there a memory
+        layer.add("part")
+        situation.add("memory")
     made_from = [
-        case.layer.model_dump(mode="json", exclude={*words, "dropout", "padding_content"}),
+        case.layer.model_dump(mode="json", exclude=layer),
         {
             **case.situation.model_dump(mode="json", exclude={*words, *situation}),
             "situation": case.golden_id.partition("/")[2],

@@ -14,6 +14,7 @@ from harness.spec.layer import (
     FullyMaskedRow,
     NormKind,
     PaddingContent,
+    Part,
     Placement,
     Projections,
 )
@@ -37,6 +38,7 @@ class When(Strict):
     placement: Placement | None = None
     norm: NormKind | None = None
     epsilon: Some[Epsilon] | None = Field(default=None, description="the norms' epsilon, as the layer's file has it")
+    part: Part | None = Field(default=None, description="a whole layer, or attention alone")
     stack: bool | None = None
     embedding: bool | None = Field(default=None, description="whether it takes token ids")
     projections: Projections | None = None
@@ -59,13 +61,17 @@ class When(Strict):
         return self
 
     def matches(self, case: Case, dtype: str, check: Check) -> bool:
-        facts = {
-            "check": check,
-            "dtype": dtype,
+        whole: dict[str, object] = {  # attention alone has none of these, whatever its file says (E-17)
             "activation": case.layer.feed_forward.activation,
             "placement": case.layer.norm.placement,
             "norm": case.layer.norm.kind,
             "epsilon": case.layer.norm.epsilon,
+        }
+        facts = {
+            **(whole if case.layer.part == "encoder_layer" else dict.fromkeys(whole)),
+            "check": check,
+            "dtype": dtype,
+            "part": case.layer.part,
             "stack": case.layer.is_stack,
             "embedding": case.layer.embedding is not None,
             "projections": case.layer.attention.projections,

@@ -41,6 +41,9 @@ class Capabilities(Strict):
     lacks: tuple[str, ...] = Field(
         default=(), description="parameters that its layer has no place for, though the specification gives it them"
     )
+    memory: bool = Field(
+        default=False, description="whether it takes keys and values from a second input (attention alone, E-17)"
+    )
     export: bool = Field(default=False, description="whether it can write a layer as a file to deploy")
 
     def shows(self, stage: str) -> bool:
@@ -150,10 +153,12 @@ class Implementation(Strict):
             ("layout", given.layout, can.layouts),
             ("mask", given.masks, can.masks if masked else (given.masks,)),
             ("checkpoint", given.checkpoint, (False, can.checkpoint)),
+            ("memory", case.layer.takes_memory, (False, can.memory)),
             ("layer", layer, (layer,) if can.layers == "all" else can.layers),
         ):
             if value not in known:
-                return f"{what} {value} is not among its capabilities"
+                value = "" if isinstance(value, bool) else f" {value}"
+                return f"{what}{value} is not among its capabilities"
         return None
 
 

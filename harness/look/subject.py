@@ -24,6 +24,14 @@ def find_layer(id_or_path: str) -> Layer:
     raise InputError(f"no layer {id_or_path!r}, nor a file of that name", where="--layer", hint=hint)
 
 
+def encoder_layer_of(layer: Layer, command: str) -> Layer:
+    """The layer, for a command that knows nothing of attention alone. Raises InputError for that."""
+    if layer.part == "attention":
+        hint = "name one that has a feed-forward network too (conform list layers)"
+        raise InputError(f"{layer.layer} is attention alone: {command}", where="--layer", hint=hint)
+    return layer
+
+
 def resized(
     layer: Layer, d_model: int | None, num_heads: int | None, d_ff: int | None, dropout: float | None = None
 ) -> Layer:
@@ -72,7 +80,7 @@ def at_size(
         by_turns = tuple(lengths[item % len(lengths)] for item in range(batch))
         padding = EndPadding(kind="right", lengths=by_turns)
     mask = ordinary.mask.model_copy(update={"padding": padding})
-    if problem := mask.problem(batch, sequence):
+    if problem := mask.problem(batch, sequence, sequence):
         raise InputError(problem, where="--length", hint="each is at most --sequence, and one above 0")
     sizes = {
         "mask": mask,

@@ -73,17 +73,27 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
     if patch.in_training:
         found.append(_of_dropout(case, deviation))
     elif patch.layer is not None:
-        found.append(Inapplicable.OWN_CHOICE if patched_layer(layer, deviation) == layer else None)
+        found.append(_of_layer(layer, deviation))
     found += [_of_step(case, step, form) for step, form in patch.steps.items()]
     found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
     if patch.mask is not None:
         found.append(_of_mask(case, patch.mask))
     if isinstance(deviation, Measured) and deviation.epsilons:
         others = set(deviation.epsilons.values()) - {layer.norm.epsilon}
-        found.append(None if others else Inapplicable.OWN_CHOICE)
-    if Inapplicable.OTHER_CHOICE in found:  # what is left of the patch would be another deviation
-        return Inapplicable.OTHER_CHOICE
+        has_norms = layer.part == "encoder_layer"
+        found.append((None if others else Inapplicable.OWN_CHOICE) if has_norms else Inapplicable.NO_STEP)
+    for reason in (Inapplicable.OTHER_CHOICE, Inapplicable.OTHER_SEQUENCE):
+        if reason in found:  # what is left of the patch would be another deviation
+            return reason
     return None if None in found else found[0]
+
+
+def _of_layer(layer: Layer, deviation: Deviation) -> Inapplicable | None:
+    assert deviation.patch.layer is not None
+    edited = deviation.patch.layer.model_dump(exclude_none=True)
+    if layer.part == "attention" and "attention" not in edited:
+        return Inapplicable.NO_STEP
+    return Inapplicable.OWN_CHOICE if patched_layer(layer, deviation) == layer else None
 
 
 def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
@@ -110,6 +120,8 @@ def _of_parameter(layer: Layer, bare: str, patch: Patch) -> Inapplicable | None:
 
 
 def _of_mask(case: Case, edit: str) -> Inapplicable | None:
+    if case.layer.takes_memory and edit in _OF_ONE_SEQUENCE:
+        return Inapplicable.OTHER_SEQUENCE
     if not _same(_edited_mask(case, case.mask(), edit), case):
         return None
     if not masks_something(case):
@@ -236,6 +248,10 @@ _OF_CAUSAL: dict[str, Callable[[int], Bools]] = {
     "without-diagonal": lambda sequence: causal_mask(sequence, -1),
     "one-ahead": lambda sequence: causal_mask(sequence, 1),
 }
+
+
+_OF_ONE_SEQUENCE = frozenset({"causal", "on-queries", "transposed", *_OF_CAUSAL})
+"""Mask edits that take positions of keys for positions of queries."""
 
 
 def _same(mask: Bools | None, case: Case) -> bool:

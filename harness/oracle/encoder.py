@@ -28,7 +28,7 @@ class Evaluation:
 @dataclass(frozen=True)
 class Given:
     """What a layer is given: x [B, S, D], or where it has an embedding token ids [B, S]; every parameter; a mask or
-    None; and a bias of the scores or None."""
+    None; a bias of the scores or None; and of attention alone the memory [B, T, D]."""
 
     x: Array
     parameters: dict[str, Array]
@@ -40,6 +40,7 @@ class Given:
     """Norm → the wrong epsilon that it has; every other has the layer's."""
     items: tuple[int, ...] | None = None
     """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
+    memory: Array | None = None
 
     def of_items(self, values: Array) -> Array:
         """[B or 1, …] at the items that are evaluated."""
@@ -57,7 +58,7 @@ class Given:
 def given(case: Case) -> Given:
     x = case.x() if case.layer.embedding is None else case.ids()
     items = case.situation.items
-    return Given(x, dict(case.parameters()), case.mask(), case.attention_bias(), items=items)
+    return Given(x, dict(case.parameters()), case.mask(), case.attention_bias(), items=items, memory=case.memory())
 
 
 def right_ways(layer: Layer) -> dict[str, str]:
@@ -81,13 +82,11 @@ def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: 
     """
     tape, what = Tape(arithmetic), what or given(case)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
-    x, stages, layers = encoder(tape, case.layer, what, parameters)
+    inputs, stages, layers = encoder(tape, case.layer, what, parameters)
     gradients: dict[str, Array] = {}
     if cotangent is not None:
-        wanted = parameters if x is None else {"x": x, **parameters}
-        gradients = tape.gradients(stages["output"], what.of_items(cotangent), wanted)
-        if x is not None:
-            gradients["x"] = what.of_batch(gradients["x"])
+        gradients = tape.gradients(stages["output"], what.of_items(cotangent), {**inputs, **parameters})
+        gradients |= {name: what.of_batch(gradients[name]) for name in inputs}
     return Evaluation(_values(what, stages), gradients, tuple(_values(what, inner) for inner in layers))
 
 
@@ -104,20 +103,24 @@ def _values(what: Given, stages: Mapping[str, Node]) -> dict[str, Array]:
 
 def encoder(
     tape: Tape, layer: Layer, what: Given, parameters: dict[str, Node], onward: Onward = as_computed
-) -> tuple[Node | None, dict[str, Node], list[dict[str, Node]]]:
-    """x, unless token ids are given in its place; every stage, of the items that are evaluated; those of each layer."""
+) -> tuple[dict[str, Node], dict[str, Node], list[dict[str, Node]]]:
+    """The inputs that have a gradient: x, unless token ids are given in its place, and a memory where there is one;
+    every stage, of the items that are evaluated; those of each layer."""
     mask, bias = (None if each is None else what.of_items(each) for each in (what.mask, what.bias))
     x = what.of_items(what.x)
     leaf = None if layer.embedding is not None else tape.leaf(x)
     if leaf is not None and not layer.is_stack:
-        stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what.ways, onward, what.epsilons)
-        return leaf, stages, [stages]
+        memory = None if what.memory is None else tape.leaf(what.of_items(what.memory))
+        stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what.ways, onward, what.epsilons, memory)
+        return {"x": leaf} if memory is None else {"x": leaf, "memory": memory}, stages, [stages]
 
     def one(own: dict[str, Node], x: Node) -> dict[str, Node]:
         return encoder_layer(tape, layer, own, x, mask, bias, what.ways, epsilons=what.epsilons)
 
     ways = {**right_ways(layer), **what.ways}
-    return leaf, *encoder_stack(tape, layer, parameters, x if leaf is None else leaf, one, ways, onward)
+    return {} if leaf is None else {"x": leaf}, *encoder_stack(
+        tape, layer, parameters, x if leaf is None else leaf, one, ways, onward
+    )
 
 
 def encoder_layer(
@@ -130,10 +133,11 @@ def encoder_layer(
     ways: Mapping[str, str] = {},
     onward: Onward = as_computed,
     epsilons: Mapping[str, float] = {},
+    memory: Node | None = None,
 ) -> dict[str, Node]:
-    """Every stage of one layer, in order.
+    """Every stage of one layer, in order; of attention alone where there is a `memory` [B, T, D] (clause E-17).
 
-    `x` is [B, S, D]; `mask`, None or bool, and `bias`, None or numbers, are broadcastable to [B, H, S, S].
+    `x` is [B, S, D]; `mask`, None or bool, and `bias`, None or numbers, are broadcastable to [B, H, S, T].
     """
     stage: dict[str, Node] = {}
     first, num_heads = x, layer.attention.num_heads
@@ -163,8 +167,8 @@ def encoder_layer(
         projected = show(name, linear(name, f"attention.{name}", x, num_heads=num_heads, scaled_by=layer.scaled_by))
         return show(f"{name}_heads", step(f"{name}_heads", projected, num_heads=num_heads))
 
-    def attention(x: Node) -> Node:
-        query, key, value = (heads(name, x) for name in ("query", "key", "value"))
+    def attention(x: Node, keys: Node) -> Node:
+        query, key, value = heads("query", x), heads("key", keys), heads("value", keys)
         scores = show("attention_scores", step("attention_scores", query, key))
         if bias is not None:
             scores = step("attention_bias", scores, bias=bias)
@@ -185,15 +189,17 @@ def encoder_layer(
     def residual(name: str, x: Node, change: Node, normed: Node) -> Node:
         return show(name, step(name, x, change, normed=normed.value, first=first.value))
 
-    if layer.norm.placement == "pre":
+    if memory is not None:
+        show("output", attention(x, memory))
+    elif layer.norm.placement == "pre":
         normed = norm("norm1", x)
-        x = residual("residual1", x, attention(normed), normed)
+        x = residual("residual1", x, attention(normed, normed), normed)
         normed = norm("norm2", x)
         x = residual("residual2", x, feed_forward(normed), normed)
         gain, shift = parameters["norm2.gain"].value, offset("norm2.shift", layer.d_model).value
         show("output", step("final_norm", x, gain=gain, shift=shift, epsilon=layer.norm.epsilon))
     else:
-        x = norm("norm1", residual("residual1", x, attention(x), x))
+        x = norm("norm1", residual("residual1", x, attention(x, x), x))
         show("output", norm("norm2", residual("residual2", x, feed_forward(x), x)))
     return stage
 

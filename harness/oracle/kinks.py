@@ -20,7 +20,8 @@ def kinked_rows(case: Case) -> Array:
     else, out of every gradient. In a stack that is so of the last layer: what a layer before it gives goes on into
     every row of its item.
     """
-    if case.layer.feed_forward.activation != "relu" or "gradients" not in case.situation.checks:
+    has_relu = case.layer.part == "encoder_layer" and case.layer.feed_forward.activation == "relu"
+    if not has_relu or "gradients" not in case.situation.checks:
         return np.zeros((0, 2), dtype=np.int64)
     what = given(case)
 

@@ -14,12 +14,19 @@ from harness.spec.situation import Check
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "pre-gelu-tanh", "pre-rms-silu", "post-gelu-bert")
 """Small, and unlike each other; the first of each placement that an implementation can do is asked. Of one that can do
 none of these, whose architecture is fixed, it is the smallest other."""
-NUMBERS = ("no-mask", "padding-right", "causal", "low-variance", "tokens", "tokens-padding", "tokens-causal")
-"""A mask of either kind, and an input that shows the norm's epsilon; and token ids, for what takes them."""
-WEIGHTS = ("weights-returned",)
+NUMBERS = (
+    "no-mask", "padding-right", "causal", "low-variance", "tokens", "tokens-padding", "tokens-causal",
+    "memory-shorter", "memory-padding",
+)  # fmt: skip
+"""A mask of either kind, and an input that shows the norm's epsilon; token ids, for what takes them; and of attention
+alone a memory."""
+PLAIN = ("no-mask", "memory-shorter")
+"""With nothing masked."""
+WEIGHTS = ("weights-returned", "memory-shorter")
 FORMS = (
     "no-mask-16-bit", "sequence-first", "unbatched", "checkpointed", "invariant-train",
     "padding-ignore", "padding-integer", "padding-float", "padding-additive", "padding-additive-float32",
+    "memory-shorter-16-bit", "memory-mask-per-item-additive",
 )  # fmt: skip
 """One for each format, layout, kind of mask and mode that a manifest may declare beside the ordinary ones."""
 REFUSALS = ("refuse-num-heads", "refuse-activation", "refuse-feature-size", "refuse-mask-shape", "refuse-input-dtype")
@@ -45,7 +52,7 @@ class Questions:
         dtypes = self._of.capabilities.dtypes
         others = tuple(dtype for dtype in dtypes if dtype != self.dtype)
         # No dtype at all would mean each that a case is asked in.
-        tasks = self._tasks(NUMBERS[:1], others, "output", self.layers[:1]) if others else []
+        tasks = self._tasks(PLAIN, others, "output", self.layers[:1]) if others else []
         for situation in FORMS:
             of_form = self._specification.situations[situation]
             asked = others if self.dtype not in of_form.dtypes else (self.dtype,)

@@ -16,7 +16,7 @@ from harness.spec.level import Level
 from harness.spec.masking import Blind, Causal, Drawn
 from harness.spec.parameters import parameters_of
 from harness.spec.situation import WITH_GOLDEN, Check, Situation
-from harness.spec.stages import stage_shape, stages
+from harness.spec.stages import OF_KEYS, stage_shape, stages
 
 Bools = npt.NDArray[np.bool_]
 
@@ -122,13 +122,24 @@ class Case:
         name, (B, S, _) = portable.drawn_for("ids", self.seed), self.x_shape
         return portable.ids(name, B * S, self.layer.embedding.vocabulary).reshape(B, S)
 
+    def memory(self) -> Floats | None:
+        """The second input, [B, T, d_model], where the layer takes one (clause E-17)."""
+        if not self.layer.takes_memory:
+            return None
+        name, drawn = portable.drawn_for("memory", self.seed), self.situation.input
+        return portable.tensor(name, self.memory_shape, drawn.pattern, drawn.exponent)
+
+    @property
+    def memory_shape(self) -> tuple[int, int, int]:
+        return self.situation.batch, self.situation.keys, self.layer.d_model
+
     def padding_mask(self) -> Bools | None:
-        """[B, 1, 1, S], true where a key is not padding (clause M-1); None when the situation has no padding."""
-        return None if self.situation.mask.padding is None else self.valid()[:, None, None, :]
+        """[B, 1, 1, T], true where a key is not padding (clause M-1); None when the situation has no padding."""
+        return None if self.situation.mask.padding is None else self.valid_keys()[:, None, None, :]
 
     def attention_mask(self) -> Bools | None:
-        """[B or 1, H or 1, S, S], true where query may attend to key, padding aside (clause M-5); None for all."""
-        S = self.situation.sequence
+        """[B or 1, H or 1, S, T], true where query may attend to key, padding aside (clause M-5); None for all."""
+        S, T = self.situation.sequence, self.situation.keys
         match self.situation.mask.attention:
             case None:
                 return None
@@ -137,11 +148,12 @@ class Case:
             case Drawn(axes=axes):
                 B = self.situation.batch if "B" in axes else 1
                 H = self.layer.attention.num_heads if "H" in axes else 1
-                drawn = portable.integers(portable.drawn_for("mask", self.seed), B * H * S * S).reshape(B, H, S, S) >= 0
-                return drawn | np.eye(S, dtype=np.bool_)
+                drawn = portable.integers(portable.drawn_for("mask", self.seed), B * H * S * T).reshape(B, H, S, T) >= 0
+                own: Bools = np.arange(S)[:, None] % T == np.arange(T)
+                return drawn | own
             case Blind(queries=queries):
                 seeing = np.array([[s not in blind for s in range(S)] for blind in queries])
-                return np.broadcast_to(seeing[:, None, :, None], (len(queries), 1, S, S)).copy()
+                return np.broadcast_to(seeing[:, None, :, None], (len(queries), 1, S, T)).copy()
 
     def attention_bias(self) -> Floats | None:
         """[1, H, S, S], added to the scores before the mask; None for nothing (clause M-7)."""
@@ -152,12 +164,16 @@ class Case:
         return np.asarray(-np.ldexp(distance, -1 - np.arange(H)[:, None, None])[None])
 
     def mask(self) -> Bools | None:
-        """Both masks together, broadcastable to [B, H, S, S], true where a key may be attended to; None for no mask."""
+        """Both masks together, broadcastable to [B, H, S, T], true where a key may be attended to; None for no mask."""
         return Masks(self.padding_mask(), self.attention_mask()).joined()
 
     def valid(self) -> Bools:
-        """[B, S], true at the positions that hold data and not padding (clause M-2)."""
-        return np.array(self.situation.valid, dtype=np.bool_).reshape(self.x_shape[:2])
+        """[B, S], true at the positions of x that hold data and not padding (clause M-2)."""
+        return np.ones(self.x_shape[:2], dtype=np.bool_) if self.layer.takes_memory else self.valid_keys()
+
+    def valid_keys(self) -> Bools:
+        """[B, T], true at the positions of what keys are made of that hold data and not padding (clause M-2)."""
+        return np.array(self.situation.valid, dtype=np.bool_).reshape(self.memory_shape[:2])
 
     def specified(self) -> Bools:
         """[B, S], true at the positions whose output the layer specifies and the situation compares: the valid ones
@@ -200,7 +216,8 @@ class Case:
         if check != "gradients":
             return {}
         by_x = {"x": self.x_shape} if self.layer.embedding is None else {}
-        return {**by_x, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
+        by_memory = {"memory": self.memory_shape} if self.layer.takes_memory else {}
+        return {**by_x, **by_memory, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
 
     def compared(self, check: Check) -> dict[str, Bools]:
         """Where each tensor of a check is compared, in its own shape: gradients everywhere, stages at valid rows
@@ -208,9 +225,10 @@ class Case:
         shapes = self.expected_shapes(check)
         if check == "gradients":
             return {name: np.broadcast_to(np.True_, shape) for name, shape in shapes.items()}
-        specified, valid, found = self.specified(), self.valid(), dict[str, Bools]()
+        specified, valid, found = self.specified(), self.valid_keys(), dict[str, Bools]()
         for name, shape in shapes.items():
-            rows = specified[:, :, None] if len(shape) == 3 else specified[:, None, :, None]
+            compared = valid if self.layer.takes_memory and name in OF_KEYS else specified
+            rows = compared[:, :, None] if len(shape) == 3 else compared[:, None, :, None]
             if name == "attention_scores":  # what a key at a padded position holds is as unspecified as its row
                 rows = rows & valid[:, None, None, :]
             found[name] = np.broadcast_to(rows, shape)

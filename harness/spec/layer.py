@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
+Part = Literal["encoder_layer", "attention"]
 Placement = Literal["pre", "post"]
 NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
@@ -15,7 +16,7 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 PaddingContent = Literal["finite", "any"]
 Family = Literal[
     "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
-    "stacks", "deep_stacks", "encoders", "published_encoder", "dropout",
+    "stacks", "deep_stacks", "encoders", "published_encoder", "dropout", "attention",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
 """Families of large layers that choose what smaller ones choose too: no case of theirs is required (rule V-9)."""
@@ -109,6 +110,9 @@ class Layer(Strict):
     title: Sentence
     clauses: tuple[ClauseId, ...] = Field(min_length=1, description="clauses of specs/README.md this layer tests")
     family: Family = Field(description="which situations apply: each situation names its families")
+    part: Part = Field(
+        default="encoder_layer", description="a whole layer, or its attention alone, which takes a memory (clause E-17)"
+    )
     d_model: PositiveInt
     norm: Norm
     attention: Attention
@@ -138,6 +142,9 @@ class Layer(Strict):
     @property
     def unfit_family(self) -> str:
         """Why the situations of its family are not for a layer like this; "" if they are (rule of the word *layer*)."""
+        if (self.part == "attention") != (self.family == "attention"):
+            what = "is attention alone" if self.part == "attention" else "is more than attention alone"
+            return f"the layer {what}, and family {self.family} is of others"
         right: tuple[Family, ...] = STACK_FAMILIES if self.is_stack else ()
         right = TOKEN_FAMILIES if self.embedding is not None else right
         if right and self.family not in right:
@@ -152,6 +159,17 @@ class Layer(Strict):
         """One encoder layer of the stack, by itself."""
         alone = Stack(layers=1, final_norm=False)
         return self.model_copy(update={"stack": alone, "embedding": None}) if self.is_stack else self
+
+    @property
+    def takes_memory(self) -> bool:
+        """Whether keys and values come from a second input (clause E-17)."""
+        return self.part == "attention"
+
+    @model_validator(mode="after")
+    def _attention_is_one(self) -> "Layer":
+        if self.part == "attention" and self.is_stack:
+            raise ValueError("part is attention, which is neither stacked nor given token ids")
+        return self
 
     @model_validator(mode="after")
     def _heads_divide(self) -> "Layer":

@@ -40,8 +40,8 @@ class Mask(Strict):
     attention: Annotated[Causal | Drawn | Blind, Field(discriminator="kind")] | None
     bias: Literal["alibi"] | None = Field(description="what is added to the scores before the mask (M-7)")
 
-    def problem(self, batch: int, sequence: int) -> str:
-        """What is wrong with it at these sizes; "" if nothing is."""
+    def problem(self, batch: int, sequence: int, keys: int) -> str:
+        """What is wrong with it at these sizes, `keys` being those that may be padding; "" if nothing is."""
         entries: tuple[tuple[int, ...], ...]
         match self.padding:
             case EndPadding(lengths=lengths):
@@ -51,9 +51,9 @@ class Mask(Strict):
                 key, entries, below = "mask.padding.positions", positions, 1
             case None:
                 key, entries, below = "", ((),) * batch, 0
-        if wrong := _outside(key, entries, batch, sequence, below):
+        if wrong := _outside(key, entries, batch, keys, below):
             return wrong
-        if self.padding is not None and not any(map(any, self.valid(batch, sequence))):
+        if self.padding is not None and not any(map(any, self.valid(batch, keys))):
             return f"{key} leaves no position valid: there is nothing to compare"
         if isinstance(self.attention, Blind):
             return _outside("mask.attention.queries", self.attention.queries, batch, sequence, 1)

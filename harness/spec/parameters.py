@@ -83,7 +83,8 @@ def without_prefix(name: str) -> tuple[str, str]:
 
 def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
     """The parameters that a layer or stack has, in the order in which it uses them."""
-    each = tuple(parameter for parameter in PARAMETERS if parameter.held(layer))
+    part = "attention." if layer.part == "attention" else ""
+    each = tuple(parameter for parameter in PARAMETERS if parameter.held(layer) and parameter.name.startswith(part))
     if not layer.is_stack:
         return each
     numbered = (replace(p, name=prefix(number) + p.name) for number in range(layer.stack.layers) for p in each)

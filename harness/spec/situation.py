@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeInt, model_validator
 from harness.spec.dtypes import DtypeName
 from harness.spec.invariant import unfit
 from harness.spec.layer import Family
-from harness.spec.masking import Drawn, Mask
+from harness.spec.masking import Causal, Drawn, Mask
 from harness.spec.parameters import PARAMETER_NAMES
 from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
 
@@ -42,6 +42,12 @@ class Input(Strict):
     )
 
 
+class Memory(Strict):
+    """The second input, whose positions are the keys (clause E-17)."""
+
+    sequence: Annotated[int, Field(ge=1)] = Field(description="its positions, T")
+
+
 class Given(Strict):
     """How a case is handed to an implementation; it changes no number (clauses S-2, M-9, B-3)."""
 
@@ -67,6 +73,7 @@ class Situation(Strict):
         description="the items that are compared (G-5); null for all"
     )
     input: Input
+    memory: Memory | None = Field(default=None, description="of attention alone: what keys and values are made of")
     parameter_exponents: dict[str, Exponent] = Field(
         description="parameters multiplied by two to this power, to reach a numeric regime; {} for none"
     )
@@ -87,9 +94,28 @@ class Situation(Strict):
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
         if self.items is not None and sorted(set(self.items) & set(range(self.batch))) != [*self.items]:
             raise ValueError(f"items are {list(self.items)}, not ascending numbers below batch = {self.batch}")
-        if problem := self.mask.problem(self.batch, self.sequence) or self._of_given() or self._of_checks():
+        if problem := self._of_memory() or self._of_mask() or self._of_given() or self._of_checks():
             raise ValueError(problem)
         return self
+
+    def _of_memory(self) -> str:
+        if (self.memory is None) != ("attention" not in self.families):
+            return f"memory is {self.memory and 'given'}, but families are {', '.join(self.families)}"
+        if self.memory is None:
+            return ""
+        others = sorted(set(self.families) - {"attention"})
+        if others:
+            return f"memory is given, but families has {', '.join(others)}"
+        if self.mask.bias or isinstance(self.mask.attention, Causal):
+            return "memory is given, but mask has a causal mask or a bias, which are of positions in one sequence"
+        if self.given.layout != "batch_first" or self.input.padding != "as_drawn" or self.items is not None:
+            return "memory is given, but not batch_first, as drawn, and with all items compared"
+        if not set(self.checks) <= WITH_GOLDEN:
+            return f"memory is given, but checks are {', '.join(self.checks)}: only those with a golden know of it"
+        return ""
+
+    def _of_mask(self) -> str:
+        return self.mask.problem(self.batch, self.sequence, self.keys)
 
     def _of_given(self) -> str:
         given, attention = self.given, self.mask.attention
@@ -102,6 +128,9 @@ class Situation(Strict):
         return ""
 
     def _of_checks(self) -> str:
+        narrow = [name for name in self.dtypes if name not in ("float64", "float32")]
+        if narrow and "gradients" in self.checks:
+            return f"checks has gradients, which are judged in float64 and float32, but dtypes has {', '.join(narrow)}"
         for key, value, check in (("invariant", self.invariant, "invariant"), ("flaw", self.flaw, "refusal")):
             if (value is None) == (check in self.checks):
                 return f"{key} is {value or 'null'}, but checks {'has' if value is None else 'lacks'} {check}"
@@ -122,6 +151,11 @@ class Situation(Strict):
         return ""
 
     @property
+    def keys(self) -> int:
+        """T, how many keys there are: the positions of the memory, or of x where there is none (clause E-17)."""
+        return self.sequence if self.memory is None else self.memory.sequence
+
+    @property
     def valid(self) -> tuple[tuple[bool, ...], ...]:
-        """[B][S], true at the positions that hold data and not padding (clause M-2)."""
-        return self.mask.valid(self.batch, self.sequence)
+        """[B][T], true at the positions of the keys that hold data and not padding (clause M-2)."""
+        return self.mask.valid(self.batch, self.keys)

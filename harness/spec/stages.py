@@ -1,6 +1,6 @@
 """The stages of an encoder: names, shapes, and the order in which they are computed (clauses T-1 and T-3).
 
-Sizes: B batch, S sequence, D d_model, H num_heads, d head_dim, F d_ff.
+Sizes: B batch, S sequence, T keys (S, but for a memory), D d_model, H num_heads, d head_dim, F d_ff.
 """
 
 import re
@@ -13,13 +13,13 @@ if TYPE_CHECKING:  # an adapter reads the table below, and needs nothing but num
 SHAPES: dict[str, str] = {
     "norm1": "B S D",
     "query": "B S D",
-    "key": "B S D",
-    "value": "B S D",
+    "key": "B T D",
+    "value": "B T D",
     "query_heads": "B H S d",
-    "key_heads": "B H S d",
-    "value_heads": "B H S d",
-    "attention_scores": "B H S S",
-    "attention_weights": "B H S S",
+    "key_heads": "B H T d",
+    "value_heads": "B H T d",
+    "attention_scores": "B H S T",
+    "attention_weights": "B H S T",
     "context": "B H S d",
     "context_merged": "B S D",
     "attention_output": "B S D",
@@ -35,6 +35,8 @@ SHAPES: dict[str, str] = {
     "output": "B S D",
 }
 """By `kind_of` a stage: `layer_k` stands for those of all numbers."""
+OF_KEYS = frozenset({"key", "value", "key_heads", "value_heads"})
+"""Stages with a row for each key."""
 LAST_AXIS_IS_KEYS = frozenset({"attention_scores", "attention_weights"})
 
 _ATTENTION = (
@@ -50,6 +52,8 @@ _ORDER = {
 
 def stages(layer: "Layer") -> tuple[str, ...]:
     """The stages of a layer or stack in the order in which they are computed."""
+    if layer.part == "attention":
+        return (*_ATTENTION, "output")
     if not layer.is_stack:
         return _ORDER[layer.norm.placement]
     embedded = ("embedded",) if layer.embedding is not None else ()
@@ -71,6 +75,7 @@ def stage_shape(stage: str, layer: "Layer", situation: "Situation") -> tuple[int
     sizes = {
         "B": situation.batch,
         "S": situation.sequence,
+        "T": situation.keys,
         "D": layer.d_model,
         "H": layer.attention.num_heads,
         "d": layer.head_dim,

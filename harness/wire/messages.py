@@ -1,8 +1,8 @@
 """The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
 
 Tensors travel beside the message, in the frame: parameters with `build`, its answer and that of `initialise`; `x`,
-`padding_mask`, `attention_mask`, `attention_bias` and `cotangent` with `run`, the same but the last with `profile`;
-what was asked for with its answer.
+`memory`, `padding_mask`, `attention_mask`, `attention_bias` and `cotangent` with `run`, the same but the last with
+`profile`; what was asked for with its answer.
 """
 
 from typing import Any, Literal

@@ -43,7 +43,8 @@ def handed_over(task: Task) -> Tensors:
     x = case.x()
     if (content := case.situation.input.padding) != "as_drawn":
         x = np.where(case.valid()[:, :, None], x, CONTENT[content])
-    return {"x": laid_out(x.astype(dtype), given), **_masks(case, dtype)}
+    memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
+    return {"x": laid_out(x.astype(dtype), given), **memory, **_masks(case, dtype)}
 
 
 def laid_out(x: Array, given: Given) -> Array:
@@ -123,10 +124,11 @@ def _padding_ranked(mask: Array, given: Given) -> Array:
 
 
 def _attention_ranked(mask: Array, given: Given, case: Case) -> Array:
-    """[B or 1, H or 1, S, S] as [B * H, S, S] or [S, S]."""
+    """[B or 1, H or 1, S, T] as [B * H, S, T] or [S, T]."""
     if given.rank == 4:
         return mask
-    B, S, H = case.situation.batch, case.situation.sequence, case.layer.attention.num_heads
+    situation, H = case.situation, case.layer.attention.num_heads
+    B, S, T = situation.batch, situation.sequence, situation.keys
     if given.rank == 2:
-        return np.broadcast_to(mask[0, 0], (S, S))
-    return np.broadcast_to(mask, (B, H, S, S)).reshape(B * H, S, S)
+        return np.broadcast_to(mask[0, 0], (S, T))
+    return np.broadcast_to(mask, (B, H, S, T)).reshape(B * H, S, T)

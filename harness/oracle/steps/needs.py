@@ -20,6 +20,7 @@ class Inapplicable(Enum):
     NO_STEP = "the layer does not take the step that goes wrong"
     NO_PARAMETER = "the layer does not have the parameter that goes wrong"
     OTHER_SHAPE = "the parameters that would be taken for each other differ in shape"
+    OTHER_SEQUENCE = "keys and queries are of two sequences, and what would come out has another shape"
     OTHER_CHOICE = "it is a wrong form of another choice than the layer's"
     OWN_CHOICE = "the layer itself asks for what the deviation does"
     ONE_HEAD = "the layer has one head"
@@ -77,6 +78,7 @@ _NO_FINAL_NORM = _of_layer(lambda layer: layer.is_stack and not layer.stack.fina
 _QKV_BIAS = _of_layer(lambda layer: layer.attention.qkv_bias, Inapplicable.NO_PARAMETER)
 _OUTPUT_BIAS = _of_layer(lambda layer: layer.attention.output_bias, Inapplicable.NO_PARAMETER)
 _FFN_BIAS = _of_layer(lambda layer: layer.feed_forward.bias, Inapplicable.NO_PARAMETER)
+_ONE_SEQUENCE = _of_layer(lambda layer: not layer.takes_memory, Inapplicable.OTHER_SEQUENCE)
 _BIAS = Need(lambda case: case.situation.mask.bias is not None, Inapplicable.NO_BIAS)
 _MASK = Need(masks_something, Inapplicable.NO_MASK)
 _EMPTY_ROW = Need(has_empty_row, Inapplicable.NO_EMPTY_ROW)
@@ -93,6 +95,12 @@ def _not_its_fill(value: float) -> Need:
 _ROW_SPECIFIED = _of_layer(
     lambda layer: layer.attention.fully_masked_row != "unspecified", Inapplicable.UNSPECIFIED
 )  # zero is what the oracle carries on with where nobody specifies anything
+
+IN_ATTENTION = frozenset(
+    {"query", "key", "value", "query_heads", "key_heads", "value_heads", "attention_scores", "attention_bias"}
+    | {"masked_softmax", "attend", "merge_heads", "attention_output"}
+)
+"""The steps that attention alone takes (E-17)."""
 
 OF_STEP: dict[str, Need] = {
     "tokens": _EMBEDDING,
@@ -113,6 +121,8 @@ OF_FORM: dict[tuple[str, str], tuple[Need, ...]] = {
         for form, needs in {"interleaved": (_MANY_HEADS, _WIDE_HEADS), "by-reshape": (_MANY_HEADS,)}.items()
     },
     ("merge_heads", "reversed"): (_MANY_HEADS,),
+    ("query_heads", "across-batch"): (_ONE_SEQUENCE,),
+    ("attend", "identity"): (_ONE_SEQUENCE,),
     **{
         (step, form): needs
         for step in ("query", "key", "value")
@@ -174,11 +184,14 @@ a query that is scaled in place of the scores shows at the query itself, which a
 
 def takes_step(case: Case, step: str) -> bool:
     """Whether the case takes the step at all."""
+    if case.layer.part == "attention" and step not in IN_ATTENTION:
+        return False
     return step not in OF_STEP or OF_STEP[step].met(case)
 
 
 def unmet(case: Case, step: str, form: str) -> Inapplicable | None:
     """The first thing that the form of the step needs of the case and does not find."""
     if not takes_step(case, step):
-        return OF_STEP[step].otherwise
+        need = OF_STEP.get(step)
+        return Inapplicable.NO_STEP if need is None or need.met(case) else need.otherwise
     return next((need.otherwise for need in OF_FORM.get((step, form), ()) if not need.met(case)), None)
