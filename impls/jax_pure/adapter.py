@@ -78,9 +78,20 @@ one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 @partial(jax.jit, static_argnums=(0, 1))
 def backward(
-    config: Config, again: bool, params: Tree, x: jax.Array, masks: Given, key: jax.Array | None, cotangent: jax.Array
+    config: Config,
+    again: bool,
+    params: Tree,
+    x: jax.Array,
+    masks: Given,
+    key: jax.Array | None,
+    cotangent: jax.Array,
+    memory: jax.Array | None = None,
 ) -> Any:
-    """The gradients by the parameters and by x; by token ids there is none, and None stands for it."""
+    """The gradients by the parameters and by x; by token ids there is none, and None stands for it. By the memory too,
+    where there is one."""
+    if memory is not None:
+        forward = partial(encoder, config, masks=masks)
+        return jax.vjp(lambda params, x, memory: forward(params, x, memory=memory), params, x, memory)[1](cotangent)
     return linearised(config, again, params, x, masks, key)(cotangent)
 
 
@@ -119,16 +130,21 @@ class JaxPure(Adapter):
 
     def output(self, x: Array, masks: Masks) -> Array:
         x = self.batch_first(x)
-        return self.as_given(np.asarray(forward(self.config, self.params, x, self.given(x, masks), key=self.key())))
+        given = self.given(x, masks)
+        found = forward(self.config, self.params, x, given, key=self.key(), memory=self.memory)
+        return self.as_given(np.asarray(found))
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        return flat(forward_stages(self.config, self.params, x, self.given(x, masks, stated=True), self.key()))
+        given = self.given(x, masks, stated=True)
+        return flat(forward_stages(self.config, self.params, x, given, self.key(), self.memory))
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
         x, cotangent = self.batch_first(x), self.batch_first(cotangent)
         given = self.params, x, self.given(x, masks, stated=True), self.key(), cotangent
-        by_params, by_x = backward(self.config, self.checkpoint, *given)
+        by_params, by_x, *by_memory = backward(self.config, self.checkpoint, *given, self.memory)
         by_given = {} if by_x is None else {"x": self.as_given(np.asarray(by_x))}
+        if by_memory:
+            by_given["memory"] = np.asarray(by_memory[0])
         return {**by_given, **self.map.to_spec(flat(by_params))}
 
     def initialise(self, seed: int) -> Fresh:
@@ -149,14 +165,15 @@ class JaxPure(Adapter):
         none is given.
         """
         (B, S), heads = x.shape[:2], self.config.num_heads
-        every = B, heads, S, S
+        T = S if self.memory is None else self.memory.shape[1]
+        every = B, heads, S, T
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
         if allowed is None and bias is None and not stated:
             return Given()
         if bias is None and stated:
             bias = np.zeros((1, 1, 1, 1), self.dtype)
         allowed = np.ones(every, np.bool_) if allowed is None else widened(allowed, every)
-        valid = np.ones((B, S), np.bool_) if valid is None else widened(valid, (B, S))
+        valid = np.ones((B, T), np.bool_) if valid is None else widened(valid, (B, T))
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
         return Given(allowed, bias, needed(self.config, allowed, valid))
 

@@ -208,15 +208,18 @@ CHOICES: dict[str, Collection[str]] = {
 }
 
 
-def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
-    """softmax(q kᵀ / √d + bias) v in each of H heads."""
+def attention(
+    config: Config, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop, memory: Array | None = None
+) -> Array:
+    """softmax(q kᵀ / √d + bias) v in each of H heads. Keys and values are of `memory` [B, T, D] where it is given."""
 
-    def project(name: str) -> Array:
+    def project(name: str, x: Array) -> Array:
         shared = p[name]["kernel"].ndim == 2  # by the heads
         heads = linear(p[name], x.reshape(*x.shape[:2], config.num_heads, -1) if shared else x)
         return tap(name, heads.reshape(x.shape)).reshape(heads.shape)  # seen as [B, S, D]
 
-    q, k, v = project("query"), project("key"), project("value")  # [B, S, H, d]
+    keys = x if memory is None else memory
+    q, k, v = project("query", x), project("key", keys), project("value", keys)  # [B, S, H, d]
     # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
     # query with no key uniform weights, and drops none; float16 it does not take on a CPU (keras-team/keras-hub#2354).
     # What is more, or else, is written out.

@@ -11,7 +11,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from impls.jax_pure.encoder import NO_MASKS, NORMS, Config, Masks, Tap, Tree, encoder_layer, untapped
+from impls.jax_pure.encoder import (
+    NO_MASKS,
+    NORMS,
+    Config,
+    Masks,
+    Tap,
+    Tree,
+    attention,
+    encoder_layer,
+    undropped,
+    untapped,
+)
 
 
 def encoder(
@@ -21,9 +32,13 @@ def encoder(
     masks: Masks = NO_MASKS,
     tap: Tap = untapped,
     key: Array | None = None,
+    memory: Array | None = None,
 ) -> Array:
-    """x [B, S, D], or token ids [B, S]. The tap is shown what goes from layer to layer of a stack, and nothing inside
-    them. With `key`, in training: what dropout is drawn from."""
+    """x [B, S, D], or token ids [B, S]; of attention alone, whose only parameters are `attention`'s, with `memory`
+    [B, T, D]. The tap is shown what goes from layer to layer of a stack, and nothing inside them. With `key`, in
+    training: what dropout is drawn from."""
+    if memory is not None:
+        return tap("output", attention(config, params["attention"], x, masks, tap, undropped, memory))
     if "layers" not in params:
         return encoder_layer(config, params, x, masks, tap, key)
     keys = [None if key is None else jax.random.fold_in(key, number) for number in range(len(params["layers"]))]
@@ -54,7 +69,12 @@ def sinusoidal(x: Array) -> Array:
 
 
 def encoder_stages(
-    config: Config, params: Tree, x: Array, masks: Masks = NO_MASKS, key: Array | None = None
+    config: Config,
+    params: Tree,
+    x: Array,
+    masks: Masks = NO_MASKS,
+    key: Array | None = None,
+    memory: Array | None = None,
 ) -> dict[str, Array]:
     """Every stage by name: the tap is at work only while this is traced, so that it is as pure as the rest."""
     stages: dict[str, Array] = {}
@@ -63,7 +83,7 @@ def encoder_stages(
         stages[name] = stage
         return stage
 
-    encoder(config, params, x, masks, tap, key)
+    encoder(config, params, x, masks, tap, key, memory)
     return stages
 
 

@@ -25,6 +25,7 @@ from harness.adapter import (
     stack_of,
 )
 from harness.adapter.base import Array
+from impls.keras_tf.cross import CrossAttention
 from impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
 from impls.keras_tf.stack import Encoder
 
@@ -62,14 +63,21 @@ LAYERS_KEPT = 16
 
 @dataclass(frozen=True)
 class Made:
-    encoder: Encoder | EncoderLayer
+    encoder: Encoder | EncoderLayer | CrossAttention
     held: dict[str, keras.Variable]
     """The weights by our names of them."""
 
     @classmethod
     def of(cls, layer: dict[str, Any], dtype: str) -> "Made":
         stacked, chosen = stack_of(layer), choices(layer)
+        if layer["part"] == "attention":
+            sizes = chosen["d_model"], chosen["num_heads"]
+            return cls.built(CrossAttention(*sizes, attention=chosen["attention"], dtype=dtype), layer)
         encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
+        return cls.built(encoder, layer)
+
+    @classmethod
+    def built(cls, encoder: Encoder | EncoderLayer | CrossAttention, layer: dict[str, Any]) -> "Made":
         encoder.build((None, None) if layer["embedding"] else (None, None, layer["d_model"]))
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
@@ -127,9 +135,14 @@ class KerasTensorFlow(Adapter):
         given, wanted = tf.constant(self.batch_first(x)), {name: w.value for name, w in self.held.items()}
         if given.dtype.is_floating:  # and no token ids
             wanted["x"] = given
+        if self.memory is not None:
+            wanted["memory"] = memory = tf.constant(self.memory)
         with tf.GradientTape() as tape:
             tape.watch(given)
-            if self.checkpoint:
+            if self.memory is not None:
+                tape.watch(memory)
+                output = self.attended(given, memory, masks)
+            elif self.checkpoint:
                 output = tf.recompute_grad(lambda x: self.forward(x, masks))(given)
             else:
                 output = self.forward(given, masks)
@@ -138,13 +151,23 @@ class KerasTensorFlow(Adapter):
         # Of the embedding it is the rows that were taken, until it is made a tensor.
         by = {name: tf.convert_to_tensor(found).numpy() for name, found in zip(wanted, found, strict=True)}
         by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
+        if "memory" in by:
+            by_x["memory"] = by.pop("memory")
         return {**by_x, **PARAMETERS.to_spec(by)}
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         given = tf.constant(x)
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats)
 
+    def attended(self, x: Tensor, memory: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        """The output of attention alone."""
+        added = masks.added(self.heads)
+        bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
+        return self.encoder(x, memory, masks.joined(self.heads), bias, tap=tap)
+
     def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+        if self.memory is not None:
+            return self.attended(x, self.memory, masks, tap)
         self.encoder.reseed(self.seed)
         added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)

@@ -114,10 +114,13 @@ class MultiHeadAttention(layers.Layer):
         bias: Tensor | None = None,
         tap: Tap = untapped,
         training: bool = False,
+        memory: Tensor | None = None,
     ) -> Tensor:
+        """Keys and values are made of `memory` [B, T, D] where it is given, and else of x."""
+        keys = x if memory is None else memory
         q = tap("query", self.project(self.query, x))  # [B, S, D]
-        k = tap("key", self.project(self.key, x))
-        v = tap("value", self.project(self.value, x))
+        k = tap("key", self.project(self.key, keys))
+        v = tap("value", self.project(self.value, keys))
         q, k, v = self.split(q), self.split(k), self.split(v)  # [B, S, H, d]
         # ops.dot_product_attention gives a query with no key uniform weights; what else is asked of it is written out.
         fused = self.empty_row == "uniform" and self.masked_score is None and not (training and self.dropout.rate)

@@ -21,6 +21,7 @@ from harness.adapter import (
     stack_of,
 )
 from harness.adapter.base import Array
+from impls.pytorch.cross import CrossAttention
 from impls.pytorch.encoder import EncoderLayer, Tap, untapped
 from impls.pytorch.stack import Encoder
 
@@ -76,10 +77,13 @@ class PyTorch(Adapter):
         self.encoder.load_state_dict({name: self.tensor(value) for name, value in own.items()}, strict=True)
         return self.held()
 
-    def made(self) -> Encoder | EncoderLayer:
+    def made(self) -> Encoder | EncoderLayer | CrossAttention:
         if self.choices.get("defaults") == "own":
             return EncoderLayer().to(self.device, self.dtype)
         stacked, chosen = stack_of(self.layer), choices(self.layer)
+        if self.layer["part"] == "attention":
+            alone = CrossAttention(**{name: chosen[name] for name in OF_ATTENTION})
+            return alone.to(self.device, self.dtype)
         encoder = Encoder(**stacked, **chosen) if stacked else EncoderLayer(**chosen)
         return encoder.to(self.device, self.dtype)
 
@@ -111,12 +115,16 @@ class PyTorch(Adapter):
         given, wanted = self.tensor(self.batch_first(x)), dict(self.encoder.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
-        output = self.forward(given, masks, again=self.checkpoint)
+        if (memory := self.tensor(self.memory)) is not None:
+            wanted["memory"] = memory.requires_grad_()
+        output = self.forward(given, masks, again=self.checkpoint, memory=memory)
         # No `grad_outputs`: PyTorch imports SymPy to compare its shape with the output's, in half of a second.
         loss = (output * self.tensor(self.batch_first(cotangent))).sum()
         found = torch.autograd.grad(loss, list(wanted.values()))
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
         by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
+        if "memory" in by:
+            by_x["memory"] = by.pop("memory")
         return {**by_x, **PARAMETERS.to_spec(by)}
 
     @torch.no_grad()
@@ -125,11 +133,16 @@ class PyTorch(Adapter):
         settle = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
         return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
 
-    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped, *, again: bool = False) -> Tensor:
-        """`again`: for a backward pass that makes activations again, of a stack one layer at a time."""
+    def forward(
+        self, x: Tensor, masks: Masks, tap: Tap = untapped, *, again: bool = False, memory: Tensor | None = None
+    ) -> Tensor:
+        """`again`: for a backward pass that makes activations again, of a stack one layer at a time. `memory` is the
+        run's own, but where a gradient by it is asked for."""
         self.encoder.train(self.mode == "train")
         torch.manual_seed(self.seed)  # what dropout draws from
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
+        if isinstance(self.encoder, CrossAttention):
+            return self.encoder(x, self.tensor(self.memory) if memory is None else memory, mask, bias, tap)
         given = x, mask, bias, self.tensor(masks.valid()), tap
         if isinstance(self.encoder, Encoder):
             return self.encoder(*given, again=again)
@@ -137,6 +150,12 @@ class PyTorch(Adapter):
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
         return None if array is None else to_tensor(array, dtype=dtype, device=self.device)
+
+
+OF_ATTENTION = (
+    "d_model", "num_heads", "qkv_bias", "output_bias", "shared", "scale_by_d_model", "masked_score", "empty_row",
+)  # fmt: skip
+"""The arguments that attention alone takes."""
 
 
 def choices(layer: dict[str, Any]) -> dict[str, Any]:

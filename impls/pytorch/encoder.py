@@ -52,7 +52,8 @@ def check_fit(x: Tensor, mask: Tensor | None, num_heads: int, gain: Tensor) -> N
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(q kᵀ / √d + bias) v in each of H heads. `mask` is true where a key may be attended to.
+    """softmax(q kᵀ / √d + bias) v in each of H heads. `mask` is true where a key may be attended to. Keys and values
+    are made of `memory` [B, T, D] where it is given, and else of x.
 
     `shared` is one d × d map each for query, key and value. A masked score becomes `masked_score`, minus infinity if it
     is None; a query with no key then has weights of 0, 1/S or NaN (`empty_row`: zero, uniform, nan).
@@ -86,10 +87,18 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(d_model, d_model, bias=output_bias)
         self.dropout = nn.Dropout(dropout)  # of the weights
 
-    def forward(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None, tap: Tap = untapped) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        bias: Tensor | None = None,
+        tap: Tap = untapped,
+        memory: Tensor | None = None,
+    ) -> Tensor:
+        keys = x if memory is None else memory
         q = tap("query", self.project(self.W_q, x))  # [B, S, D]
-        k = tap("key", self.project(self.W_k, x))
-        v = tap("value", self.project(self.W_v, x))
+        k = tap("key", self.project(self.W_k, keys))
+        v = tap("value", self.project(self.W_v, keys))
         q = tap("query_heads", self.split(q))  # [B, H, S, d]
         k = tap("key_heads", self.split(k))
         v = tap("value_heads", self.split(v))

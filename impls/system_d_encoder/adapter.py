@@ -5,8 +5,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from harness.adapter import Masks, ParameterMap, Take, Tensors, serve, stack_of
+from harness.adapter.base import Array
 from impls.pytorch.adapter import to_tensor
-from impls.system_d_encoder.encoder import TransformerEncoder
+from impls.system_d_encoder.encoder import EncoderLayer, TransformerEncoder
 from impls.torch_module.adapter import TorchModule, set_epsilon
 
 LINEAR = {
@@ -20,6 +21,7 @@ LINEAR = {
 
 
 class SystemD(TorchModule):
+    attention = "self_attn"
     map = parameters = ParameterMap(
         {f"{own}.weight": Take(f"{name}.weight", transpose=True) for own, name in LINEAR.items()}
         | {f"{own}.bias": Take(f"{name}.bias") for own, name in LINEAR.items()}
@@ -33,24 +35,22 @@ class SystemD(TorchModule):
     )
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        layers = range(stack_of(layer)["layers"])
         self.shown = {"embedded": "positions", "final_norm": "final_norm"} | {
-            f"layer_{k}": f"layers.{k}" for k in layers
+            f"layer_{k}": f"layers.{k}" for k in range(stack_of(layer).get("layers", 0))
         }
         return super().build(layer, parameters, dtype)
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
-        stack = stack_of(layer)
-        made = TransformerEncoder(
-            stack["vocabulary"],
-            layer["d_model"],
-            layer["attention"]["num_heads"],
-            layer["feed_forward"]["d_ff"],
-            stack["layers"],
-            layer["dropout"]["attention_output"],
-        )
+        sizes = layer["d_model"], layer["attention"]["num_heads"], layer["feed_forward"]["d_ff"]
+        rate, stack = layer["dropout"]["attention_output"], stack_of(layer)
+        if not stack:
+            return EncoderLayer(*sizes, rate)
+        made = TransformerEncoder(stack["vocabulary"], *sizes, stack["layers"], rate)
         set_epsilon(made, layer["norm"]["epsilon"])
         return made
+
+    def attended(self, x: Tensor, memory: Tensor, allowed: Array | None) -> Tensor:
+        return super().attended(x, memory, None if allowed is None else ~allowed)
 
     def forward(self, x: Tensor, masks: Masks) -> Tensor:
         valid = masks.valid()

@@ -37,18 +37,18 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(d_model, d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x [B, S, D]; mask [B, 1, 1, S], true where a key is to be ignored."""
-        B, S, D = x.shape
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """query [B, Sq, D], key and value [B, Sk, D]; mask broadcast to [B, H, Sq, Sk], true where a key is to be
+        ignored."""
         Q, K, V = (
-            linear(x).view(B, S, self.num_heads, self.d_k).transpose(1, 2)  # [B, H, S, d_k]
-            for linear in (self.q_proj, self.k_proj, self.v_proj)
+            linear(x).unflatten(-1, (self.num_heads, self.d_k)).transpose(1, 2)  # [B, H, S, d_k]
+            for linear, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
         )
-        scores = Q @ K.transpose(-2, -1) / math.sqrt(self.d_k)  # [B, H, S, S]
+        scores = Q @ K.transpose(-2, -1) / math.sqrt(self.d_k)  # [B, H, Sq, Sk]
         if mask is not None:
             scores = scores.masked_fill(mask, -torch.inf)
-        context = self.dropout(scores.softmax(dim=-1)) @ V  # [B, H, S, d_k]
-        return self.out_proj(context.transpose(1, 2).reshape(B, S, D))
+        context = self.dropout(scores.softmax(dim=-1)) @ V  # [B, H, Sq, d_k]
+        return self.out_proj(context.transpose(1, 2).reshape(query.shape))
 
 
 class EncoderLayer(nn.Module):
@@ -63,7 +63,8 @@ class EncoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = x + self.dropout(self.self_attn(self.norm1(x), mask))
+        normed = self.norm1(x)
+        x = x + self.dropout(self.self_attn(normed, normed, normed, mask))
         hidden = self.dropout(self.activation(self.linear1(self.norm2(x))))  # [B, S, F]
         return x + self.dropout(self.linear2(hidden))
 

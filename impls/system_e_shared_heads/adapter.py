@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from harness.adapter import Masks, ParameterMap, Take, Tensors, serve, stack_of
+from harness.adapter.base import Array
 from impls.pytorch.adapter import to_tensor
 from impls.system_e_shared_heads.encoder import Encoder, TransformerBlock
 from impls.torch_module.adapter import TorchModule, set_epsilon
@@ -54,6 +55,12 @@ class SystemE(TorchModule):
         made = Encoder(num_layers=stack["layers"], **sizes) if stack else TransformerBlock(**sizes)
         set_epsilon(made, layer["norm"]["epsilon"])
         return made
+
+    def attended(self, x: Tensor, memory: Tensor, allowed: Array | None) -> Tensor:
+        """Its attention takes the values first, and the query last."""
+        return self.module.get_submodule("attention")(
+            memory, memory, x, None if allowed is None else to_tensor(allowed)
+        )
 
     def forward(self, x: Tensor, masks: Masks) -> Tensor:
         allowed = masks.joined(self.heads)

@@ -28,6 +28,8 @@ class TorchModule(Adapter):
     """Stage → the submodule whose output it is; a tuple's first is meant."""
     entered: ClassVar[Mapping[str, str]] = {}
     """Stage → the submodule whose input it is."""
+    attention: ClassVar[str] = "attention"
+    """The submodule that is the layer's attention, and is all of it where the layer's `part` says so."""
 
     @abstractmethod
     def made(self, layer: dict[str, Any]) -> nn.Module:
@@ -44,10 +46,15 @@ class TorchModule(Adapter):
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.layer, self.heads, self.dtype = layer, layer["attention"]["num_heads"], getattr(torch, dtype)
-        self.module = self.made(layer).to(self.dtype)
+        self.module = self.part_of(self.made(layer)).to(self.dtype)
         own = self.parameters.to_own(parameters, layer)
         self.module.load_state_dict({name: to_tensor(value) for name, value in own.items()}, strict=True)
         return self.held()
+
+    def part_of(self, made: nn.Module) -> nn.Module:
+        """What the layer's `part` names: the whole of it, or its attention alone under the name that it has there."""
+        alone = self.layer["part"] == "attention"
+        return nn.ModuleDict({self.attention: made.get_submodule(self.attention)}) if alone else made
 
     def initialise(self, seed: int) -> Fresh:
         torch.manual_seed(seed)
@@ -65,6 +72,7 @@ class TorchModule(Adapter):
     @torch.no_grad()
     def stages(self, x: Array, masks: Masks) -> Tensors:
         seen: Tensors = {}
+        there = {name for name, _ in self.module.named_modules()}
 
         def keep(stage: str, value: Any) -> None:
             seen[stage] = to_numpy(value[0] if isinstance(value, tuple) else value)
@@ -73,10 +81,12 @@ class TorchModule(Adapter):
             *(
                 self.module.get_submodule(name).register_forward_hook(lambda _, __, given, to=stage: keep(to, given))
                 for stage, name in self.shown.items()
+                if name in there
             ),
             *(
                 self.module.get_submodule(name).register_forward_pre_hook(lambda _, taken, to=stage: keep(to, taken))
                 for stage, name in self.entered.items()
+                if name in there
             ),
         ]
         try:
@@ -90,22 +100,34 @@ class TorchModule(Adapter):
         given, wanted = to_tensor(x), dict(self.module.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
+        memory = None if self.memory is None else to_tensor(self.memory).requires_grad_()
+        if memory is not None:
+            wanted["memory"] = memory
         if self.checkpoint:
-            output = checkpoint(self.called, given, masks, use_reentrant=False)
+            output = checkpoint(self.called, given, masks, memory, use_reentrant=False)
         else:
-            output = self.called(given, masks)
+            output = self.called(given, masks, memory)
         # A parameter that is never applied has no gradient in PyTorch, which is one of 0.
         found = torch.autograd.grad(
             output, list(wanted.values()), grad_outputs=to_tensor(cotangent), materialize_grads=True
         )
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
-        by_x = {"x": by.pop("x")} if "x" in by else {}
-        return {**by_x, **self.parameters.to_spec(by)}
+        by_inputs = {name: by.pop(name) for name in ("x", "memory") if name in by}
+        return {**by_inputs, **self.parameters.to_spec(by)}
 
-    def called(self, x: Tensor, masks: Masks) -> Tensor:
+    def called(self, x: Tensor, masks: Masks, memory: Tensor | None = None) -> Tensor:
+        """`memory` is the run's own, but where a gradient by it is asked for."""
         self.module.train(self.mode == "train")
         torch.manual_seed(self.seed)  # what dropout draws from
-        return self.forward(x, masks)
+        if self.memory is None:
+            return self.forward(x, masks)
+        return self.attended(x, to_tensor(self.memory) if memory is None else memory, masks.joined(self.heads))
+
+    def attended(self, x: Tensor, memory: Tensor, allowed: Array | None) -> Tensor:
+        """The output of attention alone, whose arguments are the query, the key, the value and a mask of ones."""
+        mask = None if allowed is None else to_tensor(allowed)
+        output: Tensor = self.module.get_submodule(self.attention)(x, memory, memory, mask)
+        return output
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         """PyTorch's modules raise RuntimeError or AssertionError, and say in words what does not fit."""

@@ -244,14 +244,14 @@ def forward(
 
     def linear(name: str, x: Array) -> Array:
         weight = p[f"{name}.weight"]
-        slices = x.reshape(B, S, -1, len(weight))  # one, or one for each head that shares the map
+        slices = x.reshape(*x.shape[:2], -1, len(weight))  # one, or one for each head that shares the map
         bias = p.get(f"{name}.bias", np.zeros(weight.shape[1], dtype))
-        return affine(slices, weight, bias).reshape(B, S, -1)
+        return affine(slices, weight, bias).reshape(*x.shape[:2], -1)
 
-    def attention(x: Array) -> Array:
-        for name in ("query", "key", "value"):
-            out[name] = linear(f"attention.{name}", x)
-            out[f"{name}_heads"] = np.moveaxis(out[name].reshape(B, S, H, D // H), 2, 1)
+    def attention(x: Array, memory: Array) -> Array:
+        for name, taken in (("query", x), ("key", memory), ("value", memory)):
+            out[name] = linear(f"attention.{name}", taken)
+            out[f"{name}_heads"] = np.moveaxis(out[name].reshape(B, -1, H, D // H), 2, 1)
         q, k, v = (out[f"{name}_heads"] for name in ("query", "key", "value"))
         size = D if case.layer.attention.scale == "d_model" else D // H
         scores = out["attention_scores"] = matmul(q, np.swapaxes(k, 2, 3)) / np.sqrt(dtype(size))
@@ -287,13 +287,15 @@ def forward(
         return out["ffn_output"]
 
     x = case.x().astype(dtype)
-    if case.layer.norm.placement == "pre":
+    if (memory := case.memory()) is not None:
+        out["output"] = attention(x, memory.astype(dtype))
+    elif case.layer.norm.placement == "pre":
         norm("norm1", x)
-        out["residual1"] = x + attention(out["norm1"])
+        out["residual1"] = x + attention(out["norm1"], out["norm1"])
         norm("norm2", out["residual1"])
         out["output"] = out["residual2"] = out["residual1"] + feed_forward(out["norm2"])
     else:
-        out["residual1"] = x + attention(x)
+        out["residual1"] = x + attention(x, x)
         norm("norm1", out["residual1"])
         out["residual2"] = out["norm1"] + feed_forward(out["norm1"])
         norm("norm2", out["residual2"])

@@ -88,14 +88,24 @@ def loss_of(case: Case, cotangent: Array) -> Callable[[dict[str, Array]], Any]:
     def loss(values: dict[str, Array]) -> Any:
         tape = Tape(Arithmetic(np.longdouble))
         parameters = {name: tape.leaf(values[name]) for name in case.parameters()}
-        stages = encoder_layer(tape, case.layer, parameters, tape.leaf(values["x"]), case.mask())
+        memory = tape.leaf(values["memory"]) if "memory" in values else None
+        stages = encoder_layer(tape, case.layer, parameters, tape.leaf(values["x"]), case.mask(), memory=memory)
         return (stages["output"].value * cotangent).sum()
 
     return loss
 
 
+def over_a_memory(lengths: tuple[int, ...], attention: dict[str, Any]) -> Case:
+    """Attention alone: three queries over a memory of two positions (E-17)."""
+    whole = tiny("pre", "gelu", lengths, {"attention": attention})
+    layer = {**whole.layer.model_dump(), "part": "attention", "family": "attention"}
+    situation = {**whole.situation.model_dump(), "families": ("attention",), "memory": {"sequence": 2}}
+    return Case(Layer.model_validate(layer), Situation.model_validate(situation))
+
+
 def leaves_of(case: Case) -> dict[str, Array]:
-    leaves = {"x": case.x(), **case.parameters()}
+    memory = case.memory()
+    leaves = {"x": case.x(), **({} if memory is None else {"memory": memory}), **case.parameters()}
     return {name: value.astype(np.longdouble) for name, value in leaves.items()}
 
 
@@ -173,6 +183,16 @@ def test_every_gradient_agrees_with_differences(case: Case) -> None:
         assert gradients[name].shape == leaves[name].shape, name
         largest = scale[name] if name != "attention.key.bias" else scale["attention.query.bias"]  # exactly zero
         assert np.abs(differences - gradients[name]).max() <= 1e-9 * largest, name
+
+
+@pytest.mark.parametrize("attention", [{}, {**BIASLESS, **SHARED}], ids=["full", "shared-heads-filled"])
+def test_every_gradient_over_a_memory_agrees_with_differences(attention: dict[str, Any]) -> None:
+    case = over_a_memory((2, 1), attention)
+    test_every_gradient_agrees_with_differences(case)
+    by_memory = evaluate(case, Arithmetic(np.float64), case.cotangent(NO_ROWS)).gradients["memory"]
+    assert by_memory.shape == (2, 2, 6)
+    assert not by_memory[1, 1].any()  # its padding
+    assert by_memory[~np.array([[False, False], [False, True]])].all()
 
 
 def test_float64_gradients_are_within_sigma_of_the_golden(case: Case) -> None:

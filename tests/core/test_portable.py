@@ -117,6 +117,8 @@ def has(name: str, layer: Layer) -> bool:
     """Clauses L-3 and R-2."""
     if name == "embedding.weight":
         return layer.embedding is not None
+    if layer.part == "attention" and not name.startswith("attention."):  # E-17
+        return False
     if name.startswith("final_norm") and not layer.stack.final_norm:
         return False
     if name.endswith("shift"):
@@ -234,8 +236,15 @@ def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     else:
         assert case.ids().shape == (B, S)
         assert case.ids().ravel().tolist() == ids_of("ids", B * S, case.layer.embedding.vocabulary)
+    if (memory := case.memory()) is not None:  # E-17
+        assert case.situation.memory is not None
+        of_keys = B, case.situation.memory.sequence, D
+        assert memory.shape == of_keys
+        assert same_bits(values_of("memory", of_keys, drawn.pattern, drawn.exponent), memory)
     expected = values_of("cotangent", shape, "symmetric", -7)
     valid, attention = case.situation.valid, case.situation.mask.attention
+    if memory is not None:  # padding is the memory's
+        valid = ((True,) * S,) * B
     unsaid = case.layer.attention.fully_masked_row == "unspecified"  # M-4
     blind = attention.queries if isinstance(attention, Blind) and unsaid else [()] * B
     items = range(B) if case.situation.items is None else case.situation.items  # G-5
@@ -301,7 +310,7 @@ def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
     assert (
         len({value.tobytes() for value in weights.values()})
         == len(weights)
-        == 6 * layer.stack.layers + (layer.embedding is not None)
+        == (4 if layer.part == "attention" else 6) * layer.stack.layers + (layer.embedding is not None)
     )
 
 

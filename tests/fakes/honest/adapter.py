@@ -54,18 +54,18 @@ class Honest(Adapter):
         return {name: node.value for name, node in self._forward(x, masks)[3].items()}
 
     def gradients(self, x: Any, masks: Any, cotangent: Any) -> Tensors:
-        tape, by_x, parameters, stages = self._forward(self.batch_first(x), masks)
-        wanted = parameters if by_x is None else {"x": by_x, **parameters}
-        found = tape.gradients(stages["output"], self.batch_first(cotangent), wanted)
-        return found if by_x is None else {**found, "x": self.as_given(found["x"])}
+        tape, inputs, parameters, stages = self._forward(self.batch_first(x), masks)
+        found = tape.gradients(stages["output"], self.batch_first(cotangent), {**inputs, **parameters})
+        return {**found, "x": self.as_given(found["x"])} if "x" in inputs else found
 
-    def _forward(self, x: Any, masks: Any) -> tuple[Tape, Node | None, dict[str, Node], dict[str, Node]]:
+    def _forward(self, x: Any, masks: Any) -> tuple[Tape, dict[str, Node], dict[str, Node], dict[str, Node]]:
         heads = self.layer.attention.num_heads
         mask, added = masks.joined(heads), masks.added(heads)
         self._check_fit(x, mask)
         tape = Tape(_Quick(self.dtype))
         valid = masks.valid()
-        if valid is not None and x.ndim == 3:  # of an item with a query that has no key, padding may be a part
+        if valid is not None and x.ndim == 3 and self.memory is None:
+            # of an item with a query that has no key, padding may be a part
             needed = valid | ~masks.joined(self.layer.attention.num_heads).any(-1).all((1, 2))[:, None]
             x = np.where(needed[:, :, None], x, x.dtype.type(0))
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
@@ -76,9 +76,9 @@ class Honest(Adapter):
                 return stage
             return Node(self.dropped(name, stage.value, draw).astype(self.dtype))
 
-        given = Given(x, self.parameters, mask, added)
-        by_x, stages, _ = encoder(tape, self.layer, given, parameters, onward)
-        return tape, by_x, parameters, stages
+        given = Given(x, self.parameters, mask, added, memory=self.memory)
+        inputs, stages, _ = encoder(tape, self.layer, given, parameters, onward)
+        return tape, inputs, parameters, stages
 
     def _check_fit(self, x: Any, mask: Any) -> None:
         """NumPy broadcasts whatever it can."""
@@ -89,7 +89,8 @@ class Honest(Adapter):
         B, S, D = x.shape
         if self.layer.d_model != D:
             raise ValueError(f"x has {D} features, and d_model is {self.layer.d_model}")
-        due = (B, self.layer.attention.num_heads, S, S)
+        keys = S if self.memory is None else self.memory.shape[1]
+        due = (B, self.layer.attention.num_heads, S, keys)
         if mask is not None and np.broadcast_shapes(mask.shape, due) != due:
             raise ValueError(f"the mask is {mask.shape}, and the scores are {due}")
 

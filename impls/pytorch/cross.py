@@ -1,0 +1,28 @@
+"""Attention alone, over a memory of another length than the queries."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from impls.pytorch.encoder import MultiHeadAttention, Tap, initialise, untapped
+
+
+class CrossAttention(nn.Module):
+    """The arguments go to MultiHeadAttention."""
+
+    def __init__(self, d_model: int, num_heads: int, **choices: Any) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, num_heads, **choices)
+        self.apply(initialise)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        tap: Tap = untapped,
+    ) -> Tensor:
+        """x [B, S, D] and memory [B, T, D]; mask None or bool, broadcast to [B, H, S, T], true where a key may be
+        attended to; bias, None or in the dtype of x and broadcast as the mask is, is added to the scores."""
+        return tap("output", self.attention(x, mask, bias, tap, memory))
