@@ -71,6 +71,11 @@ def kind_of(stage: str) -> str:
     return "layer_k" if re.fullmatch(r"layer_[0-9]+", stage) else stage
 
 
+def axes_of(stage: str) -> str:
+    """The letters of a stage's axes where keys and queries are of one sequence, as in every encoder layer."""
+    return SHAPES[kind_of(stage)].replace("T", "S")
+
+
 def stage_shape(stage: str, layer: "Layer", situation: "Situation") -> tuple[int, ...]:
     sizes = {
         "B": situation.batch,

@@ -12,7 +12,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from harness.adapter import Adapter, Environment, Masks, Tensors, serve
 from harness.spec.layer import Layer
-from harness.spec.stages import SHAPES, kind_of
+from harness.spec.stages import axes_of
 from harness.spec.stages import stages as stages_of
 from impls.onnx_file.inference import Inferred
 from impls.onnx_file.inspection import Inspection, inspect
@@ -78,7 +78,7 @@ class OnnxFile(Adapter):
         sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)
         found = {"output": np.ascontiguousarray(self.roles.batch_first(answers[self.roles.output.name]))}
         for stage, anchor in self.inferred.stages.items():
-            shape = tuple(sizes[letter] for letter in SHAPES[kind_of(stage)].split())
+            shape = tuple(sizes[letter] for letter in axes_of(stage).split())
             value = anchor.layout.stage(answers[anchor.tensor], letters(stage), shape, sizes)
             found[stage] = value.astype(x.dtype)
         return {stage: found[stage] for stage in stages_of(self.layer) if stage in found}

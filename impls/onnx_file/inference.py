@@ -133,9 +133,9 @@ def _prove(
 
 
 def _shape(stage: str, sizes: dict[str, int]) -> tuple[int, ...]:
-    from harness.spec.stages import SHAPES, kind_of
+    from harness.spec.stages import axes_of
 
-    return tuple(sizes[letter] for letter in SHAPES[kind_of(stage)].split())
+    return tuple(sizes[letter] for letter in axes_of(stage).split())
 
 
 def _note_forms(parameters: dict[str, Held], findings: Findings) -> None:

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from harness.spec.stages import SHAPES, kind_of
+from harness.spec.stages import axes_of
 from impls.onnx_file.known import Known
 from impls.onnx_file.layer import Encoder, OneLayer, Projection
 from impls.onnx_file.layout import Layout, Sizes, layout_of
@@ -45,7 +45,7 @@ def letters(stage: str) -> str:
     """The letters of a stage's axes, heads apart where it counts its features by them."""
     if stage in BY_HEADS:
         return "BSHd"
-    return LETTERS[SHAPES[kind_of(stage)]]
+    return LETTERS[axes_of(stage)]
 
 
 def sizes_at(B: int, S: int, d_model: int, num_heads: int, d_ff: int) -> Sizes:

@@ -22,7 +22,7 @@ import onnx.inliner
 
 import harness
 from harness.adapter import Tensors
-from harness.spec.stages import SHAPES, kind_of
+from harness.spec.stages import axes_of
 from impls.onnx_model.binding import bind
 
 PREFIX = "encoder-conformance."
@@ -96,7 +96,7 @@ def _state_shapes(graph: onnx.GraphProto, layer: Mapping[str, Any]) -> None:
     for tensor in graph.input:
         _state_shape(tensor, given[tensor.name], sizes)
     for tensor in graph.output:
-        _state_shape(tensor, SHAPES[kind_of(tensor.name)], sizes)
+        _state_shape(tensor, axes_of(tensor.name), sizes)
 
 
 def _state_shape(tensor: onnx.ValueInfoProto, axes: str, sizes: Mapping[str, int | str]) -> None:

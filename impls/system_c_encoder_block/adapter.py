@@ -1,5 +1,6 @@
 """Drives an encoder block after "Attention Is All You Need"; published=yes is wrong as it was published,
-and published=dropout in its dropout alone, which no check can read behind a placeholder."""
+and published=dropout in its dropout alone, which no check can read behind a placeholder; defaults=own tells its
+constructor the three sizes, which have no default, and nothing else."""
 
 from typing import Any, ClassVar
 
@@ -39,14 +40,14 @@ class SystemC(TorchModule):
     entered: ClassVar = {"context_merged": "attention.output", "residual1": "norm1", "residual2": "norm2"}
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
-        made = EncoderBlock(
-            layer["d_model"],
-            layer["attention"]["num_heads"],
-            layer["feed_forward"]["d_ff"],
-            layer["dropout"]["attention_output"],
-            placeholder=self.choices["published"] == "yes",
-            ffn_drops=self.choices["published"] == "no",
-        )
+        sizes = layer["d_model"], layer["attention"]["num_heads"], layer["feed_forward"]["d_ff"]
+        published = {
+            "placeholder": self.choices["published"] == "yes",
+            "ffn_drops": self.choices["published"] == "no",
+        }
+        if self.choices["defaults"] == "own":
+            return EncoderBlock(*sizes, **published)
+        made = EncoderBlock(*sizes, layer["dropout"]["attention_output"], **published)
         set_epsilon(made, layer["norm"]["epsilon"])
         return made
 

@@ -1,4 +1,4 @@
-"""Drives a complete encoder, from token ids to its memory."""
+"""Drives a complete encoder, from token ids to its memory; defaults=own tells its constructor the vocabulary alone."""
 
 from typing import Any
 
@@ -45,6 +45,8 @@ class SystemD(TorchModule):
         rate, stack = layer["dropout"]["attention_output"], stack_of(layer)
         if not stack:
             return EncoderLayer(*sizes, rate)
+        if self.choices["defaults"] == "own":
+            return TransformerEncoder(stack["vocabulary"])
         made = TransformerEncoder(stack["vocabulary"], *sizes, stack["layers"], rate)
         set_epsilon(made, layer["norm"]["epsilon"])
         return made

@@ -1,4 +1,5 @@
-"""Drives an encoder stack, or one layer of it, whose heads share projections; published=yes applies none of them."""
+"""Drives an encoder stack, or one layer of it, whose heads share projections; published=yes applies none of them,
+and defaults=own tells its constructor embed_size and heads, which have no default, and nothing else."""
 
 from typing import Any
 
@@ -44,15 +45,16 @@ class SystemE(TorchModule):
         return super().build(layer, parameters, dtype)
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
-        sizes: dict[str, Any] = {
-            "embed_size": layer["d_model"],
-            "heads": layer["attention"]["num_heads"],
+        sizes, stack = (layer["d_model"], layer["attention"]["num_heads"]), stack_of(layer)
+        projects = self.choices["published"] == "no"
+        if self.choices["defaults"] == "own":
+            return (Encoder if stack else TransformerBlock)(*sizes, projects=projects)
+        told = {
             "dropout": layer["dropout"]["attention_output"],
             "expansion_factor": layer["feed_forward"]["d_ff"] / layer["d_model"],
-            "projects": self.choices["published"] == "no",
+            "projects": projects,
         }
-        stack = stack_of(layer)
-        made = Encoder(num_layers=stack["layers"], **sizes) if stack else TransformerBlock(**sizes)
+        made = Encoder(*sizes, stack["layers"], **told) if stack else TransformerBlock(*sizes, **told)
         set_epsilon(made, layer["norm"]["epsilon"])
         return made
 

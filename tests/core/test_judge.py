@@ -24,6 +24,7 @@ Array = np.ndarray[Any, Any]
 CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
 CASE = CASES["pre-gelu/padding-right"]
 OUTPUT = ("output",)
+WEIGHTS = ("attention_weights", "output")
 
 
 def golden_of(case: Case) -> Expected:
@@ -36,8 +37,9 @@ OUT = GOLDEN.tensors["output"]
 
 def names(case: Case, check: Check) -> tuple[str, ...]:
     inputs = () if case.layer.embedding else ("x",)  # token ids have no gradient
+    inputs += ("memory",) if case.layer.takes_memory else ()
     gradients = (*inputs, *(parameter.name for parameter in parameters_of(case.layer)))
-    return {"output": OUTPUT, "stages": stages(case.layer), "gradients": gradients}[check]
+    return {"output": OUTPUT, "weights": WEIGHTS, "stages": stages(case.layer), "gradients": gradients}[check]
 
 
 def full(tensor: ExpectedTensor, values: Array | None = None, dtype: str = "float64", elsewhere: float = 7.0) -> Array:

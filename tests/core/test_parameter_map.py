@@ -16,7 +16,7 @@ LAYERS = load().layers
 BIASED = {
     n: layer
     for n, layer in LAYERS.items()
-    if layer.attention.qkv_bias and layer.feed_forward.d_ff % 2 == 0 and not layer.is_stack
+    if layer.attention.qkv_bias and layer.feed_forward.d_ff % 2 == 0 and not layer.is_stack and not layer.takes_memory
 }
 QKV = ("attention.query.weight", "attention.key.weight", "attention.value.weight")
 QKV_BIASES = ("attention.query.bias", "attention.key.bias", "attention.value.bias")
