@@ -169,6 +169,7 @@ def test_what_scatters_is_named_by_what_else_it_predicts(name: str) -> None:
     assert "Foretold and seen: " in diagnosis_text(diagnosis)
 
 
+@pytest.mark.release
 def test_a_pair_is_named_by_the_output_alone() -> None:
     ids = ("norm-rms", "value-and-output-swapped")
     diagnosis = diagnose("fused", "float32", seen(*ids, show=("output",)))

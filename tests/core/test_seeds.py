@@ -124,6 +124,7 @@ def test_goldens_learnt_by_heart_fail_at_another_seed(conform: Callable, fake: C
     assert again.report["environment"]["seed"] == 1
 
 
+@pytest.mark.release
 def test_a_bug_is_named_and_a_declared_one_verified_at_another_seed(conform: Callable, fake: Callable) -> None:
     asked = [f"pre-gelu/{name}" for name in ("padding-right", "extreme-logits", "low-variance", "no-mask")]
     cases = (*(word for name in asked for word in ("--case", name)), "--dtype", "float32", "--seed", "1")

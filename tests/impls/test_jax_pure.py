@@ -22,6 +22,7 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         Config(**{**right, "placement": "middle"})
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("jax_pure", "JaxPure", 1) > 0.8

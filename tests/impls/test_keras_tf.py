@@ -18,6 +18,7 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
         EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("keras_tf", "KerasTensorFlow", 1) > 0.8

@@ -121,6 +121,7 @@ def test_an_export_is_the_same_with_the_cache_that_is_left_out(monkeypatch: pyte
     assert exports[0] == exports[1]
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 1) > 0.8

@@ -57,6 +57,7 @@ def test_a_placeholder_for_attention_is_named(run_undeclared: Callable) -> None:
     assert (found["confidence"], found["deviations"]) == ("explained", ["attention-is-projected-query"])
 
 
+@pytest.mark.release
 def test_a_placeholder_for_attention_is_named_at_its_size(run_undeclared: Callable) -> None:
     cases = ("post-relu-512/no-mask", "post-relu-512/padding-right")
     [found] = run_undeclared("system_c_encoder_block", "SystemC", "published=yes", *cases)["diagnoses"]
