@@ -30,15 +30,15 @@ sys.path.insert(0, str(ROOT / "tests" / "plants"))
 from harness.adapter import Masks  # noqa: E402
 from harness.core.criteria import small_required  # noqa: E402
 from harness.deviations.catalogue import catalogue  # noqa: E402
-from harness.deviations.diagnose import Repeats, diagnose  # noqa: E402
 from harness.deviations.play import played  # noqa: E402
-from harness.deviations.sighting import Sighting, sighting  # noqa: E402
+from harness.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
 from harness.golden.store import read_golden, read_manifest  # noqa: E402
 from harness.judge.outcome import Outcome  # noqa: E402
+from harness.judge.sighting import Sighting, sighting  # noqa: E402
 from harness.judge.verdict import judge  # noqa: E402
 from harness.oracle.deviant import changes  # noqa: E402
 from harness.plan import select  # noqa: E402
-from harness.report.model import Diagnosis  # noqa: E402
+from harness.results import Diagnosis  # noqa: E402
 from harness.spec.case import Case  # noqa: E402
 from harness.spec.constants import constants  # noqa: E402
 from harness.spec.dtypes import FORMATS  # noqa: E402

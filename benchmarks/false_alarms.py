@@ -14,12 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.deviations.tables import markdown
+from harness.docs.tables import markdown
 from harness.impl.manifest import known_folders
 from harness.judge.outcome import EXPECTED
 from harness.report.ledger import read_report
-from harness.report.model import Record
 from harness.report.terminal import score
+from harness.results import Record
 
 IMPLEMENTATIONS = tuple(sorted(known_folders()))
 SEEDS, THREADS = (0, 1, 2), (1, 2)

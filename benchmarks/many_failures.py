@@ -12,11 +12,11 @@ import time
 import numpy as np
 
 from harness.deviations.catalogue import catalogue
-from harness.deviations.diagnose import diagnose
 from harness.deviations.play import played
-from harness.deviations.sighting import Sighting, sighting
+from harness.diagnosis.diagnose import diagnose
 from harness.golden.store import read_golden, read_manifest
 from harness.judge.outcome import Outcome
+from harness.judge.sighting import Sighting, sighting
 from harness.judge.verdict import judge
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS

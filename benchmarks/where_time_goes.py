@@ -21,11 +21,11 @@ from typing import Any
 from unittest import mock
 
 from harness.asking import ask
-from harness.deviations.tables import markdown
-from harness.golden.expected import Expected
+from harness.docs.tables import markdown
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import find_implementation, known_folders
+from harness.judge.expected import Expected
 from harness.plan import plan, select
 from harness.spec.case import Case
 from harness.spec.constants import constants

@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from harness.deviations.declared import judge_declared
-from harness.golden.expected import NOTHING, Expected, key
+from harness.checks.declared import judge_declared
+from harness.checks.invariants.asking import put as put_invariant
+from harness.checks.refusals import Refused, refused
+from harness.checks.training.dropout import put_dropout
+from harness.checks.training.initialisation import put_initialisation
 from harness.golden.narrow import in_format
-from harness.invariants.declared import put as put_invariant
+from harness.judge.expected import NOTHING, Expected, key
 from harness.judge.observed import Answers, Sampled
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.judge.verdict import Judgement, judge
-from harness.plan import Task
-from harness.refusals import Refused, refused
-from harness.report.model import Record
+from harness.results import Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.situation import Check
-from harness.training.dropout import put_dropout
-from harness.training.initialisation import put_initialisation
+from harness.task import Task
 from harness.worker.lifecycle import Failure
 from harness.worker.sampling import Sampling
 from harness.worker.session import Observation, Session

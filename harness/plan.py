@@ -1,61 +1,17 @@
 """The plan: what each implementation is asked, in which order, and what it is not asked and why."""
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from harness.deviations.acting import acting
-from harness.deviations.acting import opt_out as opt_out_by_declaring
+from harness.checks.invariants.variants import opt_out as opt_out_of_invariant
+from harness.deviations.active import active_deviations
+from harness.deviations.active import opt_out as opt_out_by_declaring
 from harness.errors import InputError, nearest
 from harness.impl.manifest import Implementation
-from harness.invariants.ability import opt_out as opt_out_of_invariant
 from harness.spec.case import Case
-from harness.spec.deviation import Deviation
-from harness.spec.dtypes import FORMATS, DtypeName, Format
+from harness.spec.dtypes import DtypeName
 from harness.spec.level import LEVELS, Level
 from harness.spec.situation import Check
-
-
-@dataclass(frozen=True)
-class Task:
-    """One check of one case in one dtype, for one implementation; `opt_out` says why it is not asked."""
-
-    implementation: Implementation
-    case: Case
-    dtype: DtypeName
-    check: Check
-    opt_out: str | None
-    rounded_as: DtypeName | None = None
-    """The format that is computed in, where it is narrower than that of the tensors that come and go."""
-
-    @property
-    def format(self) -> Format:
-        """What the answer comes in, and the roundoff that it is judged by."""
-        own = FORMATS[self.dtype]
-        return own if self.rounded_as is None else own.computed_in(FORMATS[self.rounded_as])
-
-    @property
-    def deviations(self) -> tuple[Deviation, ...]:
-        """What the implementation declares of it."""
-        return acting(self.implementation, self.case, self.dtype, self.check)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells it from the other tasks of a run; its record has the same."""
-        return self.implementation.name, self.case.id, self.dtype, self.check
-
-    @property
-    def build_key(self) -> tuple[object, ...]:
-        """Tasks with the same key are answered by the same built layer."""
-        exponents = tuple(sorted(self.case.situation.parameter_exponents.items()))
-        return self.dtype, self.case.layer.layer, exponents, self.case.numbers_from
-
-    @property
-    def tensors(self) -> tuple[str, ...]:
-        """The tensors that the implementation is to answer with, in the order of computation."""
-        names = tuple(self.case.expected_shapes(self.check))
-        if self.check != "stages":
-            return names
-        return tuple(filter(self.implementation.capabilities.shows, names))
+from harness.task import Task
 
 
 def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:
@@ -81,7 +37,7 @@ def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) 
 def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
     """Every task in these dtypes, or in all that the cases name; ordered so that each layer is built seldom."""
     tasks = [
-        Task(implementation, case, dtype, check, _opt_out(implementation, case, dtype, check))
+        _task(implementation, case, dtype, check)
         for case in cases
         for dtype in case.situation.dtypes
         if dtype in dtypes or not dtypes
@@ -90,9 +46,13 @@ def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeN
     return sorted(tasks, key=lambda task: repr(task.build_key))
 
 
-def _opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> str | None:
+def _task(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> Task:
+    deviations = active_deviations(implementation, case, dtype, check)
+    opt_out = _own_opt_out(implementation, case, dtype, check) or opt_out_by_declaring(case, check, deviations)
+    return Task(implementation, case, dtype, check, opt_out, deviations)
+
+
+def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> str | None:
     if check == "invariant":
-        own = opt_out_of_invariant(implementation, case, dtype)
-    else:
-        own = implementation.opt_out(case, dtype, check)
-    return own or opt_out_by_declaring(implementation, case, dtype, check)
+        return opt_out_of_invariant(implementation, case, dtype)
+    return implementation.opt_out(case, dtype, check)

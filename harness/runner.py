@@ -13,15 +13,15 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from harness.asking import Answer, judged, put, send_ahead
-from harness.golden.expected import Expected
 from harness.impl.manifest import Device
+from harness.judge.expected import Expected
 from harness.judge.observed import Answers
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.plan import Task
-from harness.report.model import Diagnosis, Record
+from harness.results import Diagnosis, Record
 from harness.scheduling import Assignment, WorkQueue, most_urgent
 from harness.spec.case import Case
 from harness.spec.constants import Constants
+from harness.task import Task
 from harness.threads import share
 from harness.worker.session import Session
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from harness.core.order import sharpest_first, work_of
-from harness.deviations.seen import Seen
+from harness.diagnosis.seen import Seen
 from harness.impl.interpreter import Ready
-from harness.plan import Task
+from harness.task import Task
 from harness.worker.session import Session
 
 BUILDS_WORTH_A_WORKER = 4

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.deviations.tables import markdown
+from harness.docs.tables import markdown
 from harness.files import replace_file
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -1,7 +1,7 @@
 """Which implementations a run judges, and which of them can be started here."""
 
 from harness.cli.options import say_what_is_left_out
-from harness.deviations.declared import check_declared
+from harness.deviations.catalogue import check_declared
 from harness.errors import InputError, nearest
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import Device, find_implementation, judged_unasked

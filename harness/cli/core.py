@@ -5,8 +5,8 @@ import os
 import click
 
 from harness.core.build import Found, find
-from harness.core.page import PAGE, page
 from harness.core.sensitivity import write_sensitivity
+from harness.docs.core import PAGE, page
 from harness.errors import InputError
 from harness.files import replace_file
 from harness.paths import SPECS, shown

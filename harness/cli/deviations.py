@@ -11,7 +11,7 @@ import click
 from harness.deviations.catalogue import catalogue
 from harness.deviations.kill import Kill, best, kills
 from harness.deviations.reasons import not_played
-from harness.deviations.tables import kill_table
+from harness.docs.tables import kill_table
 from harness.errors import InputError, nearest
 from harness.plan import select
 from harness.spec.constants import constants

@@ -14,8 +14,8 @@ from harness.impl.choices import asked_of
 from harness.judge.outcome import EXPECTED
 from harness.judge.verdict import TensorVerdict
 from harness.report.ledger import read_report
-from harness.report.model import Record, Report
 from harness.report.terminal import console, diagnosis_text
+from harness.results import Record, Report
 
 
 @click.command(epilog="Example: conform explain --impl pytorch --case pre-gelu/no-mask --dtype float32")

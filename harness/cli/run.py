@@ -15,16 +15,16 @@ from harness.cli.chosen import chosen_implementations
 from harness.cli.options import Duration, interpreters, progress_bar, refuse_unwritable
 from harness.errors import InputError
 from harness.golden.build import compute_all
-from harness.golden.expected import Expected
 from harness.golden.frozen import FrozenGoldens
 from harness.impl.manifest import Device
+from harness.judge.expected import Expected
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.plan import plan, select
 from harness.report.closing import remainder
 from harness.report.collection import Collection
 from harness.report.ledger import Ledger, environment
-from harness.report.model import Report
 from harness.report.terminal import console, show_report
+from harness.results import Report
 from harness.runner import Run
 from harness.scheduling import Assignment
 from harness.spec.case import Case

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.cli.options import interpreters, say_what_is_left_out
-from harness.deviations.declared import check_declared
+from harness.deviations.catalogue import check_declared
 from harness.errors import InputError
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_implementation

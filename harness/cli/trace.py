@@ -14,8 +14,8 @@ from rich.text import Text
 from harness.cli import looking
 from harness.errors import InputError
 from harness.golden.build import compute_all
-from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
+from harness.judge.expected import Expected
 from harness.look.asking import asking, find_task, must_fit
 from harness.look.inside import input_rows, inside
 from harness.look.subject import described, find_case

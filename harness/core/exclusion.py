@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from harness.core.order import excludes
 from harness.core.sensitivity import read_sensitivity
 from harness.judge.outcome import Outcome
-from harness.plan import Task
-from harness.report.model import Record, Shown
+from harness.results import Record, Shown
 from harness.spec.clauses import clauses
+from harness.task import Task
 
 _JUDGED = frozenset({Outcome.PASS, Outcome.DEVIATES, Outcome.STALE, Outcome.FAIL})
 

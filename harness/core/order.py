@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from harness.core.sensitivity import Sensitivity, read_sensitivity
-from harness.plan import Task
 from harness.spec.clauses import clauses
 from harness.spec.dtypes import FORMATS
+from harness.task import Task
 
 ACTIVATIONS = 2e5
 """Features of x, times layers, that take as long as all that a small check takes beside them."""

@@ -9,8 +9,8 @@ from harness.core.sensitivity import MARGIN
 from harness.deviations.catalogue import catalogue, is_noisy
 from harness.deviations.kill import PLAYED
 from harness.deviations.play import played
-from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
+from harness.judge.expected import Expected
 from harness.oracle.arithmetic import Array
 from harness.oracle.deviant import changes
 from harness.pool import Pool

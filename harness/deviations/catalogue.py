@@ -1,11 +1,12 @@
 """The catalogue, checked: every patch names what there is, and changes something somewhere."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import InputError
+from harness.errors import InputError, nearest
 from harness.oracle.deviant import changes, check_steps, patched_layer
 from harness.oracle.steps import NOISY
 from harness.paths import SPECS, shown
@@ -46,3 +47,14 @@ def seen_in_evaluation() -> dict[str, Deviation]:
 def is_noisy(deviation: Deviation) -> bool:
     """Whether its values are not to be foretold, only how far they scatter: rounding to a narrow format, dropout."""
     return any(form in NOISY for form in deviation.patch.steps.values())
+
+
+def check_declared(ids: Sequence[str], where: str) -> None:
+    """Raises InputError for a name that the catalogue does not have; `where` is the file that has it."""
+    for name in ids:
+        if name not in catalogue():
+            raise InputError(
+                f"declares the deviation {name!r}, which specs/deviations/ does not have",
+                where=f"{where}: key deviations",
+                hint=f"{nearest(name, catalogue())} (conform list deviations)",
+            )

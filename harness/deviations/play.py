@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.golden.expected import Expected
+from harness.judge.expected import Expected
 from harness.judge.verdict import Verdict, judge
 from harness.oracle.arithmetic import Arithmetic, Array, Rounded
 from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread

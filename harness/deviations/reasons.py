@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.deviations.catalogue import catalogue
 from harness.deviations.play import played
-from harness.deviations.sighting import SMALL
+from harness.judge.sighting import SMALL
 from harness.oracle.deviant import inapplicable
 from harness.oracle.steps.needs import FAINT, Inapplicable
 from harness.spec.case import Case

@@ -9,7 +9,7 @@ from harness.deviations.catalogue import catalogue
 from harness.files import replace_file
 from harness.impl.manifest import Implementation
 from harness.judge.outcome import Outcome
-from harness.report.model import Report
+from harness.results import Report
 
 
 def proposed(report: Report, implementation: Implementation) -> list[str]:

@@ -4,7 +4,8 @@ import os
 from collections.abc import Generator
 from concurrent.futures import as_completed
 
-from harness.golden.expected import NOTHING, Expected, thin
+from harness.golden.thinning import thin
+from harness.judge.expected import NOTHING, Expected
 from harness.oracle.condition import expectation
 from harness.pool import Pool
 from harness.spec.case import Case

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 
-from harness.golden.expected import Expected
 from harness.golden.store import Manifest, check_ids, checked_golden, read_golden, read_manifest
+from harness.judge.expected import Expected
 from harness.recent import Recent
 from harness.spec.case import Case
 from harness.spec.constants import Constants

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.golden.expected import Expected
+from harness.judge.expected import Expected
 from harness.oracle.measured import measured_condition
 from harness.spec.case import Case
 from harness.spec.dtypes import Format

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from harness.errors import InputError, nearest
 from harness.files import replace_file
-from harness.golden.expected import NOTHING, Array, Expected, ExpectedTensor, compared_tensors, kept_positions
+from harness.golden.thinning import compared_tensors, kept_positions
 from harness.golden.verify import disagreement
+from harness.judge.expected import NOTHING, Array, Expected, ExpectedTensor
 from harness.paths import SPECS, shown
 from harness.spec.case import Case
 from harness.spec.constants import Constants

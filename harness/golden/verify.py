@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from harness.golden.expected import Expected
+from harness.judge.expected import Expected
 from harness.judge.verdict import judge_tensor
 from harness.spec.constants import Constants
 from harness.spec.dtypes import FORMATS

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
-from harness.golden.expected import Expected, ExpectedTensor, key
+from harness.judge.expected import Expected, ExpectedTensor, key
 from harness.judge.observed import Answers, Observed, values_at
 from harness.judge.outcome import Outcome
 from harness.spec.constants import Constants

@@ -8,10 +8,10 @@ from pathlib import Path
 from harness.errors import InputError, Unanswered
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import find_implementation, judged_unasked
-from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.dtypes import FORMATS, DtypeName
 from harness.spec.situation import Check
+from harness.task import Task
 from harness.wire.frames import LARGEST_FRAME
 from harness.worker.lifecycle import Failure
 from harness.worker.session import Observation, Session

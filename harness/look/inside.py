@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from harness.look.trace import Row, trace
-from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.layer import Layer, Stack
 from harness.spec.parameters import parameters_of, prefix
 from harness.spec.stages import kind_of
+from harness.task import Task
 from harness.wire.frames import Tensors
 from harness.wire.messages import AsGiven, Build, Run
 from harness.worker.border import causal_flag, handed_over

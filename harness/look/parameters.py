@@ -7,7 +7,7 @@ import numpy as np
 from harness.errors import Unanswered
 from harness.impl.interpreter import Ready
 from harness.look.asking import asking
-from harness.plan import Task
+from harness.task import Task
 from harness.wire.frames import Tensors
 from harness.worker.held import not_held, with_a_place
 from harness.worker.lifecycle import Failure

@@ -20,7 +20,7 @@ import numpy as np
 from harness.errors import InputError
 from harness.impl.interpreter import Ready
 from harness.look.asking import asking
-from harness.plan import Task
+from harness.task import Task
 
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 BACKWARD = {False: "forward and backward", True: "forward and backward, checkpointed"}

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from harness.errors import InputError
-from harness.golden.expected import Expected
+from harness.judge.expected import Expected
 from harness.judge.verdict import judge_tensor
 from harness.look.notes import stage_notes
-from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
 from harness.spec.stages import kind_of
+from harness.task import Task
 from harness.worker.session import Observation
 
 _SECONDS_PER_PRODUCT = 20e-9

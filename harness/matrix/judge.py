@@ -6,22 +6,23 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from harness.deviations.acting import in_short
+from harness.deviations.active import in_short
 from harness.errors import InputError
-from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Missing, resolve
 from harness.impl.manifest import Implementation, find_implementation
+from harness.judge.expected import Expected
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.matrix.rows import Reason, Row, Seen
-from harness.plan import Task, plan, select
-from harness.report.model import Record
+from harness.plan import plan, select
+from harness.results import Record
 from harness.runner import Run
 from harness.scheduling import Assignment
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import DtypeName
 from harness.spec.load import load
+from harness.task import Task
 
 
 @cache

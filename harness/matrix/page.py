@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from harness.deviations.acting import in_short
+from harness.deviations.active import in_short
 from harness.deviations.catalogue import catalogue
-from harness.deviations.tables import markdown
+from harness.docs.tables import markdown
 from harness.impl.choices import told_apart
 from harness.impl.entries import Entry
 from harness.impl.manifest import Implementation, find_implementation, read_manifest

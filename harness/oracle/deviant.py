@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.adapter.masks import Masks
 from harness.errors import InputError, nearest
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import Given, forward, given, right_ways
 from harness.oracle.steps import MIXES_ITEMS, WAYS, form_of
 from harness.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
 from harness.oracle.steps.softmax import EMPTY_ROW
-from harness.spec.case import Bools, Case, causal_mask
+from harness.spec.case import Bools, Case, causal_mask, joined
 from harness.spec.deviation import Deviation, Measured, Patch
 from harness.spec.layer import Layer
 from harness.spec.masking import Causal
@@ -222,20 +221,20 @@ def _edited_mask(case: Case, mask: Bools | None, edit: str | None) -> Bools | No
         return mask if mask is None else _WHOLE[edit](mask)
     if edit in _OF_CAUSAL:
         causal = isinstance(case.situation.mask.attention, Causal)
-        return Masks(padding, _OF_CAUSAL[edit](case.situation.sequence)).joined() if causal else mask
+        return joined(padding, _OF_CAUSAL[edit](case.situation.sequence)) if causal else mask
     match edit:
         case "ignored":
             return None
         case "causal":
-            return Masks(mask, causal_mask(case.situation.sequence)).joined()
+            return joined(mask, causal_mask(case.situation.sequence))
         case "padding-only":
             return padding
         case "attention-only":
             return attention
         case "on-queries":
-            return Masks(None if padding is None else padding.swapaxes(-1, -2), attention).joined()
+            return joined(None if padding is None else padding.swapaxes(-1, -2), attention)
         case _:  # transposed
-            return Masks(padding, None if attention is None else attention.swapaxes(-1, -2)).joined()
+            return joined(padding, None if attention is None else attention.swapaxes(-1, -2))
 
 
 _WHOLE: dict[str, Callable[[Bools], Bools]] = {

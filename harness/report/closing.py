@@ -9,9 +9,9 @@ from rich.text import Text
 
 from harness.core.order import work_of
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.plan import Task
-from harness.report.model import Record, Report, Shown
+from harness.results import Record, Report, Shown
 from harness.scheduling import Assignment
+from harness.task import Task
 
 _NAMED = 8
 _OF_A_PART = ("--level", "--case", "--budget")

@@ -10,8 +10,8 @@ from harness.core.exclusion import Exclusion
 from harness.judge.outcome import EXPECTED, Outcome
 from harness.report.closing import row
 from harness.report.ledger import Ledger
-from harness.report.model import EndedBy, Record, Report, Shown
 from harness.report.terminal import console
+from harness.results import EndedBy, Record, Report, Shown
 from harness.runner import Run
 from harness.scheduling import Assignment
 

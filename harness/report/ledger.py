@@ -16,7 +16,7 @@ from harness.errors import InputError
 from harness.files import replacing
 from harness.impl.interpreter import Missing
 from harness.judge.outcome import Outcome
-from harness.report.model import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shown
+from harness.results import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shown
 from harness.runner import Run
 from harness.scheduling import Assignment
 

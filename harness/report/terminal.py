@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.judge.outcome import EXPECTED, SEVERITY, Outcome
 from harness.report.closing import Remainder, closing_lines
-from harness.report.model import Diagnosis, Record, Report
+from harness.results import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
 _SHOWN_TWINS = 3

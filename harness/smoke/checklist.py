@@ -4,15 +4,14 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 from harness.asking import ask
-from harness.deviations.seen import Seen
+from harness.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
+from harness.diagnosis.seen import Seen
 from harness.golden.build import compute
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.plan import Task
-from harness.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
-from harness.report.model import Record
+from harness.results import Record
 from harness.smoke.blanks import blank_behind, blanks_of, place_of
 from harness.smoke.came_back import amiss
 from harness.smoke.guess import guess
@@ -22,6 +21,7 @@ from harness.smoke.wrong_gradient import wrong_gradients
 from harness.spec.constants import constants
 from harness.spec.load import Specification
 from harness.spec.situation import Check
+from harness.task import Task
 from harness.wire.frames import Tensors
 from harness.worker.lifecycle import Failure
 from harness.worker.session import Session

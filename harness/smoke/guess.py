@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from harness.adapter.base import Array
-from harness.deviations.diagnose import diagnose
 from harness.deviations.play import played, played_with_noise
-from harness.deviations.sighting import Sighting
-from harness.golden.expected import ExpectedTensor
+from harness.diagnosis.diagnose import diagnose
+from harness.judge.expected import ExpectedTensor
+from harness.judge.sighting import Sighting
 from harness.judge.verdict import judge_tensor
 from harness.report.terminal import diagnosis_text
 from harness.smoke.came_back import named

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from harness.impl.manifest import Implementation
-from harness.plan import Task, plan
+from harness.plan import plan
 from harness.spec.case import Case
 from harness.spec.dtypes import DtypeName
 from harness.spec.layer import Placement
 from harness.spec.load import Specification
 from harness.spec.parameters import parameter_count
 from harness.spec.situation import Check
+from harness.task import Task
 
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "pre-gelu-tanh", "pre-rms-silu", "post-gelu-bert")
 """Small, and unlike each other; the first of each placement that an implementation can do is asked. Of one that can do

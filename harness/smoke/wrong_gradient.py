@@ -7,7 +7,7 @@ import numpy as np
 from harness.oracle.arithmetic import Arithmetic, Array
 from harness.oracle.encoder import evaluate
 from harness.oracle.kinks import kinked_rows
-from harness.report.model import Record
+from harness.results import Record
 from harness.smoke.came_back import named
 from harness.smoke.edits import edits
 from harness.spec.case import Case

@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
 from harness import portable
-from harness.adapter.masks import Masks
 from harness.portable import Floats
 from harness.spec.drawn import drawn
 from harness.spec.layer import RECOMMENDED_AT_MOST, Layer
@@ -165,7 +165,7 @@ class Case:
 
     def mask(self) -> Bools | None:
         """Both masks together, broadcastable to [B, H, S, T], true where a key may be attended to; None for no mask."""
-        return Masks(self.padding_mask(), self.attention_mask()).joined()
+        return joined(self.padding_mask(), self.attention_mask())
 
     def valid(self) -> Bools:
         """[B, S], true at the positions of x that hold data and not padding (clause M-2)."""
@@ -238,6 +238,12 @@ class Case:
 def causal_mask(sequence: int, ahead: int = 0) -> Bools:
     """[1, 1, S, S], true where a query comes no more than `ahead` positions before the key (clause M-5: 0)."""
     return np.tri(sequence, k=ahead, dtype=np.bool_)[None, None]
+
+
+def joined(*masks: Bools | None) -> Bools | None:
+    """Masks together: true where each of those that there are is; None where there is none."""
+    there = [mask for mask in masks if mask is not None]
+    return reduce(np.logical_and, there) if there else None
 
 
 def layer_parameters(layer: Layer, exponents: dict[str, int], seed: int = 0) -> dict[str, Floats]:

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.golden.expected import Expected
 from harness.impl.interpreter import Missing
+from harness.judge.expected import Expected
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.report.model import Record
+from harness.results import Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import Format

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.golden.expected import Expected
+from harness.judge.expected import Expected
 from harness.judge.verdict import TensorVerdict, judge_tensor
 from harness.spec.case import Case
 from harness.spec.constants import Constants

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.golden.expected import Expected
+from harness.judge.expected import Expected
 from harness.spec.case import Case
 from harness.validate.findings import Finding
 from harness.validate.rows import Row

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.report.model import Diagnosis, Record
+from harness.results import Diagnosis, Record
 from harness.spec.layer import Layer
 from harness.validate.findings import STAGES, Description, Finding, Stage
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.asking import Asked, ask
-from harness.deviations.seen import Seen
-from harness.golden.expected import Expected
+from harness.diagnosis.seen import Seen
 from harness.golden.narrow import in_format
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import read_implementation
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
 from harness.paths import IMPLS
 from harness.plan import plan
-from harness.report.model import Record
+from harness.results import Record
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.dtypes import DtypeName

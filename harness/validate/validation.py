@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from harness.errors import InputError
 from harness.golden.build import compute_all
-from harness.golden.expected import Expected
 from harness.impl.interpreter import Ready
+from harness.judge.expected import Expected
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.report.model import Diagnosis
 from harness.report.terminal import score
+from harness.results import Diagnosis
 from harness.spec.case import Case, Held
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS

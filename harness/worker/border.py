@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.plan import Task
 from harness.spec.case import Bools, Case
 from harness.spec.masking import Causal
 from harness.spec.situation import Given
+from harness.task import Task
 from harness.wire.frames import Tensors
 from harness.wire.messages import AsGiven, Run
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.drawn import Drawn, drawn
 from harness.spec.parameters import parameters_of
+from harness.task import Task
 from harness.wire.frames import LARGE
 from harness.wire.streamed import Array, Streamed, parts_of
 

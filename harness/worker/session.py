@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from harness.impl.interpreter import Ready
 from harness.impl.manifest import Device
 from harness.judge.outcome import Outcome
-from harness.plan import Task
 from harness.spec.case import Case
+from harness.task import Task
 from harness.wire.frames import Sendable, Tensors
 from harness.wire.messages import (
     Build,

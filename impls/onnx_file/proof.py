@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.golden.expected import ExpectedTensor
+from harness.judge.expected import ExpectedTensor
 from harness.judge.verdict import TensorVerdict, judge_tensor
 from harness.oracle.arithmetic import Arithmetic, Rounded
 from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread

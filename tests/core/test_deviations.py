@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 
 from harness.deviations.catalogue import catalogue
-from harness.deviations.diagnose import Repeats, diagnose
-from harness.deviations.predictions import drops
-from harness.deviations.sighting import Sighting, sighting
 from harness.deviations.update import update_declared
+from harness.diagnosis.diagnose import Repeats, diagnose
+from harness.diagnosis.predictions import drops
 from harness.errors import InputError
-from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.manifest import read_implementation
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
+from harness.judge.sighting import Sighting, sighting
 from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.deviant import acting, changes, deviant
 from harness.paths import SPECS
 from harness.plan import plan
 from harness.report.ledger import read_report
-from harness.report.model import Diagnosis
 from harness.report.terminal import diagnosis_text
+from harness.results import Diagnosis
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness.deviations.catalogue import catalogue, seen_in_evaluation
-from harness.deviations.document import graded, tolerance_table, tolerances_seen
 from harness.deviations.kill import Kill, best, kills
-from harness.deviations.tables import kill_table
+from harness.docs.deviations import graded, tolerance_table, tolerances_seen
+from harness.docs.tables import kill_table
 from harness.spec.constants import constants
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"

@@ -20,7 +20,7 @@ from harness.impl.manifest import DtypeName, read_implementation
 from harness.judge.outcome import Outcome
 from harness.paths import ROOT
 from harness.plan import plan
-from harness.report.model import Record
+from harness.results import Record
 from harness.spec.constants import constants
 from harness.spec.load import load
 from harness.worker.session import Session

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.deviations.acting import in_short
+from harness.deviations.active import in_short
 from harness.errors import InputError
 from harness.impl.manifest import find_folder, find_implementation, read_manifest
 from harness.matrix.page import entries, matrix, page

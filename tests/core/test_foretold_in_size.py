@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from harness.deviations.catalogue import catalogue, is_noisy
-from harness.deviations.diagnose import Repeats, diagnose
-from harness.deviations.sighting import Array, Sighting, sighting
-from harness.golden.expected import Expected
+from harness.diagnosis.diagnose import Repeats, diagnose
 from harness.golden.store import read_golden, read_manifest
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
+from harness.judge.sighting import Array, Sighting, sighting
 from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.deviant import deviant
 from harness.oracle.encoder import forward
 from harness.oracle.steps.forward_only import narrowed
 from harness.oracle.tape import Node
-from harness.report.model import Diagnosis
 from harness.report.terminal import diagnosis_text
+from harness.results import Diagnosis
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS

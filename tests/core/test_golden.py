@@ -11,7 +11,6 @@ import pytest
 
 from harness.errors import InputError
 from harness.golden.build import compute, compute_all
-from harness.golden.expected import Expected, compared_tensors
 from harness.golden.store import (
     GOLDEN,
     Manifest,
@@ -24,7 +23,9 @@ from harness.golden.store import (
     write_golden,
     write_manifest,
 )
+from harness.golden.thinning import compared_tensors
 from harness.golden.verify import disagreement
+from harness.judge.expected import Expected
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load

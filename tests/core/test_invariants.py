@@ -10,16 +10,16 @@ import pytest
 from pydantic import ValidationError
 
 from harness.asking import ask
-from harness.golden.expected import Expected
+from harness.checks.invariants.variants import base_of, permutation, variants
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import read_implementation
-from harness.invariants.variants import base_of, permutation, variants
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.encoder import evaluate
 from harness.oracle.measured import measured_condition
 from harness.plan import plan
-from harness.report.model import Record
+from harness.results import Record
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import DtypeName

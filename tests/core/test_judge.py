@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.golden.expected import Expected, ExpectedTensor, key
 from harness.golden.store import read_golden, read_manifest
+from harness.judge.expected import Expected, ExpectedTensor, key
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict, judge, judge_tensor
 from harness.oracle.arithmetic import Arithmetic

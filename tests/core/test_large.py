@@ -11,16 +11,17 @@ import pytest
 import scipy.special  # noqa: F401  # else a statistic imports it, and it is counted
 
 from harness.asking import ask, judged, put
-from harness.golden.expected import Expected
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import DtypeName, read_implementation
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
-from harness.plan import Task, plan
-from harness.report.model import Record
+from harness.plan import plan
+from harness.results import Record
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.load import load
+from harness.task import Task
 from harness.worker.session import Failure, Session
 
 CASES = load().cases

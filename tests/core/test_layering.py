@@ -4,8 +4,9 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -142,17 +143,38 @@ def test_importing_the_whole_harness_loads_no_framework() -> None:
     assert not loaded & (FRAMEWORKS | {"scipy"})  # SciPy's statistics alone take a second, of every command
 
 
-def test_the_judge_knows_no_implementation_and_the_oracle_no_judge() -> None:
-    """The way of the data: spec → plan → worker → observation → judge → verdict → report."""
-    above = {
-        "harness.spec": {"plan", "impl", "worker", "runner", "judge", "report", "oracle", "golden", "cli"},
-        "harness.oracle": {"plan", "impl", "worker", "runner", "judge", "report", "golden", "cli"},
-        "harness.judge": {"plan", "impl", "worker", "runner", "report", "cli"},
-        "harness.worker": {"golden", "oracle", "report", "cli"},
-        "harness.wire": {"golden", "oracle", "judge", "report", "worker", "cli"},
+def no_circle(imports: Mapping[str, Iterable[str]]) -> None:
+    """Raises CycleError, which names the circle."""
+    TopologicalSorter(imports).prepare()
+
+
+def package_of(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def test_no_two_packages_and_no_two_modules_need_each_other() -> None:
+    """Data goes from spec to plan, worker, judge and report; a package knows only what comes before it."""
+    within = {name: {other for other in imported_by(name) if other in PATHS and other != name} for name in PATHS}
+    no_circle({name: {other for other in others if other != "harness"} for name, others in within.items()})
+    packages: dict[str, set[str]] = {}
+    for name, others in within.items():
+        packages.setdefault(package_of(name), set()).update(map(package_of, others))
+    no_circle({name: others - {name, "harness"} for name, others in packages.items()})
+    assert len(packages) > 20
+
+
+def test_a_circle_would_be_seen() -> None:
+    with pytest.raises(CycleError):
+        no_circle({"a": ["b"], "b": ["c"], "c": ["a"]})
+
+
+def test_no_two_modules_of_the_implementations_need_each_other() -> None:
+    folder = PACKAGE.parent / "impls"
+    paths = {".".join(path.relative_to(folder.parent).with_suffix("").parts): path for path in folder.rglob("*.py")}
+    imports = {
+        name: set(_imports(ast.parse(path.read_text(encoding="utf-8")), name, path.name == "__init__.py"))
+        for name, path in paths.items()
     }
-    tools = {"harness.spec.schema", "harness.wire.examples"}  # run by hand: they write files out of everything
-    for package, forbidden in above.items():
-        for name in (name for name in PATHS if name.startswith(package) and name not in tools):
-            parts = {imported.split(".")[1] for imported in imported_by(name) if imported.startswith("harness.")}
-            assert not parts & forbidden, f"{name} imports {parts & forbidden}"
+    no_circle(
+        {name: {other for other in others if other in paths and other != name} for name, others in imports.items()}
+    )

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from harness.deviations.catalogue import catalogue
-from harness.deviations.diagnose import diagnose
-from harness.deviations.sighting import Sighting, sighting
 from harness.deviations.update import update_declared
-from harness.golden.expected import Expected
+from harness.diagnosis.diagnose import diagnose
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.manifest import read_implementation
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
+from harness.judge.sighting import Sighting, sighting
 from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.deviant import deviant

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict, judge
 from harness.oracle.arithmetic import Arithmetic, Array

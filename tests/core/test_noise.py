@@ -13,8 +13,8 @@ from harness import portable
 from harness.core.criteria import LARGEST
 from harness.deviations.catalogue import catalogue
 from harness.deviations.play import played_with_noise
-from harness.golden.expected import ExpectedTensor
 from harness.golden.store import read_golden, read_manifest
+from harness.judge.expected import ExpectedTensor
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import Verdict, judge, judge_tensor
 from harness.oracle.arithmetic import Arithmetic, Rounded

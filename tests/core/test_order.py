@@ -12,9 +12,10 @@ from harness.core.sensitivity import read_sensitivity
 from harness.impl.manifest import read_implementation
 from harness.judge.outcome import Outcome
 from harness.paths import IMPLS
-from harness.plan import Task, plan, select
-from harness.report.model import Record
+from harness.plan import plan, select
+from harness.results import Record
 from harness.spec.load import load
+from harness.task import Task
 
 OURS = ("pytorch", "keras_tf", "jax_pure", "onnx_pytorch")
 FIRST = 10

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import portable
-from harness.golden.expected import compared_tensors, kept_positions
+from harness.golden.thinning import compared_tensors, kept_positions
 from harness.paths import SPECS
 from harness.portable import Pattern
 from harness.spec.case import Case, layer_parameters

@@ -9,11 +9,11 @@ import pytest
 
 from harness.adapter import Masks
 from harness.deviations.catalogue import catalogue
-from harness.deviations.diagnose import diagnose
-from harness.deviations.evidence import Evidence
-from harness.deviations.selection import choose, scouts
-from harness.deviations.sighting import Sighting, sighting
+from harness.diagnosis.diagnose import diagnose
+from harness.diagnosis.evidence import Evidence
+from harness.diagnosis.selection import choose, scouts
 from harness.golden.store import read_golden, read_manifest
+from harness.judge.sighting import Sighting, sighting
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.deviant import deviant
 from harness.spec.constants import constants

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from harness.deviations.catalogue import catalogue
-from harness.deviations.diagnose import diagnose
-from harness.deviations.sighting import Sighting, sighting
+from harness.diagnosis.diagnose import diagnose
 from harness.golden.store import read_golden, read_manifest
 from harness.judge.outcome import Outcome
+from harness.judge.sighting import Sighting, sighting
 from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic
 from harness.oracle.deviant import deviant

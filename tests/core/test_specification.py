@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import yaml
 
+from harness.docs.schema import schema_files
 from harness.errors import InputError
-from harness.golden.expected import compared_tensors
+from harness.golden.thinning import compared_tensors
 from harness.paths import IMPLS, SPECS
 from harness.spec.clauses import clauses
 from harness.spec.constants import Constants
 from harness.spec.layer import RECOMMENDED_AT_MOST
 from harness.spec.load import load
 from harness.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
-from harness.spec.schema import schema_files
 from harness.spec.stages import SHAPES, stages
 from harness.spec.yaml_file import read_model
 
@@ -60,7 +60,7 @@ def test_every_schema_refuses_an_unknown_key(path: Path) -> None:
 
 
 def test_schemas_have_not_drifted() -> None:
-    """python -m harness.spec.schema writes them."""
+    """python -m harness.docs.schema writes them."""
     emitted = schema_files()
     assert {path.name for path in emitted} == {path.name for path in (SPECS / "schema").iterdir()}
     for path, content in emitted.items():

@@ -13,10 +13,10 @@ from mpmath import mp, mpf
 
 from harness.adapter import ParameterMap, Take, stack_of
 from harness.deviations.catalogue import catalogue
-from harness.deviations.diagnose import diagnose
-from harness.deviations.sighting import Sighting, sighting
+from harness.diagnosis.diagnose import diagnose
 from harness.golden.store import case_digest, read_golden, read_manifest
 from harness.judge.outcome import Outcome
+from harness.judge.sighting import Sighting, sighting
 from harness.judge.verdict import judge
 from harness.oracle.arithmetic import Arithmetic, Rounded
 from harness.oracle.condition import expectation
@@ -25,7 +25,6 @@ from harness.oracle.encoder import encoder, encoder_layer, evaluate, given
 from harness.oracle.kinks import kinked_rows
 from harness.oracle.steps.embedding import table
 from harness.oracle.tape import Tape
-from harness.plan import Task
 from harness.spec.case import Case
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
@@ -33,6 +32,7 @@ from harness.spec.layer import Layer
 from harness.spec.load import load
 from harness.spec.masking import Blind
 from harness.spec.stages import stages
+from harness.task import Task
 from harness.worker.border import handed_over
 
 Array = np.ndarray[Any, Any]

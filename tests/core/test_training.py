@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from harness.asking import ask
+from harness.checks.training.probe import Probe
+from harness.checks.training.reading import read
+from harness.checks.training.statistics import FALSE_ALARM, Z_LIMIT, dependence, rate, uniform, variance
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.interpreter import Ready, resolve
 from harness.impl.manifest import DtypeName, read_implementation
 from harness.judge.outcome import Outcome
 from harness.plan import plan
-from harness.report.model import Record
+from harness.results import Record
 from harness.spec.constants import constants
 from harness.spec.load import load
-from harness.training.probe import Probe
-from harness.training.reading import read
-from harness.training.statistics import FALSE_ALARM, Z_LIMIT, dependence, rate, uniform, variance
 from harness.worker.session import Session
 
 SPECIFICATION = load()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from harness.golden.build import compute_all
-from harness.golden.expected import Expected
 from harness.golden.store import case_digest
+from harness.judge.expected import Expected
 from harness.spec.case import Case, layer_parameters
 from harness.spec.constants import Constants
 from harness.spec.layer import Layer

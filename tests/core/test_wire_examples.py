@@ -6,8 +6,8 @@ import json
 import jsonschema
 
 from harness.adapter.serve import _answer
+from harness.docs.frames import FOLDER, example_frames
 from harness.paths import SPECS
-from harness.wire.examples import FOLDER, example_frames
 from harness.wire.frames import read_frame
 
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from harness.golden.build import compute
-from harness.golden.expected import Expected
+from harness.judge.expected import Expected
 from harness.spec.case import Case
 from harness.spec.constants import Constants
 from harness.spec.layer import Layer

@@ -8,17 +8,17 @@ import numpy as np
 
 from harness.adapter import Masks
 from harness.deviations.catalogue import catalogue
-from harness.golden.expected import Expected
 from harness.golden.narrow import in_format
 from harness.golden.store import read_golden, read_manifest
 from harness.impl.manifest import read_implementation
+from harness.judge.expected import Expected
 from harness.judge.outcome import Outcome
 from harness.judge.verdict import judge
 from harness.oracle.deviant import changes
 from harness.paths import IMPLS
-from harness.plan import Task
 from harness.spec.constants import constants
 from harness.spec.load import load
+from harness.task import Task
 
 CHECKS = ("output", "stages")
 DTYPES = ("float32", "float64")

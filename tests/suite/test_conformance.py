@@ -17,12 +17,13 @@ from harness.golden.store import check_ids, read_golden, read_manifest
 from harness.impl.interpreter import Missing, Ready, resolve
 from harness.impl.manifest import find_implementation
 from harness.judge.outcome import EXPECTED, Outcome
-from harness.plan import Task, plan, select
-from harness.report.model import Record
+from harness.plan import plan, select
+from harness.results import Record
 from harness.spec.constants import constants
 from harness.spec.dtypes import FORMATS
 from harness.spec.load import load
 from harness.spec.parameters import parameter_count
+from harness.task import Task
 from harness.worker.session import Session
 
 Tasks = list[Task]

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from harness.deviations.tables import markdown
+from harness.docs.tables import markdown
 from harness.impl.entries import Entry
 from harness.matrix.page import entries
 from harness.matrix.rows import Row

@@ -1,0 +1,41 @@
+"""What an implementation declares of one check, and what cannot be judged beside it (rules V-5 to V-7)."""
+
+from collections.abc import Sequence
+
+from harness.deviations.catalogue import catalogue, is_noisy
+from harness.impl.manifest import Implementation
+from harness.oracle.deviant import changes, changes_unspecified_rows_alone
+from harness.spec.case import Case
+from harness.spec.deviation import Deviation
+from harness.spec.situation import Check
+
+_NO_GRADIENT = "no gradient is specified for"
+_SIZE_ALONE = "is foretold in size only"
+
+
+def active_deviations(implementation: Implementation, case: Case, dtype: str, check: Check) -> tuple[Deviation, ...]:
+    """The deviations that the implementation declares of a check and that change its case."""
+    entries = [entry for entry in implementation.deviations if entry.is_of(case, dtype, check)]
+    found = [catalogue()[entry.deviation] for entry in entries if changes(case, catalogue()[entry.deviation])]
+    compared = any(not changes_unspecified_rows_alone(case, deviation) for deviation in found)
+    return tuple(found) if compared else ()  # rows that are compared nowhere take no gradient out of judgement
+
+
+def opt_out(case: Case, check: Check, deviations: Sequence[Deviation]) -> str | None:
+    """Why what is declared leaves nothing to judge a check by, or None if something is left."""
+    if check not in ("gradients", "invariant"):
+        return None
+    if check == "gradients" and deviations:
+        return f"{_NO_GRADIENT} {' and '.join(deviation.deviation for deviation in deviations)}"
+    if noisy := [deviation.deviation for deviation in deviations if is_noisy(deviation)]:
+        return f"{' and '.join(noisy)} {_SIZE_ALONE}, and {case.situation.invariant} asks for less"
+    return None
+
+
+def in_short(reason: str) -> str | None:
+    """What such a reason says, whatever is declared; None of any other reason, which is the manifest's own."""
+    if _NO_GRADIENT in reason:
+        return "No gradient is specified for what is declared"
+    if _SIZE_ALONE in reason:
+        return "What is declared is foretold in size only, and an invariant asks for less"
+    return None

@@ -1,0 +1,145 @@
+"""Causes that are seen and need no catalogue: what was not refused, an invariant broken, NaN and where it came from.
+
+One cause is said once, whatever number of cases and formats show it, with what the author of the layer would do.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.checks.invariants.asking import breaks
+from harness.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
+from harness.deviations.catalogue import catalogue
+from harness.deviations.play import played
+from harness.diagnosis.advice import ADVICE
+from harness.judge.expected import Expected, key
+from harness.judge.observed import Answers, values_at
+from harness.judge.outcome import Outcome
+from harness.oracle.steps.needs import has_empty_row
+from harness.results import Diagnosis, Record
+from harness.task import Task
+
+_HUGE = 1000.0
+"""An output this many times as large as the largest that is right holds what padding held, and no noise."""
+_FORWARD = ("output", "stages", "weights")
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A check that failed. `lost` is its first tensor with a value that is not finite where the golden is; `huge`:
+    a value is far larger than any that is right."""
+
+    task: Task
+    message: str
+    lost: str | None = None
+    huge: bool = False
+
+    @property
+    def kind(self) -> str | None:
+        """What of it can be seen by itself, None if numbers have to say."""
+        situation, check = self.task.case.situation, self.task.check
+        if check == "refusal" and self.message.startswith(AFTER_REFUSALS):
+            return "after-refusal"
+        if check in ("refusal", "invariant"):
+            return f"{check} {situation.flaw or situation.invariant}"
+        apart = _apart(self)
+        if check == "gradients":
+            return f"gradient {apart or 'alone'}" if self.lost else None
+        of_padding = apart == "padding" and (self.lost or situation.input.padding == "huge")
+        return apart if of_padding or (apart == "no-key" and self.lost) else None
+
+
+def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> Failed | None:
+    """The failure that a record is of, as far as its answers say more than numbers do."""
+    if record.outcome != Outcome.FAIL or task.check in ("refusal", "invariant"):
+        return None
+    lost, huge = None, False
+    for name in task.tensors:
+        answer, tensor = answers.get(name), expected.tensors.get(key(task.check, name))
+        if answer is None or tensor is None or answer.shape != tensor.shape or not tensor.positions.size:
+            continue
+        seen, finite = values_at(answer, tensor.positions).astype(np.float64), np.isfinite(tensor.golden)
+        if lost is None and not np.isfinite(seen[finite]).all():
+            lost = name
+        with np.errstate(invalid="ignore"):
+            largest = np.abs(tensor.golden[finite]).max(initial=0.0)
+            huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
+    return Failed(task, record.message, lost, huge)
+
+
+def refused_or_broken(task: Task, record: Record) -> Failed | None:
+    """A refusal or an invariant that failed; not one that got no answer, which says nothing of either, and not where
+    what is wrong is refused, and numbers are wrong without it."""
+    amiss = task.check in ("refusal", "invariant") and record.outcome is Outcome.FAIL
+    amiss = amiss and not record.message.startswith(BESIDE_REFUSALS)
+    return Failed(task, record.message) if amiss else None
+
+
+def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
+    """A line for each; what an explained diagnosis of the same format accounts for is not said again."""
+    explained = {each.dtype: each.deviations for each in diagnoses if each.confidence == "explained"}
+    found: dict[str, list[Failed]] = {}
+    for each in failures:
+        kind = each.kind
+        if kind and not _other_cause(kind, each, failures) and not _accounted(each, explained.get(each.task.dtype, ())):
+            found.setdefault(kind, []).append(each)
+    for kind, seen in found.items():
+        yield _said(name, kind, seen)
+
+
+def _apart(each: Failed) -> str | None:
+    """What sets the case apart from others, that NaN may come of."""
+    case = each.task.case
+    if case.situation.input.padding != "as_drawn":
+        return "padding"
+    return "no-key" if has_empty_row(case) and case.layer.attention.fully_masked_row != "nan" else None
+
+
+def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
+    """Whether NaN is there without what would set the case apart; or, of a gradient, in its forward pass too."""
+    task = each.task
+    others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in _FORWARD and o.lost]
+    if kind == "after-refusal":  # only if the layer is right else: two answers of a layer with dropout differ too
+        return any(_same_layer(o.task, task) for o in failures if o.task.check in _FORWARD)
+    if kind.startswith("gradient"):
+        return any(o.task.case.id == task.case.id for o in others)
+    if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else
+        others = [o for o in failures if o.task.check in _FORWARD and _same_layer(o.task, task)]
+    return kind in ("padding", "no-key") and any(_apart(o) is None for o in others)
+
+
+def _same_layer(one: Task, other: Task) -> bool:
+    return (one.dtype, one.case.layer.layer) == (other.dtype, other.case.layer.layer)
+
+
+def _accounted(each: Failed, ids: Sequence[str]) -> bool:
+    """Whether what explains the numbers gives this too."""
+    deviations = [catalogue()[name] for name in ids if name in catalogue()]
+    task = each.task
+    if not deviations or task.check == "refusal" or task.check == "gradients":
+        return False
+    if task.check == "invariant":
+        return breaks(task, deviations)
+    output = played(task.case, deviations)["output"]
+    return not bool(np.isfinite(output[task.case.specified()]).all())
+
+
+def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
+    first = seen[0]
+    sentence, advice = ADVICE[kind]
+    message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
+    return Diagnosis(
+        implementation=name,
+        dtype=", ".join(sorted({each.task.dtype for each in seen})),
+        confidence="seen",
+        sentences=(sentence.format(seen=message),),
+        advice=f"{advice} ({', '.join(_clauses(first))})",
+        first_stage=first.lost,
+        cases=tuple(dict.fromkeys(each.task.case.id for each in seen)),
+    )
+
+
+def _clauses(each: Failed) -> tuple[str, ...]:
+    own = {"no-key": ("M-4",), "padding": ("M-8",)}.get(_apart(each) or "")
+    return own if own and each.task.check not in ("refusal", "invariant") else each.task.case.situation.clauses

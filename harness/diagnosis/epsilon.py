@@ -1,0 +1,165 @@
+"""The epsilon that a norm was seen to have: a number, measured by least squares from what the norm gave.
+
+A catalogue has some epsilons, and a layer may have any. The oracle plays the layer with an epsilon, and Gauss and
+Newton's method finds the one that leaves least, in σ, of what was seen. Whether that accounts for everything is judged
+as of any hypothesis.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.deviations.catalogue import catalogue
+from harness.diagnosis.evidence import Evidence
+from harness.diagnosis.match import Match
+from harness.oracle.deviant import changes
+from harness.spec.deviation import LayerPatch, Measured, NormPatch, Patch
+
+NORMS: dict[str, tuple[str, ...]] = {"norm": (), "norm1": ("norm1",), "norm2": ("norm2",)}
+"""What is called so → the norms that have the epsilon; () is all of them."""
+_STAGES = {"norm1", "norm2", "final_norm"}
+_START = 10.0 ** np.arange(-14.0, 1.0, 0.5)
+_PIECES = 3
+"""Cases that it is measured in: those where an epsilon shows most."""
+_STEPS = 12
+_SMALL = 1e-4
+"""The relative step that a derivative is taken over."""
+_SURE = 3.0
+"""Uncertainties within which a measured epsilon is the decimal that someone wrote."""
+_DIGITS = 3
+_MEASURABLE = 1 / 3
+"""The relative uncertainty up to which there is anything to tell: an epsilon of all but 0 shows in no row."""
+
+
+def measured_epsilons(first: Sequence[Evidence], evidence: Sequence[Evidence], nothing: Match) -> list[Measured]:
+    """An epsilon for both norms, and for each alone, where a norm, or what shows none, is out of line: measured in the
+    `first` of the evidence, which a play does not take long on."""
+    if not any(_may_be_of_a_norm(fit.stages, ~fit.in_line) for fit in nothing.fits):
+        return []
+    found = [_measured(name, first, evidence) for name in NORMS]
+    return [each for each in found if each is not None and not _in_catalogue(each)]
+
+
+def _in_catalogue(measured: Measured) -> bool:
+    known = [patch.norm.epsilon for d in catalogue().values() if (patch := d.patch.layer) and patch.norm]
+    near = [each for each in known if each and abs(each - measured.value) <= _SURE * measured.uncertainty]
+    return bool(near) and not measured.epsilons
+
+
+def _may_be_of_a_norm(stages: tuple[str, ...], out: np.ndarray) -> bool:
+    norms = [at for at, name in enumerate(stages) if name in _STAGES]
+    return bool(out[norms].any() if norms else out.any())
+
+
+def _measured(name: str, first: Sequence[Evidence], evidence: Sequence[Evidence]) -> Measured | None:
+    told = {piece: _told(name, piece) for piece in first}
+    pieces = [piece for piece in sorted(first, key=lambda piece: -told[piece]) if told[piece] > 0][:_PIECES]
+    if not pieces:
+        return None
+    epsilon = min(_START, key=lambda start: _left(name, float(start), pieces[:1]))
+    fitted = _fitted(name, float(epsilon), pieces)
+    if fitted is None or fitted[1] > _MEASURABLE * fitted[0]:
+        return None
+    value = _as_written(*fitted)
+    said = _hypothesis(name, value, fitted[1])
+    changed = [piece.case.layer.norm.epsilon for piece in evidence if changes(piece.case, said)]
+    return said.model_copy(update={"sentence": _sentence(name, said, changed)}) if changed else None
+
+
+def _told(name: str, piece: Evidence) -> float:
+    """How much of an epsilon would be seen: the change, in σ, that 1e-4 makes."""
+    return float(np.sum(piece.distance(piece.foretold([_hypothesis(name, 1e-4)]), piece.right) ** 2))
+
+
+def _left(name: str, epsilon: float, pieces: Sequence[Evidence]) -> float:
+    """What is left of what was seen: mean over elements of log(1 + error²), which no one element decides."""
+    hypothesis = [_hypothesis(name, epsilon)]
+    errors = np.concatenate([piece.distance(piece.observed, piece.foretold(hypothesis)) for piece in pieces])
+    return float(np.mean(np.log1p(errors * errors)))
+
+
+def _fitted(name: str, epsilon: float, pieces: Sequence[Evidence]) -> tuple[float, float] | None:
+    """The epsilon that leaves the least square error, and its uncertainty; None if there is none.
+
+    The noise of a row's scale is the same in all its features: a row counts as one observation.
+    """
+    for _ in range(_STEPS):
+        along, length = 0.0, 0.0
+        here, above, below = ([_hypothesis(name, epsilon * (1 + step))] for step in (0.0, _SMALL, -_SMALL))
+        for piece in pieces:
+            error = piece.distance(piece.observed, piece.foretold(here))
+            slope = piece.distance(piece.foretold(above), piece.foretold(below)) / (2 * _SMALL)
+            along, length = along + float(slope @ error), length + float(slope @ slope)
+        if not length or not np.isfinite(along):
+            return None
+        step = float(np.clip(along / length, -2.0, 2.0))
+        epsilon *= float(np.exp(step))
+        unsure = np.sqrt(max(piece.case.layer.d_model for piece in pieces) / length)
+        if abs(step) < 0.01 * unsure:
+            break
+    return (epsilon, float(epsilon * unsure)) if 1e-30 < epsilon < 1e3 else None
+
+
+def _as_written(epsilon: float, uncertainty: float) -> float:
+    """The shortest decimal that it may be, or float32's; as it was measured if there is none."""
+    for digits in range(_DIGITS):
+        decimal = float(f"{epsilon:.{digits}e}")
+        for value in (float(np.float32(decimal)), decimal):  # L-2's reading, unless that is too far
+            if abs(value - epsilon) <= _SURE * uncertainty:
+                return value
+    return epsilon
+
+
+def _hypothesis(name: str, epsilon: float, uncertainty: float = 0.0) -> Measured:
+    norms = NORMS[name]
+    everywhere = LayerPatch(norm=NormPatch(epsilon=epsilon))
+    return Measured.model_construct(  # a patch that changes nothing is none of the language
+        deviation=f"{name}-epsilon",
+        sentence="An epsilon that was measured.",
+        kind="numerics",
+        patch=Patch.model_construct(layer=None if norms else everywhere, steps={}, parameters={}, mask=None),
+        unseen=None,
+        links=(),
+        epsilons=dict.fromkeys(norms, epsilon),
+        value=epsilon,
+        uncertainty=uncertainty,
+    )
+
+
+def _sentence(name: str, said: Measured, right: Sequence[float]) -> str:
+    """`right` are the epsilons of the layers that have another one."""
+    which = "Norm epsilon" if name == "norm" else f"The epsilon of {name}"
+    own = _decimal(said.value)
+    others = sorted({_decimal(value) for value in right} - {own}, key=float)
+    parts = []
+    if others:
+        parts.append(f"{which} is {_shown(said)} where the layer says {_listed(others)}.")
+    if any(_decimal(value) == own for value in right):
+        float32 = f"float32's {own}, {np.float32(own):.15g} (clause L-2)"
+        parts.append(f"{which} is the double {own}, where the layer's is {float32}.")
+    return " ".join(parts)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _shown(said: Measured) -> str:
+    """A decimal as it is; float32's where the two are told apart; else as many digits as are certain, and how far."""
+    decimal = float(_decimal(said.value))
+    if _is_float32(said.value):
+        near = abs(decimal - said.value) <= _SURE * said.uncertainty
+        return f"{decimal:.2e}" if near else f"float32's {decimal:.2e}"
+    if said.value == float(f"{said.value:.{_DIGITS - 1}e}"):
+        return f"{decimal:.2e}"
+    digits = int(np.clip(np.ceil(-np.log10(said.uncertainty / said.value)), 2, 12)) if said.uncertainty else 12
+    return f"{said.value:.{digits}e} ± {said.uncertainty:.0e}"
+
+
+def _is_float32(value: float) -> bool:
+    return value == float(np.float32(value))
+
+
+def _decimal(value: float) -> str:
+    """As someone would have written it: float32's 1e-5 is 1e-05."""
+    return str(np.float32(value)) if _is_float32(value) else f"{value:.4g}"

@@ -1,0 +1,238 @@
+"""One sighting, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.deviations.catalogue import is_noisy
+from harness.deviations.play import continued, continued_with_noise, draws
+from harness.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
+from harness.judge.expected import ExpectedTensor
+from harness.judge.sighting import Array, Sighting
+from harness.oracle.deviant import acting, mixes_items
+from harness.portable import Floats
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.deviation import Deviation
+
+UNCOMPARABLE = 1e12
+"""The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
+_NOISE_OF_MORE = 4.0
+"""Units of roundoff, at least, in what a hypothesis foretells beyond what a right step would give."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """In σ, an entry a stage: rms and max of observed − foretold, rms of foretold − right (`moved`), and of how far
+    the foretold itself scatters. `touched`: the hypothesis changes anything there. `along` and `length` are the inner
+    products, over all stages, of foretold − right with observed − right and with itself. Of what is foretold in size
+    only, `came_true` and `refuted` are the stages where what it predicts beside that was seen to be so, or not."""
+
+    rms: Array
+    max: Array
+    moved: Array
+    scatter: Array
+    touched: npt.NDArray[np.bool_]
+    along: float
+    length: float
+    came_true: frozenset[str] = frozenset()
+    refuted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Drawn(Case):
+    """A case whose parameters are drawn once: drawing takes longer than playing a small layer."""
+
+    @cached_property
+    def _parameters(self) -> dict[str, Floats]:
+        return super().parameters()
+
+    def parameters(self) -> dict[str, Floats]:
+        return self._parameters
+
+
+def _kept_of(tensor: ExpectedTensor, item: int | None) -> npt.NDArray[np.intp]:
+    """Where among the positions that a tensor [B, …] keeps those of an item are; all where it is None."""
+    if item is None:
+        return np.arange(tensor.positions.size)
+    return np.flatnonzero(tensor.positions // int(np.prod(tensor.shape[1:])) == item)
+
+
+class Evidence:
+    """What was observed, and what is right, all stages in one row: [n], n the positions kept of all stages together.
+
+    Each stage is foretold from the stages seen before it, where they were kept whole: a stage is out of line where
+    its own step is wrong, and not where it inherits. A tensor of another shape is foretold, and observed, as NaN.
+
+    `item`: of that one alone, as what mixes no items can be foretold without the others.
+    """
+
+    def __init__(self, sighting: Sighting, item: int | None = None) -> None:
+        self.sighting, case, expected = sighting, sighting.case, sighting.expected
+        self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
+        of_item = case.situation.model_copy(update={"items": (item,)})
+        self._of_item = self.case if item is None else replace(self.case, situation=of_item)
+        self.dtype = sighting.dtype
+        # A stage that cannot be compared is not gone on from: what is wrong with it would be seen nowhere.
+        self._seen = {name: stage for name, stage in sighting.whole.items() if sighting.values[name] is not None}
+        places = {name: _kept_of(expected.tensors[name], item) for name in sighting.values}
+        kept = {name: expected.tensors[name] for name, at in places.items() if at.size}
+        self.stages = tuple(kept)
+        self._places = [(name, tensor.shape, tensor.positions[places[name]]) for name, tensor in kept.items()]
+        self._sizes = np.array([at.size for _, _, at in self._places])
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        values = [None if (value := sighting.values[name]) is None else value[places[name]] for name in kept]
+        self.observed = np.concatenate(
+            [np.full(size, np.nan) if value is None else value for value, size in zip(values, self._sizes, strict=True)]
+        )
+        if self._seen:
+            self._whole_right, self._whole_condition = continued_with_noise(self.case, (), self._seen)
+            self.right, self._condition = self._row(self._whole_right), self._row(self._whole_condition)
+        else:
+            self.right = np.concatenate([tensor.golden[places[name]] for name, tensor in kept.items()])
+            self._condition = np.concatenate([tensor.condition[places[name]] for name, tensor in kept.items()])
+        self._condition = np.nan_to_num(self._condition)
+        self._relative = np.repeat(self._relative_noise(), self._sizes)
+        self._foretold: dict[tuple[str, ...], Array] = {(): self.right}
+
+    def against(self, deviations: Sequence[Deviation], *, measured: bool = False) -> Errors:
+        """`measured`: σ is the wrong layer's own. It is slow, and right where a wrong step makes other noise.
+
+        Of what is noisy the size is foretold and not the values (V-4): observed is compared with the others' centre.
+        """
+        acts = acting(self.case, deviations)
+        exact = [deviation for deviation in acts if not is_noisy(deviation)]
+        if measured and self._seen:
+            centre, condition = map(self._row, continued_with_noise(self.case, exact, self._seen))
+            sigma = self._sigma(np.nan_to_num(condition))
+        else:
+            centre = self._centre(exact)
+            with np.errstate(all="ignore"):
+                beyond = self._relative * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
+            sigma = self._sigma(np.fmax(self._condition, beyond))
+        if len(exact) == len(acts):
+            return self._errors(centre, sigma, np.zeros(len(self.stages)))
+        drawn = [self._row(draw) for draw in draws(self._case_for(acts), acts, self._seen)]
+        centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
+        squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in drawn]
+        scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
+        errors = self._errors(centre, sigma, scatter)
+        return self._with_predictions(errors, acts, exact, drawn[0], sigma)
+
+    def _with_predictions(
+        self, errors: Errors, acts: Sequence[Deviation], exact: Sequence[Deviation], foretold: Array, sigma: Array
+    ) -> Errors:
+        """What is noisy predicts more of its own stages than a size. One whose values are so has no scatter there."""
+        rms, largest, scatter, moved = (each.copy() for each in (errors.rms, errors.max, errors.scatter, errors.moved))
+        found: dict[str, bool] = {}
+        for name, form in noisy_steps(acts).items():
+            if name not in self.stages:
+                continue
+            at = self.stages.index(name)
+            plain = self._centre(without_dropping(acts) if dropping(form) else exact)
+            stage = self._stage_seen(at, plain, foretold, sigma, rows=form == "fast-variance")
+            said = outcome(form, stage, constants())
+            if said is not None:
+                found[name] = said.true
+            if said is not None and said.true and said.errors is not None:
+                moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
+                rms[at], largest[at] = np.sqrt(np.mean(said.errors**2)), np.abs(said.errors).max()
+        came_true = frozenset(name for name, true in found.items() if true)
+        errors = replace(errors, rms=rms, max=largest, scatter=scatter, moved=moved)
+        return replace(errors, came_true=came_true, refuted=frozenset(found) - came_true)
+
+    def _stage_seen(self, at: int, plain: Array, foretold: Array, sigma: Array, *, rows: bool) -> StageSeen:
+        name, shape, positions = self._places[at]
+        here = slice(self._starts[at], self._starts[at] + self._sizes[at])
+        index = np.stack(np.unravel_index(positions, shape), axis=-1)
+        seen = self.observed[here], plain[here], foretold[here], sigma[here]
+        return StageSeen(*seen, index, self._norm_rows(name) if rows else None)
+
+    def _norm_rows(self, name: str) -> Rows | None:
+        """What a norm was given, and gave, row by row, at the positions that are compared."""
+        layer, given = self.case.layer, self._norm_input(name)
+        if name not in self._seen or given is None or given.shape != self._seen[name].shape:
+            return None
+        at = self.case.specified()
+        sigma = self._sigma(np.nan_to_num(self._whole_condition[name]))
+        shift = self.case.parameters().get(f"{name}.shift", np.zeros(layer.d_model))
+        right = self._whole_right[name]
+        return Rows(given[at], self._seen[name][at], right[at], sigma[at], shift, layer.norm.epsilon)
+
+    def _norm_input(self, name: str) -> Array | None:
+        before = {"pre": {"norm2": "residual1"}, "post": {"norm1": "residual1", "norm2": "residual2"}}
+        source = before[self.case.layer.norm.placement].get(name)
+        if source is not None:
+            return self._seen.get(source)
+        return self.case.x() if name == "norm1" and not self.case.layer.is_stack else None
+
+    def foretold(self, deviations: Sequence[Deviation]) -> Array:
+        """What each stage would be with these, [n]."""
+        return self._row(continued(self._case_for(deviations), deviations, self._seen))
+
+    def distance(self, one: Array, other: Array) -> Array:
+        """(one − other) / σ of the right layer, [n]; 0 where either is not finite."""
+        apart = self._apart(one, other, self._sigma(self._condition))
+        return np.where(np.isfinite(apart), apart, 0.0)
+
+    def _centre(self, exact: Sequence[Deviation]) -> Array:
+        key = tuple(deviation.deviation for deviation in exact)
+        if key not in self._foretold:
+            self._foretold[key] = self.foretold(exact)
+        return self._foretold[key]
+
+    def _case_for(self, deviations: Sequence[Deviation]) -> Case:
+        """The one item, where it can be foretold by itself."""
+        return self.case if any(map(mixes_items, deviations)) else self._of_item
+
+    def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
+        off, moved = self._apart(self.observed, centre, sigma), self._apart(centre, self.right, sigma)
+        seen = off + moved
+        inner = np.isfinite(seen)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is out by 2^100 is far along, or nowhere
+            along, length = float(np.sum(seen[inner] * moved[inner])), float(np.sum(moved[inner] ** 2))
+        return Errors(
+            rms=self._rms(off),
+            max=np.minimum(np.maximum.reduceat(np.abs(off), self._starts), UNCOMPARABLE),
+            moved=self._rms(moved),
+            scatter=scatter,
+            touched=np.maximum.reduceat(moved != 0.0, self._starts) | (scatter > 0.0),
+            along=along,
+            length=length,
+        )
+
+    def _row(self, values: Mapping[str, Array]) -> Array:
+        return np.concatenate(
+            [
+                values[name].reshape(-1)[at] if values[name].shape == shape else np.full(at.size, np.nan)
+                for name, shape, at in self._places
+            ]
+        )
+
+    def _sigma(self, condition: Array) -> Array:
+        return np.asarray(np.maximum(self.dtype.roundoff * condition, self.dtype.smallest_normal))
+
+    def _relative_noise(self) -> Array:
+        """By stage: rms of the condition over rms of what is right. A masked weight has no noise of its own, but the
+        weight that an inverted mask gives in its place has."""
+        finite = np.where(np.isfinite(self.right), self.right, 0.0)
+        with np.errstate(all="ignore"):
+            right = np.add.reduceat(finite * finite, self._starts)
+            noise = np.add.reduceat(self._condition * self._condition, self._starts)
+            return np.fmax(_NOISE_OF_MORE, np.where(right > 0.0, np.sqrt(noise / right), 0.0))
+
+    def _apart(self, one: Array, other: Array, sigma: Array) -> Array:
+        """(one − other) / σ; 0 where neither is finite, and infinity where only one of them is."""
+        finite, other_finite = np.isfinite(one), np.isfinite(other)
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.where(finite & other_finite, (one - other) / sigma, 0.0)
+        apart[finite != other_finite] = np.inf
+        return apart
+
+    def _rms(self, errors: Array) -> Array:
+        with np.errstate(over="ignore"):
+            mean = np.add.reduceat(errors * errors, self._starts) / self._sizes
+        return np.asarray(np.minimum(np.sqrt(mean), UNCOMPARABLE))

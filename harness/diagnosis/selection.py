@@ -1,0 +1,107 @@
+"""Which of the cases that were seen a diagnosis tries its hypotheses on."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.diagnosis.evidence import Evidence
+from harness.judge.sighting import SMALL, Sighting
+from harness.oracle.steps.needs import has_empty_row
+from harness.spec.layer import Layer
+
+TRIED = 30
+"""Sightings that a hypothesis is tried on."""
+_SCOUTS = 6
+"""Small cases that refute most of what is wrong of a layer."""
+_PAIRS = 1500
+"""Pairs that are played, of those that may explain most. Enough for any that show their stages."""
+_PAIRS_OF_LARGE = 200
+"""The same where a play takes as long as a hundred of a small layer."""
+_LARGE = 4
+_POSITIONS = 20
+"""More of them say no more."""
+
+
+def choose(sightings: Sequence[Sighting]) -> list[Sighting]:
+    """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
+
+    Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
+    a query with no key, have unspecified rows, which a deviation that mixes items or positions carries into others:
+    what it gives there cannot be foretold; nor what it makes of padding that is not as drawn. And where NaN is right,
+    no number says how wrong another one is; nor does it of an answer in another dtype.
+    """
+    foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)]
+    if not any(sighting.failed for sighting in foretold):
+        foretold = list(sightings)
+    small = [sighting for sighting in foretold if not is_large(sighting.case.layer)]
+    by_layer: dict[str, list[Sighting]] = {}
+    for sighting in sorted(small or foretold, key=_telling):
+        by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
+    queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
+    chosen: list[Sighting] = []
+    taken: Counter[str] = Counter()
+    wanted = TRIED if small else _LARGE
+    while len(chosen) < wanted and any(queues):
+        for queue in filter(None, queues):
+            least = min(queue, key=lambda sighting: taken[sighting.case.situation.situation])
+            queue.remove(least)
+            taken[least.case.situation.situation] += 1
+            chosen.append(least)
+    return chosen[:wanted]
+
+
+def _can_be_foretold(sighting: Sighting) -> bool:
+    case = sighting.case
+    row = case.layer.attention.fully_masked_row
+    if not sighting.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
+        return False
+    return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
+
+
+def _telling(sighting: Sighting) -> tuple[bool, bool, int, int, str]:
+    """Failed ones first, and of those the ones with a mask and many positions; of a large layer no more of them than
+    say more, for each costs as much as a small layer."""
+    situation, case = sighting.case.situation, sighting.case
+    positions = situation.batch * situation.sequence
+    beyond = positions if is_large(case.layer) else 0
+    return not sighting.failed, case.mask() is None, -min(positions, _POSITIONS), beyond, case.id
+
+
+def is_large(layer: Layer) -> bool:
+    """Whether its stages are not kept whole, and a play of it takes as long as a hundred of a small one."""
+    return layer.d_model > SMALL
+
+
+@dataclass(frozen=True)
+class Scouts:
+    """What every hypothesis is tried on, `first`, and what the slower questions are asked of, `slower`: which epsilon,
+    and which two causes. Only what is left of either is tried on all that was chosen."""
+
+    first: Sequence[Evidence]
+    slower: Sequence[Evidence]
+    pairs: int
+    """How many of them can be played."""
+
+
+def scouts(evidence: Sequence[Evidence]) -> Scouts:
+    """Some cases, and then all; of large layers both times the item of the first case that is most out of line."""
+    first = evidence[0].sighting
+    if not is_large(first.case.layer):
+        return Scouts(evidence[:_SCOUTS], evidence, _PAIRS)
+    item = [Evidence(first, _item_most_out_of_line(first))]
+    return Scouts(item, item, _PAIRS_OF_LARGE)
+
+
+def _item_most_out_of_line(sighting: Sighting) -> int:
+    """By the last tensor that can be compared: the output, unless its shape or dtype is wrong."""
+    worst = np.zeros(sighting.case.situation.batch)
+    for name, value in sighting.values.items():
+        tensor = sighting.expected.tensors[name]
+        if value is not None and value.size:
+            items = tensor.positions // int(np.prod(tensor.shape[1:]))
+            apart = np.nan_to_num(np.abs(value - tensor.golden), nan=np.inf)
+            worst = np.full_like(worst, -1.0)  # of items that are not compared
+            np.maximum.at(worst, items, apart)
+    return int(worst.argmax())

@@ -1,0 +1,198 @@
+"""`docs/deviations.md`: the kill matrix and what common tolerances miss, generated.
+
+    python -m harness.docs.deviations       plays the catalogue and runs every implementation that is here
+
+A test plays the catalogue again and checks that the page has not drifted.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from harness.deviations.catalogue import catalogue, seen_in_evaluation
+from harness.deviations.kill import Best, Kill, best, kills
+from harness.docs.tables import kill_table, markdown, sigma
+from harness.docs.tolerances import SIGMA, TOLERANCES, Seen, false_alarms, seen_by
+from harness.golden.store import read_golden, read_manifest
+from harness.impl.interpreter import Ready, resolve
+from harness.impl.manifest import judged_unasked
+from harness.judge.expected import Expected
+from harness.judge.observed import Answers
+from harness.judge.outcome import Outcome
+from harness.judge.sighting import SMALL, Sighting, sighting
+from harness.oracle.deviant import changes
+from harness.paths import ROOT
+from harness.plan import plan
+from harness.results import Record
+from harness.runner import Run
+from harness.scheduling import Assignment
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.load import load
+from harness.task import Task
+
+PAGE = ROOT / "docs" / "deviations.md"
+GRADED = ("small", "rows", "stacks", "encoders")
+"""The families whose cases grade the suite. The others choose what these choose otherwise, are large, or say NaN, which
+no tolerance can meet."""
+RULES = [*(rule.name for rule in TOLERANCES), SIGMA]
+
+
+def page(jobs: int) -> str:
+    """The whole page."""
+    cases, small = list(load().with_golden.values()), graded()
+    found = list(kills(list(seen_in_evaluation()), small, ("float32", "float64"), jobs))
+    by_dtype = {d: best([k for k in found if k.dtype == d], constants().rms_limit) for d in ("float32", "float64")}
+    alarms, judged = _alarms([case for case in cases if case.layer.family != "nan_rows"], jobs)
+    seen = tolerances_seen(small)
+    return _PAGE.format(
+        count=len(catalogue()),
+        played=len(seen_in_evaluation()),
+        cases=len(small),
+        weakest=_weakest(by_dtype["float32"]),
+        unseen=_unseen(),
+        only64=", ".join(f"`{name}`" for name in _only_float64(found)),
+        float32=kill_table(by_dtype["float32"]),
+        float64=kill_table({name: by_dtype["float64"][name] for name in _only_float64(found)}),
+        summary=tolerance_summary(seen, alarms, judged),
+        tolerances=tolerance_table(seen),
+    )
+
+
+def graded() -> list[Case]:
+    """The cases that grade the suite, and those of one layer for each deviation that they have no place for: of a wrong
+    RMSNorm, say. An empty batch shows nothing, and a wrong form may have no answer to it."""
+    cases = [case for case in load().with_golden.values() if case.situation.batch]
+    layers = {case.layer.layer for case in cases if case.layer.family in GRADED}
+    for deviation in seen_in_evaluation().values():
+        if not any(changes(case, deviation) for case in cases if case.layer.layer in layers):
+            small = (case for case in cases if case.layer.d_model <= SMALL)
+            layers.add(next(case.layer.layer for case in small if changes(case, deviation)))
+    return [case for case in cases if case.layer.layer in layers]
+
+
+def _only_float64(found: list[Kill]) -> list[str]:
+    """Deviations that no case shows in float32, and some case does in float64."""
+    limit = constants().rms_limit
+    seen = {
+        dtype: {k.deviation for k in found if k.dtype == dtype and k.sigma > limit} for dtype in ("float32", "float64")
+    }
+    return sorted(seen["float64"] - seen["float32"])
+
+
+def _weakest(found: dict[str, Best]) -> str:
+    """The smallest best σ of any deviation that float32 shows at all."""
+    strengths = {name: max(k.sigma for k in (kill.output, kill.stages) if k) for name, kill in found.items()}
+    shown = {name: strength for name, strength in strengths.items() if strength > constants().rms_limit}
+    name = min(shown, key=shown.__getitem__)
+    return f"{sigma(shown[name])} σ (`{name}`)"
+
+
+def _unseen() -> str:
+    return "\n".join(f"- `{name}`: {d.unseen}" for name, d in catalogue().items() if d.unseen)
+
+
+def tolerances_seen(cases: list[Case]) -> dict[str, Seen]:
+    manifest = read_manifest()
+    expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
+    return {name: seen_by(name, cases, expected) for name in seen_in_evaluation()}
+
+
+def tolerance_table(seen: dict[str, Seen]) -> str:
+    """`ordinary / anywhere` for each rule: ● sees it, · does not."""
+    rows = [
+        (
+            f"`{name}`",
+            *("●" * (r in s.ordinary) + "·" * (r not in s.ordinary) + " / " + "●·"[r not in s.anywhere] for r in RULES),
+        )
+        for name, s in seen.items()
+    ]
+    return markdown(("deviation", *RULES), rows)
+
+
+def tolerance_summary(seen: dict[str, Seen], alarms: dict[str, int], judged: int) -> str:
+    rows = [
+        (
+            rule,
+            f"{sum(rule not in s.ordinary for s in seen.values())} of {len(seen)}",
+            f"{sum(rule not in s.anywhere for s in seen.values())} of {len(seen)}",
+            f"{alarms[rule]} of {judged}",
+        )
+        for rule in RULES
+    ]
+    return markdown(("rule", "missed on the ordinary inputs", "missed over all cases", "false alarms"), rows)
+
+
+def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
+    """Every implementation that can be started here and deviates in nothing, all cases, float32, its output alone."""
+    expected = {case.id: read_golden(case, read_manifest(), constants()) for case in cases}
+    right = [(folder, one) for folder, one in judged_unasked() if not one.deviations]
+    found = [resolve(implementation, folder, {}) for folder, implementation in right]
+    assignments = []
+    for ready in found:
+        if isinstance(ready, Ready):
+            tasks = [t for t in plan(ready.implementation, cases, ("float32",)) if t.check == "output"]
+            assignments.append(Assignment(ready, tasks))
+    sightings: list[Sighting] = []
+
+    def observed(task: Task, due: Expected, record: Record, answers: Answers) -> None:
+        sightings.append(sighting(task.case, due, task.format, answers, failed=record.outcome == Outcome.FAIL))
+
+    with tempfile.TemporaryDirectory() as logs:
+        run = Run(
+            assignments,
+            lambda case: expected[case.id],
+            constants(),
+            jobs=jobs,
+            device="cpu",
+            logs=Path(logs),
+            observed=observed,
+        )
+        for _ in run:
+            pass
+    return false_alarms(sightings), len(sightings)
+
+
+_PAGE = """# Deviations: what the suite sees, and what fixed tolerances miss
+
+Generated by `python -m harness.docs.deviations`; a test checks that it has not drifted. {count} deviations, each a
+YAML file in `specs/deviations/`; {played} of them show outside of training, and are played by the oracle against the
+{cases} cases of the small layers. `conform list deviations` gives their sentences and links, `conform deviations` the
+matrix, and where a deviation changes nothing in a layer, why.
+
+## What fixed tolerances miss
+
+Float32 outputs of the small layers, each deviation played, against the golden. *Ordinary inputs* are `no-mask` and
+`padding-right`, and of layers that take token ids `tokens` and `tokens-padding`. *False alarms* are outputs of the
+right implementations (PyTorch, Keras, JAX, ONNX Runtime; all cases) that the rule calls wrong.
+
+{summary}
+
+## The kill matrix, float32
+
+For each deviation the required case that shows it best, weakest first, in σ (rms of a tensor; ∞ is NaN or another
+shape). Of those that float32 shows at all the weakest is at {weakest}.
+
+{float32}
+
+## Only in float64
+
+These are within float32's own noise, as they must be, since they compute in float32: {only64}. In float64 they are
+seen:
+
+{float64}
+
+## What no output shows
+
+{unseen}
+
+## Rule by rule
+
+On the ordinary inputs / over all cases: ● sees it, · does not.
+
+{tolerances}
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(os.cpu_count() or 1), encoding="utf-8")

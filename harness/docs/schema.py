@@ -1,0 +1,44 @@
+"""The JSON Schemas that the models emit, committed in `specs/schema/` so that editors complete and validate the YAML.
+
+python -m harness.docs.schema          writes them; a test checks that they have not drifted
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from harness.golden.store import Manifest
+from harness.impl.manifest import Implementation
+from harness.paths import SPECS
+from harness.results import Report
+from harness.spec.constants import Constants
+from harness.spec.core import Core
+from harness.spec.deviation import Deviation
+from harness.spec.layer import Layer
+from harness.spec.situation import Situation
+from harness.wire.messages import Answer, Built, Initialised, Request, Started
+
+MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, Core, Implementation, Manifest, Report)
+
+
+def schema_files() -> dict[Path, str]:
+    """Path → content of each schema."""
+    files = {}
+    for name, emitted in _emitted().items():
+        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **emitted}
+        files[SPECS / "schema" / f"{name}.schema.json"] = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+    return files
+
+
+def _emitted() -> dict[str, dict[str, Any]]:
+    models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
+    wire: dict[str, Any] = {"request": Request, "answer": Started | Built | Initialised | Answer}
+    return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
+
+
+if __name__ == "__main__":
+    for path, content in schema_files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")

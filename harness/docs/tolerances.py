@@ -1,0 +1,82 @@
+"""What common fixed tolerances see and miss, beside σ: of deviations, and of the noise of right implementations."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.deviations.catalogue import catalogue
+from harness.deviations.play import played, verdict
+from harness.judge.expected import Expected
+from harness.judge.outcome import Outcome
+from harness.judge.sighting import Sighting
+from harness.oracle.deviant import changes
+from harness.spec.case import Case
+from harness.spec.constants import constants
+from harness.spec.dtypes import FORMATS
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """|observed − golden| ≤ atol + rtol · |golden|, NaN never equal: numpy's and torch's rule."""
+
+    name: str
+    rtol: float
+    atol: float
+
+    def accepts(self, observed: Array, golden: Array) -> bool:
+        return bool(np.allclose(observed, golden, rtol=self.rtol, atol=self.atol))
+
+
+TOLERANCES = (
+    Tolerance("np.allclose", 1e-5, 1e-8),
+    Tolerance("assert_close", 1.3e-6, 1e-5),
+    Tolerance("ONNX 1e-3/1e-7", 1e-3, 1e-7),
+    Tolerance("atol 1e-5", 0, 1e-5),
+    Tolerance("atol 1e-4", 0, 1e-4),
+    Tolerance("atol 1e-3", 0, 1e-3),
+)
+"""The float32 defaults of numpy.allclose and torch.testing.assert_close, the ONNX backend tests', what people write."""
+SIGMA = "σ"
+ORDINARY = ("no-mask", "padding-right", "tokens", "tokens-padding")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The rules, by name, that see a deviation at the float32 output: on an ordinary input, and in any case at all."""
+
+    ordinary: frozenset[str]
+    anywhere: frozenset[str]
+
+
+def seen_by(name: str, cases: list[Case], expected: dict[str, Expected]) -> Seen:
+    ordinary: set[str] = set()
+    anywhere: set[str] = set()
+    for case in cases:
+        if not changes(case, catalogue()[name]):
+            continue
+        wrong = played(case, [catalogue()[name]])
+        said = verdict("output", case, wrong, expected[case.id], FORMATS["float32"], constants())
+        tensor = expected[case.id].tensors["output"]
+        output = wrong["output"].astype(np.float32).reshape(-1)[tensor.positions]
+        found = {rule.name for rule in TOLERANCES if not rule.accepts(output, tensor.golden)}
+        if said.outcome != Outcome.PASS:
+            found.add(SIGMA)
+        anywhere |= found
+        if case.situation.situation in ORDINARY:
+            ordinary |= found
+    return Seen(frozenset(ordinary), frozenset(anywhere))
+
+
+def false_alarms(sightings: list[Sighting]) -> dict[str, int]:
+    """How many outputs of right implementations each rule calls wrong, by the rule's name."""
+    count = dict.fromkeys([*(rule.name for rule in TOLERANCES), SIGMA], 0)
+    for sighting in sightings:
+        observed, golden = sighting.values["output"], sighting.expected.tensors["output"].golden
+        for rule in TOLERANCES:
+            count[rule.name] += observed is None or not rule.accepts(observed, golden)
+        count[SIGMA] += sighting.failed
+    return count

@@ -1,0 +1,37 @@
+"""What a check is judged against: golden and condition at the positions that are compared (rules G-1 to G-3)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.spec.situation import Check
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ExpectedTensor:
+    """`golden` and `condition`, float64, one value for each of `positions` (flat, ascending) in `shape`."""
+
+    shape: tuple[int, ...]
+    positions: npt.NDArray[np.int64]
+    golden: Array
+    condition: Array
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`tensors` by key: a stage's name, or "gradient.NAME". `kinked_rows` [n, 2] have a zero cotangent (B-2)."""
+
+    tensors: dict[str, ExpectedTensor]
+    kinked_rows: Array
+
+
+NOTHING = Expected({}, np.zeros((0, 2), dtype=np.int64))
+"""What a golden says of a case that is judged without one."""
+
+
+def key(check: Check, tensor: str) -> str:
+    return f"gradient.{tensor}" if check == "gradients" else tensor
