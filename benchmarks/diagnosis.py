@@ -27,24 +27,24 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "plants"))
 
-from harness.adapter import Masks  # noqa: E402
-from harness.core.criteria import small_required  # noqa: E402
-from harness.deviations.catalogue import catalogue  # noqa: E402
-from harness.deviations.play import played  # noqa: E402
-from harness.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
-from harness.golden.store import read_golden, read_manifest  # noqa: E402
-from harness.judge.outcome import Outcome  # noqa: E402
-from harness.judge.sighting import Sighting, sighting  # noqa: E402
-from harness.judge.verdict import judge  # noqa: E402
-from harness.oracle.deviant import changes  # noqa: E402
-from harness.plan import select  # noqa: E402
-from harness.results import Diagnosis  # noqa: E402
-from harness.spec.case import Case  # noqa: E402
-from harness.spec.constants import constants  # noqa: E402
-from harness.spec.dtypes import FORMATS  # noqa: E402
-from harness.spec.level import Level  # noqa: E402
-from harness.spec.load import load  # noqa: E402
-from harness.spec.stages import stages  # noqa: E402
+from encoder_conformance import Masks  # noqa: E402
+from encoder_conformance.core.criteria import small_required  # noqa: E402
+from encoder_conformance.deviations.catalogue import catalogue  # noqa: E402
+from encoder_conformance.deviations.play import played  # noqa: E402
+from encoder_conformance.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
+from encoder_conformance.golden.store import read_golden, read_manifest  # noqa: E402
+from encoder_conformance.judge.outcome import Outcome  # noqa: E402
+from encoder_conformance.judge.sighting import Sighting, sighting  # noqa: E402
+from encoder_conformance.judge.verdict import judge  # noqa: E402
+from encoder_conformance.oracle.deviant import changes  # noqa: E402
+from encoder_conformance.plan import select  # noqa: E402
+from encoder_conformance.results import Diagnosis  # noqa: E402
+from encoder_conformance.spec.case import Case  # noqa: E402
+from encoder_conformance.spec.constants import constants  # noqa: E402
+from encoder_conformance.spec.dtypes import FORMATS  # noqa: E402
+from encoder_conformance.spec.level import Level  # noqa: E402
+from encoder_conformance.spec.load import load  # noqa: E402
+from encoder_conformance.spec.stages import stages  # noqa: E402
 
 FLOAT32 = FORMATS["float32"]
 ADAPTERS = {"pytorch": ("planted_pytorch.adapter", "PlantedPyTorch"), "jax": ("planted_jax.adapter", "PlantedJax")}

@@ -14,12 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.docs.tables import markdown
-from harness.impl.manifest import known_folders
-from harness.judge.outcome import EXPECTED
-from harness.report.ledger import read_report
-from harness.report.terminal import score
-from harness.results import Record
+from encoder_conformance.docs.tables import markdown
+from encoder_conformance.impl.manifest import known_folders
+from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.terminal import score
+from encoder_conformance.results import Record
 
 IMPLEMENTATIONS = tuple(sorted(known_folders()))
 SEEDS, THREADS = (0, 1, 2), (1, 2)
@@ -31,7 +31,10 @@ def records_of(seed: int, threads: int, out: Path) -> list[Record]:
     how = ["--seed", str(seed), "--threads", str(threads), "--out", str(out)]
     begun = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "run", *chosen, *how], stdout=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "encoder_conformance.cli.main", "run", *chosen, *how],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     out.mkdir(parents=True, exist_ok=True)
     (out / "stdout.txt").write_text(ended.stdout, encoding="utf-8")

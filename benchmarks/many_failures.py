@@ -11,17 +11,17 @@ import time
 
 import numpy as np
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played
-from harness.diagnosis.diagnose import diagnose
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.outcome import Outcome
-from harness.judge.sighting import Sighting, sighting
-from harness.judge.verdict import judge
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.stages import stages
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played
+from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.sighting import Sighting, sighting
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import stages
 
 FLOAT32 = FORMATS["float32"]
 DEFAULT = (

@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from harness.asking import ask
-from harness.docs.tables import markdown
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import find_implementation, known_folders
-from harness.judge.expected import Expected
-from harness.plan import plan, select
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.load import load
-from harness.wire.frames import Frame
-from harness.wire.messages import Request, Run
-from harness.worker.process import WorkerProcess
-from harness.worker.session import Session
+from encoder_conformance.asking import ask
+from encoder_conformance.docs.tables import markdown
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import find_implementation, known_folders
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.plan import plan, select
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.wire.frames import Frame
+from encoder_conformance.wire.messages import Request, Run
+from encoder_conformance.worker.process import WorkerProcess
+from encoder_conformance.worker.session import Session
 
 COLUMNS = ("start", "build", "output", "stages", "gradients", "stop")
 OTHERS = "other checks"

@@ -11,24 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from harness.checks.declared import judge_declared
-from harness.checks.invariants.asking import put as put_invariant
-from harness.checks.refusals import Refused, refused
-from harness.checks.training.dropout import put_dropout
-from harness.checks.training.initialisation import put_initialisation
-from harness.golden.narrow import in_format
-from harness.judge.expected import NOTHING, Expected, key
-from harness.judge.observed import Answers, Sampled
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.judge.verdict import Judgement, judge
-from harness.results import Record
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.situation import Check
-from harness.task import Task
-from harness.worker.lifecycle import Failure
-from harness.worker.sampling import Sampling
-from harness.worker.session import Observation, Session
+from encoder_conformance.checks.declared import judge_declared
+from encoder_conformance.checks.invariants.asking import put as put_invariant
+from encoder_conformance.checks.refusals import Refused, refused
+from encoder_conformance.checks.training.dropout import put_dropout
+from encoder_conformance.checks.training.initialisation import put_initialisation
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.judge.expected import NOTHING, Expected, key
+from encoder_conformance.judge.observed import Answers, Sampled
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.judge.verdict import Judgement, judge
+from encoder_conformance.results import Record
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.task import Task
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.sampling import Sampling
+from encoder_conformance.worker.session import Observation, Session
 
 
 @dataclass(frozen=True)

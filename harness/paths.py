@@ -5,7 +5,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE.parent
 SPECS = PACKAGE / "_specs" if (PACKAGE / "_specs").is_dir() else ROOT / "specs"
-IMPLS = ROOT / "impls"
+IMPLS = PACKAGE / "impls" if (PACKAGE / "impls").is_dir() else ROOT / "impls"
 
 
 def shown(path: Path) -> str:

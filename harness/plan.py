@@ -2,16 +2,16 @@
 
 from fnmatch import fnmatchcase
 
-from harness.checks.invariants.variants import opt_out as opt_out_of_invariant
-from harness.deviations.active import active_deviations
-from harness.deviations.active import opt_out as opt_out_by_declaring
-from harness.errors import InputError, nearest
-from harness.impl.manifest import Implementation
-from harness.spec.case import Case
-from harness.spec.dtypes import DtypeName
-from harness.spec.level import LEVELS, Level
-from harness.spec.situation import Check
-from harness.task import Task
+from encoder_conformance.checks.invariants.variants import opt_out as opt_out_of_invariant
+from encoder_conformance.deviations.active import active_deviations
+from encoder_conformance.deviations.active import opt_out as opt_out_by_declaring
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.level import LEVELS, Level
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.task import Task
 
 
 def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:

@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import TensorVerdict
-from harness.spec.level import Level
-from harness.spec.situation import Check
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import TensorVerdict
+from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.situation import Check
 
 
 class _Frozen(BaseModel):

@@ -12,18 +12,18 @@ from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 
-from harness.asking import Answer, judged, put, send_ahead
-from harness.impl.manifest import Device
-from harness.judge.expected import Expected
-from harness.judge.observed import Answers
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.results import Diagnosis, Record
-from harness.scheduling import Assignment, WorkQueue, most_urgent
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.task import Task
-from harness.threads import share
-from harness.worker.session import Session
+from encoder_conformance.asking import Answer, judged, put, send_ahead
+from encoder_conformance.impl.manifest import Device
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observed import Answers
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.task import Task
+from encoder_conformance.threads import share
+from encoder_conformance.worker.session import Session
 
 _UNJUDGED = 8
 """Answers that may wait to be judged: what is ahead of the judge holds memory."""

@@ -5,11 +5,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from harness.core.order import sharpest_first, work_of
-from harness.diagnosis.seen import Seen
-from harness.impl.interpreter import Ready
-from harness.task import Task
-from harness.worker.session import Session
+from encoder_conformance.core.order import sharpest_first, work_of
+from encoder_conformance.diagnosis.seen import Seen
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.task import Task
+from encoder_conformance.worker.session import Session
 
 BUILDS_WORTH_A_WORKER = 4
 """A worker imports its framework first, which takes as long as a few layers do."""

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from harness.impl.manifest import Implementation
-from harness.spec.case import Case
-from harness.spec.deviation import Deviation
-from harness.spec.dtypes import FORMATS, DtypeName, Format
-from harness.spec.situation import Check
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
+from encoder_conformance.spec.situation import Check
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any
 import forked
 import pytest
 
-from harness.impl.manifest import read_manifest
-from harness.oracle.steps import WAYS
-from harness.paths import IMPLS
-from harness.spec.level import LEVELS
+from encoder_conformance.impl.manifest import read_manifest
+from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.paths import IMPLS
+from encoder_conformance.spec.level import LEVELS
 
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
@@ -182,7 +182,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 _LIAR = """
 import os, runpy, signal, time
 import numpy as np
-from harness.adapter import Environment, Masks, serve
+from encoder_conformance import Environment, Masks, serve
 
 Honest = runpy.run_path("{honest}/adapter.py")["Honest"]
 
@@ -201,8 +201,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.adapter import Masks, serve
-from impls.{name}.adapter import {adapter}
+from encoder_conformance import Masks, serve
+from encoder_conformance.impls.{name}.adapter import {adapter}
 
 
 def seconds():
@@ -256,8 +256,8 @@ def busiest_thread(conform: Callable[..., Ended], fake: Callable[..., Path]) -> 
 
 
 _WRONG_EPSILON = """
-from harness.adapter import serve
-from impls.{name}.adapter import {adapter}
+from encoder_conformance import serve
+from encoder_conformance.impls.{name}.adapter import {adapter}
 
 
 class Wrong({adapter}):

@@ -12,15 +12,18 @@ from pathlib import Path
 from unittest.mock import patch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-_COMMANDS = [f"harness.cli.{name}" for name in ("main", "run", "smoke", "explain", "validate", "trace", "list", "new")]
+_COMMANDS = [
+    f"encoder_conformance.cli.{name}"
+    for name in ("main", "run", "smoke", "explain", "validate", "trace", "list", "new")
+]
 CONTEXT.set_forkserver_preload([*_COMMANDS, "warm"])
 
 
 @cache
 def _server() -> None:
-    """Starts what is forked from. It imports what is installed, as the command does, and not what the checkout has."""
+    """Starts what is forked from."""
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parent))))
-    with patch.dict(os.environ, {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}):
+    with patch.dict(os.environ, {"PYTHONPATH": path}):
         forkserver.ensure_running()
 
 
@@ -38,7 +41,7 @@ def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float) -
 
 
 def _command(words: list[str], cwd: Path, environment: dict[str, str], out: Path, err: Path) -> None:
-    from harness.cli.main import main
+    from encoder_conformance.cli.main import main
 
     os.chdir(cwd)
     os.environ.clear()

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.adapter import Adapter, Masks, Tensors
+from encoder_conformance import Adapter, Masks, Tensors
 
 
 def adapter_of(name: str) -> Adapter:
     """A fresh adapter of the implementation in `impls/NAME`."""
-    module = importlib.import_module(f"impls.{name}.adapter")
+    module = importlib.import_module(f"encoder_conformance.impls.{name}.adapter")
     [found] = [
         kind
         for kind in vars(module).values()

@@ -5,7 +5,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.performance.measuring import CORES
-from harness.report.ledger import processor
+from encoder_conformance.report.ledger import processor
 
 PACKAGES = (
     "numpy",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.performance.measuring import CORES, Took, command, in_turns, ratios
 from benchmarks.performance.page import Figure, Measured, median_of
-from harness.threads import blas_threads
+from encoder_conformance.threads import blas_threads
 
 QUESTION = (
     "How much longer does `conform run` take than a script that makes the very same adapter calls? The script is "
@@ -49,7 +49,7 @@ class Contest:
         }
 
     def run(self, *options: str) -> Took:
-        conform = [sys.executable, "-m", "harness.cli.main", *self.words, *options]
+        conform = [sys.executable, "-m", "encoder_conformance.cli.main", *self.words, *options]
         return command(conform, self.folder / "log")
 
     def bare(self) -> Took:

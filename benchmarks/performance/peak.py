@@ -6,7 +6,7 @@ What `wait4` says of a command includes the workers that it waited for. This is 
 import sys
 from pathlib import Path
 
-from harness.cli import main as conform
+from encoder_conformance.cli import main as conform
 
 
 def largest() -> int:

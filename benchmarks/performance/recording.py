@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from harness.cli import main as conform
-from harness.wire.frames import Sendable, Tensors
-from harness.wire.messages import Request
-from harness.wire.streamed import whole
-from harness.worker.process import Pending, WorkerProcess
+from encoder_conformance.cli import main as conform
+from encoder_conformance.wire.frames import Sendable, Tensors
+from encoder_conformance.wire.messages import Request
+from encoder_conformance.wire.streamed import whole
+from encoder_conformance.worker.process import Pending, WorkerProcess
 
 Asked = list[tuple[dict[str, Any], Tensors]]
 

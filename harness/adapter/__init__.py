@@ -1,16 +1,17 @@
 """What a Python adapter is written with; imports numpy and safetensors only."""
 
-from harness.adapter.base import Adapter, Environment, Fresh, Tensors
-from harness.adapter.cache import cache_folder
-from harness.adapter.masks import Masks
-from harness.adapter.parameters import ParameterMap, Take
-from harness.adapter.serve import serve
-from harness.adapter.stack import stack_of
-from harness.adapter.stopwatch import between_taps, timed
-from harness.recent import Recent
+from encoder_conformance.adapter.base import Adapter, Array, Environment, Fresh, Tensors
+from encoder_conformance.adapter.cache import cache_folder
+from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.parameters import ParameterMap, Take
+from encoder_conformance.adapter.serve import serve
+from encoder_conformance.adapter.stack import stack_of
+from encoder_conformance.adapter.stopwatch import between_taps, timed
+from encoder_conformance.recent import Recent
 
 __all__ = [
     "Adapter",
+    "Array",
     "Environment",
     "Fresh",
     "Masks",

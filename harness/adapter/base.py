@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter.masks import Masks
-from harness.adapter.parameters import ParameterMap
+from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.parameters import ParameterMap
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 Array = np.ndarray[Any, Any]

@@ -1,7 +1,7 @@
-"""`python launch.py adapter.py`: runs an adapter with this `harness` and `impls` importable, and nothing else added.
+"""`python launch.py adapter.py`: runs an adapter with this `encoder_conformance` importable, and nothing else added.
 
 So an adapter runs in any environment that has its framework, numpy and safetensors: `encoder-conformance` need not
-be installed there, and no folder full of other packages is put on the path to make `harness` importable.
+be installed there, and no folder full of other packages is put on the path to make it importable.
 """
 
 import importlib.util
@@ -20,10 +20,8 @@ def _make_importable(name: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    root = Path(__file__).resolve().parents[2]
     script = Path(sys.argv[1]).resolve()
     sys.argv[:] = [str(script)]
     sys.path[0] = str(script.parent)  # was the folder of this file
-    _make_importable("harness", root / "harness")
-    _make_importable("impls", root / "impls")
+    _make_importable("encoder_conformance", Path(__file__).resolve().parents[1])
     runpy.run_path(str(script), run_name="__main__")

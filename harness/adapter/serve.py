@@ -8,10 +8,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from harness.adapter.base import Adapter, Array, Tensors
-from harness.adapter.masks import Masks
-from harness.adapter.stopwatch import timed
-from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, EndOfStream, Frame, pieces, read_frame
+from encoder_conformance.adapter.base import Adapter, Array, Tensors
+from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.stopwatch import timed
+from encoder_conformance.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, EndOfStream, Frame, pieces, read_frame
 
 
 def serve(adapter: Adapter) -> None:

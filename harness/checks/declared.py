@@ -5,17 +5,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.deviations.catalogue import is_noisy
-from harness.deviations.play import played_with_noise, scatter
-from harness.judge.expected import Expected, ExpectedTensor
-from harness.judge.observed import Answers
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import Verdict, judge
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.deviation import Deviation
-from harness.spec.dtypes import Format
-from harness.task import Task
+from encoder_conformance.deviations.catalogue import is_noisy
+from encoder_conformance.deviations.play import played_with_noise, scatter
+from encoder_conformance.judge.expected import Expected, ExpectedTensor
+from encoder_conformance.judge.observed import Answers
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import Verdict, judge
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.task import Task
 
 Array = npt.NDArray[Any]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.judge.outcome import Outcome
-from harness.spec.dtypes import FORMATS
-from harness.task import Task
-from harness.wire.frames import Tensors
-from harness.wire.messages import Refusal
-from harness.worker.border import handed_over
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Observation, Session
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Tensors
+from encoder_conformance.wire.messages import Refusal
+from encoder_conformance.worker.border import handed_over
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Observation, Session
 
 UNKNOWN_ACTIVATION = "swish9"
 AFTER_REFUSALS = "after refusing what is wrong: "

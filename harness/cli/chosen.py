@@ -1,10 +1,10 @@
 """Which implementations a run judges, and which of them can be started here."""
 
-from harness.cli.options import say_what_is_left_out
-from harness.deviations.catalogue import check_declared
-from harness.errors import InputError, nearest
-from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import Device, find_implementation, judged_unasked
+from encoder_conformance.cli.options import say_what_is_left_out
+from encoder_conformance.deviations.catalogue import check_declared
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.manifest import Device, find_implementation, judged_unasked
 
 
 def chosen_implementations(

@@ -20,7 +20,7 @@ _COMMANDS = {
     "core": ("core:core", "Find the cases of the level core anew."),
     "golden": ("golden:golden", "Build or verify the frozen expectations."),
 }
-"""Name → where the command is, in harness.cli, and what it does, in the order of a user's day."""
+"""Name → where the command is, in encoder_conformance.cli, and what it does, in the order of a user's day."""
 
 
 class Commands(click.Group):
@@ -33,7 +33,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command = getattr(import_module(f"harness.cli.{module}"), attribute)
+        command = getattr(import_module(f"encoder_conformance.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
 

@@ -4,13 +4,13 @@ import os
 
 import click
 
-from harness.core.build import Found, find
-from harness.core.sensitivity import write_sensitivity
-from harness.docs.core import PAGE, page
-from harness.errors import InputError
-from harness.files import replace_file
-from harness.paths import SPECS, shown
-from harness.spec.core import FILE
+from encoder_conformance.core.build import Found, find
+from encoder_conformance.core.sensitivity import write_sensitivity
+from encoder_conformance.docs.core import PAGE, page
+from encoder_conformance.errors import InputError
+from encoder_conformance.files import replace_file
+from encoder_conformance.paths import SPECS, shown
+from encoder_conformance.spec.core import FILE
 
 _TEXT = """# yaml-language-server: $schema=schema/core.schema.json
 # Written by `conform core build`; docs/core.md says what each case is there for.

@@ -8,15 +8,15 @@ from fnmatch import fnmatchcase
 
 import click
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.kill import Kill, best, kills
-from harness.deviations.reasons import not_played
-from harness.docs.tables import kill_table
-from harness.errors import InputError, nearest
-from harness.plan import select
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.kill import Kill, best, kills
+from encoder_conformance.deviations.reasons import not_played
+from encoder_conformance.docs.tables import kill_table
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.plan import select
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
 
 
 @click.command(epilog="Example: conform deviations --deviation 'norm-*' --dtype float32")

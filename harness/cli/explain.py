@@ -9,13 +9,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.errors import InputError, nearest
-from harness.impl.choices import asked_of
-from harness.judge.outcome import EXPECTED
-from harness.judge.verdict import TensorVerdict
-from harness.report.ledger import read_report
-from harness.report.terminal import console, diagnosis_text
-from harness.results import Record, Report
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.impl.choices import asked_of
+from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.judge.verdict import TensorVerdict
+from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.terminal import console, diagnosis_text
+from encoder_conformance.results import Record, Report
 
 
 @click.command(epilog="Example: conform explain --impl pytorch --case pre-gelu/no-mask --dtype float32")

@@ -6,20 +6,20 @@ from pathlib import Path
 import click
 import numpy as np
 
-from harness.cli.looking import at_work, dtype_option
-from harness.cli.options import interpreters, layer_parameters_of
-from harness.errors import InputError
-from harness.files import replace_file
-from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import find_implementation, judged_unasked
-from harness.look.subject import encoder_layer_of, find_layer
-from harness.spec.dtypes import FORMATS, DtypeName
-from harness.spec.layer import Layer
-from harness.spec.parameters import unlike
-from harness.wire.frames import Tensors
-from harness.wire.messages import Export, ReadCheckpoint
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Session
+from encoder_conformance.cli.looking import at_work, dtype_option
+from encoder_conformance.cli.options import interpreters, layer_parameters_of
+from encoder_conformance.errors import InputError
+from encoder_conformance.files import replace_file
+from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.manifest import find_implementation, judged_unasked
+from encoder_conformance.look.subject import encoder_layer_of, find_layer
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.wire.frames import Tensors
+from encoder_conformance.wire.messages import Export, ReadCheckpoint
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Session
 
 _EXAMPLES = """
 \b

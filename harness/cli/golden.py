@@ -4,8 +4,8 @@ import os
 
 import click
 
-from harness.golden.build import compute_all
-from harness.golden.store import (
+from encoder_conformance.golden.build import compute_all
+from encoder_conformance.golden.store import (
     GOLDEN,
     check_ids,
     golden_path,
@@ -15,10 +15,10 @@ from harness.golden.store import (
     write_golden,
     write_manifest,
 )
-from harness.golden.verify import disagreement
-from harness.plan import select
-from harness.spec.constants import constants
-from harness.spec.load import load
+from encoder_conformance.golden.verify import disagreement
+from encoder_conformance.plan import select
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
 
 _CASE = click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases, as layer/situation; default: all.")
 _JOBS = click.option("--jobs", type=click.IntRange(1), help="Processes side by side; default: one a processor.")

@@ -9,14 +9,14 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.options import say_what_is_left_out
-from harness.deviations.catalogue import catalogue
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import known_folders, read_manifest
-from harness.report.terminal import console
-from harness.spec.clauses import clauses
-from harness.spec.coverage import coverage
-from harness.spec.load import load
+from encoder_conformance.cli.options import say_what_is_left_out
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import known_folders, read_manifest
+from encoder_conformance.report.terminal import console
+from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.spec.coverage import coverage
+from encoder_conformance.spec.load import load
 
 Row = dict[str, str | int]
 

@@ -7,10 +7,10 @@ from typing import TypeVar
 import click
 from rich.console import Console
 
-from harness.look.subject import at_size, find_layer, resized
-from harness.spec.case import Case
-from harness.spec.dtypes import FORMATS
-from harness.spec.layer import Layer
+from encoder_conformance.look.subject import at_size, find_layer, resized
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.layer import Layer
 
 LAYER, BATCH, SEQUENCE = "pre-gelu-512", 32, 50
 """The published example's, where nothing else is asked for."""

@@ -9,15 +9,15 @@ import traceback
 
 import click
 
-import harness
-from harness.cli.commands import Commands
-from harness.errors import InputError, Unanswered
+import encoder_conformance
+from encoder_conformance.cli.commands import Commands
+from encoder_conformance.errors import InputError, Unanswered
 
 NOT_AS_EXPECTED, BAD_INPUT, INCOMPLETE = 1, 2, 3
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(harness.__version__, prog_name="conform")
+@click.version_option(encoder_conformance.__version__, prog_name="conform")
 def cli() -> None:
     """Does this Transformer encoder layer do what it should, and if not, why not?
 

@@ -8,18 +8,26 @@ from typing import Any
 
 import click
 
-from harness.cli import looking
-from harness.cli.memory_table import show
-from harness.errors import InputError
-from harness.look.alive import PLACEMENTS, alive
-from harness.look.asking import find_task, must_fit
-from harness.look.memory import PUBLISHED_PARTS, STATES, longest_sequence, parse_amount, parts, states, total
-from harness.look.peak import BACKWARD, measure, refuse_elsewhere
-from harness.look.subject import at_size, encoder_layer_of, stacked
-from harness.spec.case import Case
-from harness.spec.dtypes import FORMATS, DtypeName
-from harness.spec.layer import Layer
-from harness.spec.situation import Check
+from encoder_conformance.cli import looking
+from encoder_conformance.cli.memory_table import show
+from encoder_conformance.errors import InputError
+from encoder_conformance.look.alive import PLACEMENTS, alive
+from encoder_conformance.look.asking import find_task, must_fit
+from encoder_conformance.look.memory import (
+    PUBLISHED_PARTS,
+    STATES,
+    longest_sequence,
+    parse_amount,
+    parts,
+    states,
+    total,
+)
+from encoder_conformance.look.peak import BACKWARD, measure, refuse_elsewhere
+from encoder_conformance.look.subject import at_size, encoder_layer_of, stacked
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.situation import Check
 
 _EXAMPLES = """
 \b

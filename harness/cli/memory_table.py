@@ -5,10 +5,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from harness.look.alive import PLACEMENTS
-from harness.look.memory import PARTS, PUBLISHED_PARTS, added_as_shown, growth, mib
-from harness.look.peak import BACKWARD
-from harness.report.terminal import console
+from encoder_conformance.look.alive import PLACEMENTS
+from encoder_conformance.look.memory import PARTS, PUBLISHED_PARTS, added_as_shown, growth, mib
+from encoder_conformance.look.peak import BACKWARD
+from encoder_conformance.report.terminal import console
 
 
 def show(facts: dict[str, Any]) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from harness.new.frameworks import FRAMEWORKS
-from harness.new.making import make
-from harness.paths import shown
-from harness.smoke.blanks import blanks_of
+from encoder_conformance.new.frameworks import FRAMEWORKS
+from encoder_conformance.new.making import make
+from encoder_conformance.paths import shown
+from encoder_conformance.smoke.blanks import blanks_of
 
 
 @click.command(epilog="Example: conform new my_backend --framework pytorch")

@@ -13,11 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from harness.errors import InputError
-from harness.impl.manifest import left_out
-from harness.spec.case import layer_parameters
-from harness.spec.layer import Layer
-from harness.spec.parameters import unlike
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.manifest import left_out
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import unlike
 
 
 def progress_bar() -> Progress:

@@ -9,15 +9,15 @@ import click
 from rich import box
 from rich.table import Table
 
-from harness.cli import looking
-from harness.look.asking import find_task, must_fit
-from harness.look.parameters import Parameters
-from harness.look.parameters import parameters as held
-from harness.look.subject import described
-from harness.report.terminal import console
-from harness.spec.case import Case
-from harness.spec.dtypes import DtypeName
-from harness.spec.situation import Check
+from encoder_conformance.cli import looking
+from encoder_conformance.look.asking import find_task, must_fit
+from encoder_conformance.look.parameters import Parameters
+from encoder_conformance.look.parameters import parameters as held
+from encoder_conformance.look.subject import described
+from encoder_conformance.report.terminal import console
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.situation import Check
 
 _EXAMPLES = """
 \b

@@ -8,15 +8,15 @@ import click
 from rich import box
 from rich.table import Table
 
-from harness.cli import looking
-from harness.errors import InputError, Unanswered
-from harness.look.asking import asking, find_task, must_fit
-from harness.look.profile import FEWEST, Times, times
-from harness.look.subject import described
-from harness.report.terminal import console
-from harness.spec.dtypes import DtypeName
-from harness.wire.frames import UNSUPPORTED
-from harness.worker.lifecycle import Failure
+from encoder_conformance.cli import looking
+from encoder_conformance.errors import InputError, Unanswered
+from encoder_conformance.look.asking import asking, find_task, must_fit
+from encoder_conformance.look.profile import FEWEST, Times, times
+from encoder_conformance.look.subject import described
+from encoder_conformance.report.terminal import console
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.wire.frames import UNSUPPORTED
+from encoder_conformance.worker.lifecycle import Failure
 
 _EXAMPLES = """
 \b

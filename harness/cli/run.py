@@ -9,29 +9,29 @@ from pathlib import Path
 
 import click
 
-from harness.allocator import give_large_arrays_back
-from harness.asking import prepare_to_judge
-from harness.cli.chosen import chosen_implementations
-from harness.cli.options import Duration, interpreters, progress_bar, refuse_unwritable
-from harness.errors import InputError
-from harness.golden.build import compute_all
-from harness.golden.frozen import FrozenGoldens
-from harness.impl.manifest import Device
-from harness.judge.expected import Expected
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.plan import plan, select
-from harness.report.closing import remainder
-from harness.report.collection import Collection
-from harness.report.ledger import Ledger, environment
-from harness.report.terminal import console, show_report
-from harness.results import Report
-from harness.runner import Run
-from harness.scheduling import Assignment
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS, DtypeName
-from harness.spec.level import LEVELS, Level
-from harness.spec.load import load
+from encoder_conformance.allocator import give_large_arrays_back
+from encoder_conformance.asking import prepare_to_judge
+from encoder_conformance.cli.chosen import chosen_implementations
+from encoder_conformance.cli.options import Duration, interpreters, progress_bar, refuse_unwritable
+from encoder_conformance.errors import InputError
+from encoder_conformance.golden.build import compute_all
+from encoder_conformance.golden.frozen import FrozenGoldens
+from encoder_conformance.impl.manifest import Device
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.plan import plan, select
+from encoder_conformance.report.closing import remainder
+from encoder_conformance.report.collection import Collection
+from encoder_conformance.report.ledger import Ledger, environment
+from encoder_conformance.report.terminal import console, show_report
+from encoder_conformance.results import Report
+from encoder_conformance.runner import Run
+from encoder_conformance.scheduling import Assignment
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.level import LEVELS, Level
+from encoder_conformance.spec.load import load
 
 _EXAMPLES = """
 \b
@@ -173,7 +173,9 @@ def run(
     report = found.close("first failure" if found.failed and fail_fast else "budget" if budget else None)
     show_report(console(), report, out, remainder(report, assignments, everything))
     if update_declared and report.complete:
-        from harness.deviations.update import update_declared as write_declared  # a twentieth of the command's start
+        from encoder_conformance.deviations.update import (
+            update_declared as write_declared,  # a twentieth of the command's start
+        )
 
         for assignment in assignments:
             changed = write_declared(report, assignment.ready.implementation, assignment.ready.folder)

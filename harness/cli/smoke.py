@@ -8,18 +8,18 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from harness.cli.options import interpreters, say_what_is_left_out
-from harness.deviations.catalogue import check_declared
-from harness.errors import InputError
-from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import find_implementation
-from harness.look.asking import asking
-from harness.look.subject import find_layer
-from harness.paths import shown
-from harness.report.terminal import console
-from harness.smoke.checklist import Checklist
-from harness.smoke.step import NAMES, Step, verdict
-from harness.spec.load import Specification, load
+from encoder_conformance.cli.options import interpreters, say_what_is_left_out
+from encoder_conformance.deviations.catalogue import check_declared
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.look.asking import asking
+from encoder_conformance.look.subject import find_layer
+from encoder_conformance.paths import shown
+from encoder_conformance.report.terminal import console
+from encoder_conformance.smoke.checklist import Checklist
+from encoder_conformance.smoke.step import NAMES, Step, verdict
+from encoder_conformance.spec.load import Specification, load
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}

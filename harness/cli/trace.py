@@ -11,21 +11,21 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli import looking
-from harness.errors import InputError
-from harness.golden.build import compute_all
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.expected import Expected
-from harness.look.asking import asking, find_task, must_fit
-from harness.look.inside import input_rows, inside
-from harness.look.subject import described, find_case
-from harness.look.trace import Row, judging_seconds
-from harness.look.trace import trace as traced
-from harness.report.terminal import console
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import DtypeName
-from harness.spec.parameters import parameters_of
+from encoder_conformance.cli import looking
+from encoder_conformance.errors import InputError
+from encoder_conformance.golden.build import compute_all
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.look.asking import asking, find_task, must_fit
+from encoder_conformance.look.inside import input_rows, inside
+from encoder_conformance.look.subject import described, find_case
+from encoder_conformance.look.trace import Row, judging_seconds
+from encoder_conformance.look.trace import trace as traced
+from encoder_conformance.report.terminal import console
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.parameters import parameters_of
 
 _EXAMPLES = """
 \b

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import interpreters, layer_parameters_of, progress_bar, refuse_unwritable
-from harness.errors import InputError
-from harness.files import replace_file
-from harness.look.subject import encoder_layer_of, find_layer
-from harness.report.terminal import console
-from harness.validate.rows import ROWS
-from harness.validate.show import show_validation
-from harness.validate.validation import Asked, MaskMeaning, Progress, validate
+from encoder_conformance.cli.options import interpreters, layer_parameters_of, progress_bar, refuse_unwritable
+from encoder_conformance.errors import InputError
+from encoder_conformance.files import replace_file
+from encoder_conformance.look.subject import encoder_layer_of, find_layer
+from encoder_conformance.report.terminal import console
+from encoder_conformance.validate.rows import ROWS
+from encoder_conformance.validate.show import show_validation
+from encoder_conformance.validate.validation import Asked, MaskMeaning, Progress, validate
 
 _EXAMPLES = """
 \b

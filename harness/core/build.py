@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.cover import by_what_they_add, greedy_cover
-from harness.core.criteria import Criterion, of_deviations, of_pairs, of_text, small_required
-from harness.core.pairs import told_apart
-from harness.core.sensitivity import Sensitivity, measured
-from harness.deviations.catalogue import catalogue
-from harness.deviations.kill import Kill, kills
-from harness.spec.case import Case
-from harness.spec.load import load
+from encoder_conformance.core.cover import by_what_they_add, greedy_cover
+from encoder_conformance.core.criteria import Criterion, of_deviations, of_pairs, of_text, small_required
+from encoder_conformance.core.pairs import told_apart
+from encoder_conformance.core.sensitivity import Sensitivity, measured
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.kill import Kill, kills
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.load import load
 
 _ORDINARY = "small"
 """The family of layers that most implementations can build: a case of another one has to be worth more."""

@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 
-from harness.core.pairs import Apart, foretold
-from harness.core.sensitivity import Sensitivity
-from harness.deviations.kill import PLAYED
-from harness.spec.case import Case
-from harness.spec.coverage import LANGUAGES, values_of
-from harness.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.core.pairs import Apart, foretold
+from encoder_conformance.core.sensitivity import Sensitivity
+from encoder_conformance.deviations.kill import PLAYED
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.coverage import LANGUAGES, values_of
+from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
 _FORMATS = ("float32", "float64")
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from harness.core.order import excludes
-from harness.core.sensitivity import read_sensitivity
-from harness.judge.outcome import Outcome
-from harness.results import Record, Shown
-from harness.spec.clauses import clauses
-from harness.task import Task
+from encoder_conformance.core.order import excludes
+from encoder_conformance.core.sensitivity import read_sensitivity
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.results import Record, Shown
+from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.task import Task
 
 _JUDGED = frozenset({Outcome.PASS, Outcome.DEVIATES, Outcome.STALE, Outcome.FAIL})
 

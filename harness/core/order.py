@@ -4,10 +4,10 @@ import heapq
 from collections.abc import Sequence
 from itertools import groupby
 
-from harness.core.sensitivity import Sensitivity, read_sensitivity
-from harness.spec.clauses import clauses
-from harness.spec.dtypes import FORMATS
-from harness.task import Task
+from encoder_conformance.core.sensitivity import Sensitivity, read_sensitivity
+from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.task import Task
 
 ACTIVATIONS = 2e5
 """Features of x, times layers, that take as long as all that a small check takes beside them."""

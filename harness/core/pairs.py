@@ -5,21 +5,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.sensitivity import MARGIN
-from harness.deviations.catalogue import catalogue, is_noisy
-from harness.deviations.kill import PLAYED
-from harness.deviations.play import played
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.expected import Expected
-from harness.oracle.arithmetic import Array
-from harness.oracle.deviant import changes
-from harness.pool import Pool
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS, Format
-from harness.spec.load import load
-from harness.spec.situation import Check
-from harness.spec.stages import stages
+from encoder_conformance.core.sensitivity import MARGIN
+from encoder_conformance.deviations.catalogue import catalogue, is_noisy
+from encoder_conformance.deviations.kill import PLAYED
+from encoder_conformance.deviations.play import played
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.oracle.arithmetic import Array
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.pool import Pool
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.stages import stages
 
 Apart = dict[tuple[str, Check], npt.NDArray[np.bool_]]
 """(format, check) → [n, n] over the catalogue: whether two deviations differ by the margin in a tensor of it."""

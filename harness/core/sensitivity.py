@@ -8,15 +8,15 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from harness.deviations.kill import Kill
-from harness.errors import InputError
-from harness.files import replace_file
-from harness.paths import SPECS, shown
-from harness.spec.case import Case
-from harness.spec.deviation import Deviation
-from harness.spec.load import load_deviations
-from harness.spec.situation import Check
-from harness.spec.strict import Strict
+from encoder_conformance.deviations.kill import Kill
+from encoder_conformance.errors import InputError
+from encoder_conformance.files import replace_file
+from encoder_conformance.paths import SPECS, shown
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.load import load_deviations
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.strict import Strict
 
 FILE, FOLDER = "sensitivity.json", "deviations"
 CONFORMING_RMS = 1.6

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from harness.deviations.catalogue import catalogue, is_noisy
-from harness.impl.manifest import Implementation
-from harness.oracle.deviant import changes, changes_unspecified_rows_alone
-from harness.spec.case import Case
-from harness.spec.deviation import Deviation
-from harness.spec.situation import Check
+from encoder_conformance.deviations.catalogue import catalogue, is_noisy
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.oracle.deviant import changes, changes_unspecified_rows_alone
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.situation import Check
 
 _NO_GRADIENT = "no gradient is specified for"
 _SIZE_ALONE = "is foretold in size only"

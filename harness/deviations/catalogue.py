@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import InputError, nearest
-from harness.oracle.deviant import changes, check_steps, patched_layer
-from harness.oracle.steps import NOISY
-from harness.paths import SPECS, shown
-from harness.spec.deviation import Deviation
-from harness.spec.load import load, load_deviations
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.oracle.deviant import changes, check_steps, patched_layer
+from encoder_conformance.oracle.steps import NOISY
+from encoder_conformance.paths import SPECS, shown
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.load import load, load_deviations
 
 
 @cache

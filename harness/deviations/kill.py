@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played, verdict
-from harness.golden.narrow import in_format
-from harness.golden.store import read_golden, read_manifest
-from harness.oracle.deviant import changes
-from harness.pool import Pool
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.situation import Check
-from harness.spec.stages import stages
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played, verdict
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.pool import Pool
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.stages import stages
 
 UNCOMPARABLE = 1e300
 """The σ of an answer whose numbers cannot be compared at all: NaN, or another shape."""

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.judge.expected import Expected
-from harness.judge.verdict import Verdict, judge
-from harness.oracle.arithmetic import Arithmetic, Array, Rounded
-from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from harness.oracle.deviant import Deviant, deviant
-from harness.oracle.encoder import forward
-from harness.oracle.tape import Node
-from harness.recent import Recent
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.deviation import Deviation
-from harness.spec.dtypes import Format
-from harness.spec.situation import Check
-from harness.spec.stages import kind_of, stages
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.verdict import Verdict, judge
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.deviant import Deviant, deviant
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.tape import Node
+from encoder_conformance.recent import Recent
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.stages import kind_of, stages
 
 _DRAWS = 8
 _NOISE_RUNS = 24
@@ -60,7 +60,7 @@ class _Sampled(Rounded):
 def continued_with_noise(
     case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array], noise: type[Rounded] = _Sampled
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """`continued`, and its condition, made as `harness.oracle.condition` makes a right layer's.
+    """`continued`, and its condition, made as `encoder_conformance.oracle.condition` makes a right layer's.
 
     The noise of a step goes on into the next, around what was seen: a framework may fuse two steps and never round
     what it shows between them.

@@ -6,14 +6,14 @@ from itertools import islice
 
 import numpy as np
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played
-from harness.judge.sighting import SMALL
-from harness.oracle.deviant import inapplicable
-from harness.oracle.steps.needs import FAINT, Inapplicable
-from harness.spec.case import Case
-from harness.spec.deviation import Deviation
-from harness.spec.layer import Layer
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played
+from encoder_conformance.judge.sighting import SMALL
+from encoder_conformance.oracle.deviant import inapplicable
+from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import Layer
 
 _BY_DEPTH = list(Inapplicable)
 _INSTEAD = 3

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from harness.deviations.catalogue import catalogue
-from harness.files import replace_file
-from harness.impl.manifest import Implementation
-from harness.judge.outcome import Outcome
-from harness.results import Report
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.files import replace_file
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.results import Report
 
 
 def proposed(report: Report, implementation: Implementation) -> list[str]:

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.checks.invariants.asking import breaks
-from harness.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played
-from harness.diagnosis.advice import ADVICE
-from harness.judge.expected import Expected, key
-from harness.judge.observed import Answers, values_at
-from harness.judge.outcome import Outcome
-from harness.oracle.steps.needs import has_empty_row
-from harness.results import Diagnosis, Record
-from harness.task import Task
+from encoder_conformance.checks.invariants.asking import breaks
+from encoder_conformance.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played
+from encoder_conformance.diagnosis.advice import ADVICE
+from encoder_conformance.judge.expected import Expected, key
+from encoder_conformance.judge.observed import Answers, values_at
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.task import Task
 
 _HUGE = 1000.0
 """An output this many times as large as the largest that is right holds what padding held, and no noise."""

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from harness.deviations.catalogue import catalogue
-from harness.diagnosis.epsilon import measured_epsilons
-from harness.diagnosis.evidence import Evidence
-from harness.diagnosis.match import Match
-from harness.diagnosis.pairs import EARNED
-from harness.diagnosis.predictions import drops
-from harness.diagnosis.search import OutOfTime, search, untold
-from harness.diagnosis.selection import choose, scouts
-from harness.judge.sighting import Sighting
-from harness.oracle.deviant import changes
-from harness.results import Diagnosis, Measurement
-from harness.spec.deviation import Deviation, Measured
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.diagnosis.epsilon import measured_epsilons
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.diagnosis.pairs import EARNED
+from encoder_conformance.diagnosis.predictions import drops
+from encoder_conformance.diagnosis.search import OutOfTime, search, untold
+from encoder_conformance.diagnosis.selection import choose, scouts
+from encoder_conformance.judge.sighting import Sighting
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.results import Diagnosis, Measurement
+from encoder_conformance.spec.deviation import Deviation, Measured
 
 _IN_A_HURRY = 6
 """Sightings that are enough where time is short: each costs the noise of its layer."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.deviations.catalogue import catalogue
-from harness.diagnosis.evidence import Evidence
-from harness.diagnosis.match import Match
-from harness.oracle.deviant import changes
-from harness.spec.deviation import LayerPatch, Measured, NormPatch, Patch
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.spec.deviation import LayerPatch, Measured, NormPatch, Patch
 
 NORMS: dict[str, tuple[str, ...]] = {"norm": (), "norm1": ("norm1",), "norm2": ("norm2",)}
 """What is called so → the norms that have the epsilon; () is all of them."""

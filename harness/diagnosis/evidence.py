@@ -7,16 +7,16 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from harness.deviations.catalogue import is_noisy
-from harness.deviations.play import continued, continued_with_noise, draws
-from harness.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
-from harness.judge.expected import ExpectedTensor
-from harness.judge.sighting import Array, Sighting
-from harness.oracle.deviant import acting, mixes_items
-from harness.portable import Floats
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.deviation import Deviation
+from encoder_conformance.deviations.catalogue import is_noisy
+from encoder_conformance.deviations.play import continued, continued_with_noise, draws
+from encoder_conformance.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.sighting import Array, Sighting
+from encoder_conformance.oracle.deviant import acting, mixes_items
+from encoder_conformance.portable import Floats
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.deviation import Deviation
 
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""

@@ -7,12 +7,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from harness.deviations.catalogue import is_noisy
-from harness.diagnosis.evidence import UNCOMPARABLE, Errors, Evidence
-from harness.diagnosis.predictions import drops, noisy_steps, predicted
-from harness.judge.sighting import Array
-from harness.spec.constants import Constants
-from harness.spec.deviation import Deviation
+from encoder_conformance.deviations.catalogue import is_noisy
+from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Errors, Evidence
+from encoder_conformance.diagnosis.predictions import drops, noisy_steps, predicted
+from encoder_conformance.judge.sighting import Array
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.deviation import Deviation
 
 _SCATTERED = 4.0
 """A spread, in σ, from which a tensor's scatter is the hypothesis' own, and not the format's."""

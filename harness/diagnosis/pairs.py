@@ -5,9 +5,9 @@ from itertools import combinations
 
 import numpy as np
 
-from harness.diagnosis.match import Match
-from harness.judge.sighting import Array
-from harness.spec.deviation import Deviation, Measured
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.judge.sighting import Array
+from encoder_conformance.spec.deviation import Deviation, Measured
 
 EARNED = 0.9
 """What a second cause has to bring down the first one's cost to, or the stages that the first leaves out of line."""

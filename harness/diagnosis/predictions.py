@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.binomial import smaller_tail
-from harness.oracle.arithmetic import FLOAT32_ROUNDOFF
-from harness.oracle.steps import NOISY
-from harness.oracle.steps.forward_only import narrowed
-from harness.spec.constants import Constants
-from harness.spec.deviation import Deviation
+from encoder_conformance.binomial import smaller_tail
+from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
+from encoder_conformance.oracle.steps import NOISY
+from encoder_conformance.oracle.steps.forward_only import narrowed
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.deviation import Deviation
 
 Array = npt.NDArray[Any]
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from harness.deviations.catalogue import is_noisy
-from harness.diagnosis.evidence import Evidence
-from harness.diagnosis.match import GUESSED, Match
-from harness.diagnosis.pairs import earned, most_left, pairs
-from harness.diagnosis.selection import Scouts
-from harness.spec.constants import constants
-from harness.spec.deviation import Deviation
+from encoder_conformance.deviations.catalogue import is_noisy
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.match import GUESSED, Match
+from encoder_conformance.diagnosis.pairs import earned, most_left, pairs
+from encoder_conformance.diagnosis.selection import Scouts
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.deviation import Deviation
 
 _KEPT = 12
 """Hypotheses that are tried on everything though they explain nothing: the closest are named."""

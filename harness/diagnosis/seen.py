@@ -2,15 +2,15 @@
 
 import threading
 
-from harness.diagnosis.causes import Failed, causes, failed, refused_or_broken
-from harness.diagnosis.diagnose import Repeats, diagnose
-from harness.diagnosis.selection import TRIED, choose
-from harness.judge.expected import Expected
-from harness.judge.observed import Answers
-from harness.judge.outcome import Outcome
-from harness.judge.sighting import Sighting, sighting
-from harness.results import Diagnosis, Record
-from harness.task import Task
+from encoder_conformance.diagnosis.causes import Failed, causes, failed, refused_or_broken
+from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
+from encoder_conformance.diagnosis.selection import TRIED, choose
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observed import Answers
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.sighting import Sighting, sighting
+from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.task import Task
 
 
 class Seen:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.diagnosis.evidence import Evidence
-from harness.judge.sighting import SMALL, Sighting
-from harness.oracle.steps.needs import has_empty_row
-from harness.spec.layer import Layer
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.judge.sighting import SMALL, Sighting
+from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.spec.layer import Layer
 
 TRIED = 30
 """Sightings that a hypothesis is tried on."""

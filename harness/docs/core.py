@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from harness.core.build import Found
-from harness.core.criteria import Criterion
-from harness.core.sensitivity import CONFORMING_RMS, MARGIN
-from harness.docs.tables import markdown
-from harness.paths import ROOT
-from harness.spec.clauses import clauses
-from harness.spec.load import load
+from encoder_conformance.core.build import Found
+from encoder_conformance.core.criteria import Criterion
+from encoder_conformance.core.sensitivity import CONFORMING_RMS, MARGIN
+from encoder_conformance.docs.tables import markdown
+from encoder_conformance.paths import ROOT
+from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.spec.load import load
 
 PAGE = ROOT / "docs" / "core.md"
 _PAIRS_NAMED = 3

@@ -1,19 +1,30 @@
 """One example of each frame, in `specs/vectors/frames/`, to write an adapter in another language against.
 
-python -m harness.docs.frames        writes them; a test checks that they have not drifted
+python -m encoder_conformance.docs.frames        writes them; a test checks that they have not drifted
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from harness import portable
-from harness.paths import SPECS
-from harness.spec.case import layer_parameters
-from harness.spec.load import load
-from harness.spec.stages import stages
-from harness.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, encode
-from harness.wire.messages import Answer, AsGiven, Build, Initialise, Initialised, Profile, Run, Start, Started, Stop
+from encoder_conformance import portable
+from encoder_conformance.paths import SPECS
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import stages
+from encoder_conformance.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, encode
+from encoder_conformance.wire.messages import (
+    Answer,
+    AsGiven,
+    Build,
+    Initialise,
+    Initialised,
+    Profile,
+    Run,
+    Start,
+    Started,
+    Stop,
+)
 
 FOLDER = SPECS / "vectors" / "frames"
 _REFUSED = "ValueError: x has 25 features, and d_model is 24"

@@ -1,6 +1,6 @@
 """The JSON Schemas that the models emit, committed in `specs/schema/` so that editors complete and validate the YAML.
 
-python -m harness.docs.schema          writes them; a test checks that they have not drifted
+python -m encoder_conformance.docs.schema          writes them; a test checks that they have not drifted
 """
 
 import json
@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from harness.golden.store import Manifest
-from harness.impl.manifest import Implementation
-from harness.paths import SPECS
-from harness.results import Report
-from harness.spec.constants import Constants
-from harness.spec.core import Core
-from harness.spec.deviation import Deviation
-from harness.spec.layer import Layer
-from harness.spec.situation import Situation
-from harness.wire.messages import Answer, Built, Initialised, Request, Started
+from encoder_conformance.golden.store import Manifest
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.paths import SPECS
+from encoder_conformance.results import Report
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.core import Core
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.wire.messages import Answer, Built, Initialised, Request, Started
 
 MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, Core, Implementation, Manifest, Report)
 

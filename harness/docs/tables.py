@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.kill import UNCOMPARABLE, Best, Kill
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.kill import UNCOMPARABLE, Best, Kill
 
 Rows = Sequence[tuple[str, ...]]
 

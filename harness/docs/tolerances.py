@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played, verdict
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.judge.sighting import Sighting
-from harness.oracle.deviant import changes
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played, verdict
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.sighting import Sighting
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
 
 Array = npt.NDArray[Any]
 

@@ -4,13 +4,13 @@ import os
 from collections.abc import Generator
 from concurrent.futures import as_completed
 
-from harness.golden.thinning import thin
-from harness.judge.expected import NOTHING, Expected
-from harness.oracle.condition import expectation
-from harness.pool import Pool
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.threads import blas_threads
+from encoder_conformance.golden.thinning import thin
+from encoder_conformance.judge.expected import NOTHING, Expected
+from encoder_conformance.oracle.condition import expectation
+from encoder_conformance.pool import Pool
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.threads import blas_threads
 
 
 def compute(case: Case, constants: Constants) -> Expected:

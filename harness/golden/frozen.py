@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 
-from harness.golden.store import Manifest, check_ids, checked_golden, read_golden, read_manifest
-from harness.judge.expected import Expected
-from harness.recent import Recent
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.load import Specification
+from encoder_conformance.golden.store import Manifest, check_ids, checked_golden, read_golden, read_manifest
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.recent import Recent
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.load import Specification
 
 _KEPT = 64
 """Implementations that are asked the same case at about the same time share one reading, and so do its checks and

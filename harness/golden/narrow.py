@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.judge.expected import Expected
-from harness.oracle.measured import measured_condition
-from harness.spec.case import Case
-from harness.spec.dtypes import Format
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.oracle.measured import measured_condition
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import Format
 
 LINEAR_BELOW = 2.0**-20
 """The roundoff below which noise is proportional to it: a golden's condition serves every such format."""

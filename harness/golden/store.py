@@ -10,15 +10,15 @@ import safetensors
 import safetensors.numpy
 from pydantic import ValidationError
 
-from harness.errors import InputError, nearest
-from harness.files import replace_file
-from harness.golden.thinning import compared_tensors, kept_positions
-from harness.golden.verify import disagreement
-from harness.judge.expected import NOTHING, Array, Expected, ExpectedTensor
-from harness.paths import SPECS, shown
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.strict import Strict
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.files import replace_file
+from encoder_conformance.golden.thinning import compared_tensors, kept_positions
+from encoder_conformance.golden.verify import disagreement
+from encoder_conformance.judge.expected import NOTHING, Array, Expected, ExpectedTensor
+from encoder_conformance.paths import SPECS, shown
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.strict import Strict
 
 GOLDEN = SPECS / "golden"
 

@@ -5,11 +5,11 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from harness import portable
-from harness.judge.expected import Expected, ExpectedTensor, key
-from harness.oracle.condition import Expectation
-from harness.spec.case import Case
-from harness.spec.constants import Constants
+from encoder_conformance import portable
+from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
+from encoder_conformance.oracle.condition import Expectation
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
 
 
 def compared_tensors(case: Case) -> dict[str, tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:

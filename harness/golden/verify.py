@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from harness.judge.expected import Expected
-from harness.judge.verdict import judge_tensor
-from harness.spec.constants import Constants
-from harness.spec.dtypes import FORMATS
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.verdict import judge_tensor
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import FORMATS
 
 _CONDITION_DRIFT = 0.01
 """Conditions come from the same draws everywhere; a BLAS that sums in another order moves them by parts in 10⁶."""

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from harness.errors import InputError, nearest
-from harness.spec.strict import Strict
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.spec.strict import Strict
 
 ChoiceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z_]*$")]
 Value = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._]*$")]

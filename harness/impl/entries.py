@@ -4,10 +4,10 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
-from harness.impl.choices import ChoiceName, Chosen, Value
-from harness.spec.case import Case
-from harness.spec.dtypes import DtypeName
-from harness.spec.layer import (
+from encoder_conformance.impl.choices import ChoiceName, Chosen, Value
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import (
     Activation,
     Dropout,
     Epsilon,
@@ -18,8 +18,8 @@ from harness.spec.layer import (
     Placement,
     Projections,
 )
-from harness.spec.situation import Check
-from harness.spec.strict import Identifier, Link, Sentence, Strict
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.strict import Identifier, Link, Sentence, Strict
 
 _One = TypeVar("_One")
 Some = Annotated[

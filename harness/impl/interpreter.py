@@ -7,11 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import InputError
-from harness.impl.manifest import Implementation
-from harness.paths import ROOT, shown
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.paths import PACKAGE, ROOT, shown
 
-LAUNCH = ROOT / "harness" / "adapter" / "launch.py"
+LAUNCH = PACKAGE / "adapter" / "launch.py"
 ADAPTER_NEEDS = ("numpy", "safetensors")
 
 

@@ -6,18 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
-from harness.errors import InputError, nearest
-from harness.impl.choices import Choice, Chosen, asked_of, chosen_from, told_apart
-from harness.impl.entries import Declared, Unsupported
-from harness.impl.offered import offered
-from harness.paths import IMPLS, shown
-from harness.spec.case import Case
-from harness.spec.dtypes import DtypeName
-from harness.spec.parameters import PARAMETER_NAMES
-from harness.spec.situation import Check, Encoding, Layout, Mode
-from harness.spec.stages import SHAPES, kind_of
-from harness.spec.strict import Identifier, Link, Sentence, Strict
-from harness.spec.yaml_file import read_model
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.impl.choices import Choice, Chosen, asked_of, chosen_from, told_apart
+from encoder_conformance.impl.entries import Declared, Unsupported
+from encoder_conformance.impl.offered import offered
+from encoder_conformance.paths import IMPLS, shown
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.parameters import PARAMETER_NAMES
+from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
+from encoder_conformance.spec.stages import SHAPES, kind_of
+from encoder_conformance.spec.strict import Identifier, Link, Sentence, Strict
+from encoder_conformance.spec.yaml_file import read_model
 
 Device = Literal["cpu", "cuda"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from harness.errors import InputError
+from encoder_conformance.errors import InputError
 
 GROUP = "encoder_conformance.implementations"
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.spec.situation import Check
+from encoder_conformance.spec.situation import Check
 
 Array = npt.NDArray[Any]
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.judge.expected import Expected
-from harness.judge.observed import Answers, Sampled, values_at
-from harness.spec.case import Case
-from harness.spec.dtypes import Format
-from harness.spec.stages import stages
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observed import Answers, Sampled, values_at
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.stages import stages
 
 Array = npt.NDArray[Any]
 

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
-from harness.judge.expected import Expected, ExpectedTensor, key
-from harness.judge.observed import Answers, Observed, values_at
-from harness.judge.outcome import Outcome
-from harness.spec.constants import Constants
-from harness.spec.dtypes import Format
-from harness.spec.situation import Check
+from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
+from encoder_conformance.judge.observed import Answers, Observed, values_at
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.situation import Check
 
 Array = npt.NDArray[Any]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from harness.spec.case import Case
+from encoder_conformance.spec.case import Case
 
 Placement = Literal["pre", "post"]
 PLACEMENTS: tuple[Placement, ...] = ("pre", "post")

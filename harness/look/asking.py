@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.errors import InputError, Unanswered
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import find_implementation, judged_unasked
-from harness.spec.case import Case
-from harness.spec.dtypes import FORMATS, DtypeName
-from harness.spec.situation import Check
-from harness.task import Task
-from harness.wire.frames import LARGEST_FRAME
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Observation, Session
+from encoder_conformance.errors import InputError, Unanswered
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import find_implementation, judged_unasked
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import LARGEST_FRAME
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Observation, Session
 
 _LAST_LINES = 8
 

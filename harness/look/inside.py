@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.look.trace import Row, trace
-from harness.spec.case import Case
-from harness.spec.layer import Layer, Stack
-from harness.spec.parameters import parameters_of, prefix
-from harness.spec.stages import kind_of
-from harness.task import Task
-from harness.wire.frames import Tensors
-from harness.wire.messages import AsGiven, Build, Run
-from harness.worker.border import causal_flag, handed_over
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Observation, Session
+from encoder_conformance.look.trace import Row, trace
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer, Stack
+from encoder_conformance.spec.parameters import parameters_of, prefix
+from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Tensors
+from encoder_conformance.wire.messages import AsGiven, Build, Run
+from encoder_conformance.worker.border import causal_flag, handed_over
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Observation, Session
 
 Answered = Callable[[Observation | Failure], Observation]
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt
 
-from harness.errors import InputError
-from harness.spec.layer import Layer
-from harness.spec.parameters import parameter_count
+from encoder_conformance.errors import InputError
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import parameter_count
 
 MIB = 2**20
 PARTS: dict[str, str] = {

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from harness.paths import SPECS
+from encoder_conformance.paths import SPECS
 
 _ROW = re.compile(r"^\| (`[a-z0-9_`, ]+`) \| \[B, [A-Za-z, ]+\] \| (.+?) \|$", re.MULTILINE)
 _HEADING = "| stage | shape | what it is |"

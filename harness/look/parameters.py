@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.errors import Unanswered
-from harness.impl.interpreter import Ready
-from harness.look.asking import asking
-from harness.task import Task
-from harness.wire.frames import Tensors
-from harness.worker.held import not_held, with_a_place
-from harness.worker.lifecycle import Failure
+from encoder_conformance.errors import Unanswered
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.look.asking import asking
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Tensors
+from encoder_conformance.worker.held import not_held, with_a_place
+from encoder_conformance.worker.lifecycle import Failure
 
 _SEED = 0
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)

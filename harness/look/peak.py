@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.errors import InputError
-from harness.impl.interpreter import Ready
-from harness.look.asking import asking
-from harness.task import Task
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.look.asking import asking
+from encoder_conformance.task import Task
 
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 BACKWARD = {False: "forward and backward", True: "forward and backward, checkpointed"}

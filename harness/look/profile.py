@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.wire.frames import WHOLE
-from harness.worker.session import Observation
+from encoder_conformance.wire.frames import WHOLE
+from encoder_conformance.worker.session import Observation
 
 FEWEST = 5
 """Of fewer passes the quartiles are as good as the extremes, and no stage is named."""

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import InputError, nearest
-from harness.spec.case import Case
-from harness.spec.layer import Layer, Stack
-from harness.spec.load import load
-from harness.spec.masking import EndPadding
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer, Stack
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.masking import EndPadding
 
 
 def find_layer(id_or_path: str) -> Layer:

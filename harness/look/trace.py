@@ -3,16 +3,16 @@
 from dataclasses import dataclass, replace
 from math import prod
 
-from harness.errors import InputError
-from harness.judge.expected import Expected
-from harness.judge.verdict import judge_tensor
-from harness.look.notes import stage_notes
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.stages import kind_of
-from harness.task import Task
-from harness.worker.session import Observation
+from encoder_conformance.errors import InputError
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.verdict import judge_tensor
+from encoder_conformance.look.notes import stage_notes
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.task import Task
+from encoder_conformance.worker.session import Observation
 
 _SECONDS_PER_PRODUCT = 20e-9
 _SECONDS_PER_PARAMETER = 0.7e-6

@@ -1,10 +1,10 @@
 """Judges the implementations that nothing is kept of, or that failed, keeps each row as it comes, and writes the pages.
 
-    python -m harness.matrix                          # begins where it was ended
-    python -m harness.matrix pytorch hf_bert          # of these implementations alone
-    python -m harness.matrix --anew flax_nnx          # forgets the rows of an implementation first
-    python -m harness.matrix --python lucid_dl=PATH   # an interpreter for one that has its own, as for conform run
-    python -m harness.matrix --page                   # the pages alone, of what is kept
+    python -m encoder_conformance.matrix                          # begins where it was ended
+    python -m encoder_conformance.matrix pytorch hf_bert          # of these implementations alone
+    python -m encoder_conformance.matrix --anew flax_nnx          # forgets the rows of an implementation first
+    python -m encoder_conformance.matrix --python lucid_dl=PATH   # an interpreter of its own, as for conform run
+    python -m encoder_conformance.matrix --page                   # the pages alone, of what is kept
 
 Implementations that cannot be started here keep the rows that they have.
 """
@@ -13,19 +13,19 @@ import argparse
 import os
 from functools import partial
 
-from harness.errors import InputError
-from harness.impl.interpreter import Missing, resolve
-from harness.impl.manifest import find_implementation
-from harness.matrix.judge import judged
-from harness.matrix.keeping import judge_waiting
-from harness.matrix.page import KEPT, PAGE, matrix, page
-from harness.matrix.readme import write_into_readme
-from harness.matrix.rows import kept
-from harness.matrix.variants import variants
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.interpreter import Missing, resolve
+from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.matrix.judge import judged
+from encoder_conformance.matrix.keeping import judge_waiting
+from encoder_conformance.matrix.page import KEPT, PAGE, matrix, page
+from encoder_conformance.matrix.readme import write_into_readme
+from encoder_conformance.matrix.rows import kept
+from encoder_conformance.matrix.variants import variants
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(prog="python -m harness.matrix")
+    asked = argparse.ArgumentParser(prog="python -m encoder_conformance.matrix")
     asked.add_argument("names", nargs="*", metavar="NAME", help="judge these alone")
     asked.add_argument("--anew", action="append", default=[], metavar="NAME", help="forget what is kept of this one")
     asked.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="as for conform run")

@@ -6,23 +6,23 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from harness.deviations.active import in_short
-from harness.errors import InputError
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.interpreter import Missing, resolve
-from harness.impl.manifest import Implementation, find_implementation
-from harness.judge.expected import Expected
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.matrix.rows import Reason, Row, Seen
-from harness.plan import plan, select
-from harness.results import Record
-from harness.runner import Run
-from harness.scheduling import Assignment
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import DtypeName
-from harness.spec.load import load
-from harness.task import Task
+from encoder_conformance.deviations.active import in_short
+from encoder_conformance.errors import InputError
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Missing, resolve
+from encoder_conformance.impl.manifest import Implementation, find_implementation
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.matrix.rows import Reason, Row, Seen
+from encoder_conformance.plan import plan, select
+from encoder_conformance.results import Record
+from encoder_conformance.runner import Run
+from encoder_conformance.scheduling import Assignment
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.load import load
+from encoder_conformance.task import Task
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.matrix.rows import Row, keep, kept
+from encoder_conformance.matrix.rows import Row, keep, kept
 
 
 def judge_waiting(

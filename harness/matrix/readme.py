@@ -1,10 +1,10 @@
 """The table of all implementations in README.md, between two marks."""
 
-from harness.errors import InputError
-from harness.paths import ROOT
+from encoder_conformance.errors import InputError
+from encoder_conformance.paths import ROOT
 
 README = ROOT / "README.md"
-BEGIN, END = "<!-- matrix: written by python -m harness.matrix -->", "<!-- end of matrix -->"
+BEGIN, END = "<!-- matrix: written by python -m encoder_conformance.matrix -->", "<!-- end of matrix -->"
 
 
 def write_into_readme(table: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.files import replace_file
+from encoder_conformance.files import replace_file
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
-from harness.impl.choices import named
-from harness.impl.manifest import Implementation, known_folders, read_manifest
+from encoder_conformance.impl.choices import named
+from encoder_conformance.impl.manifest import Implementation, known_folders, read_manifest
 
 
 def variants() -> Iterator[str]:

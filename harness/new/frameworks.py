@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.paths import IMPLS, PACKAGE
+from encoder_conformance.paths import IMPLS, PACKAGE
 
 TEMPLATES = PACKAGE / "new" / "templates"
 

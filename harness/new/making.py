@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from string import Template
 
-from harness.errors import InputError
-from harness.impl.manifest import known_folders
-from harness.new.frameworks import FRAMEWORKS, TEMPLATES, Framework
-from harness.paths import shown
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.manifest import known_folders
+from encoder_conformance.new.frameworks import FRAMEWORKS, TEMPLATES, Framework
+from encoder_conformance.paths import shown
 
 _SUFFIX = ".template"
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.oracle import special
-from harness.portable import seed, splitmix64
+from encoder_conformance.oracle import special
+from encoder_conformance.portable import seed, splitmix64
 
 Array = npt.NDArray[Any]
 

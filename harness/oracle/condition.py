@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array, Rounded
-from harness.oracle.encoder import Evaluation, evaluate, given
-from harness.oracle.kinks import kinked_rows
-from harness.spec.case import Case
-from harness.spec.stages import LAST_AXIS_IS_KEYS
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.encoder import Evaluation, evaluate, given
+from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.stages import LAST_AXIS_IS_KEYS
 
 SAMPLE_ROUNDOFF = 2.0**-32
 """The u of the Monte-Carlo runs: far above float64's own noise, far below where noise stops being linear in u (C-2)."""

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.errors import InputError, nearest
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.encoder import Given, forward, given, right_ways
-from harness.oracle.steps import MIXES_ITEMS, WAYS, form_of
-from harness.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
-from harness.oracle.steps.softmax import EMPTY_ROW
-from harness.spec.case import Bools, Case, causal_mask, joined
-from harness.spec.deviation import Deviation, Measured, Patch
-from harness.spec.layer import Layer
-from harness.spec.masking import Causal
-from harness.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.encoder import Given, forward, given, right_ways
+from encoder_conformance.oracle.steps import MIXES_ITEMS, WAYS, form_of
+from encoder_conformance.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
+from encoder_conformance.oracle.steps.softmax import EMPTY_ROW
+from encoder_conformance.spec.case import Bools, Case, causal_mask, joined
+from encoder_conformance.spec.deviation import Deviation, Measured, Patch
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.masking import Causal
+from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
 
 @dataclass(frozen=True)

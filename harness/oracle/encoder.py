@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.stack import encoder_stack
-from harness.oracle.steps import WAYS
-from harness.oracle.tape import Node, Onward, Tape, as_computed
-from harness.spec.case import Case
-from harness.spec.layer import Layer
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.stack import encoder_stack
+from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer
 
 
 @dataclass(frozen=True)

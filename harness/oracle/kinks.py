@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array, Rounded
-from harness.oracle.encoder import evaluate, given
-from harness.spec.case import Case
-from harness.spec.dtypes import FORMATS
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.encoder import evaluate, given
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS
 
 MARGIN = 10.0
 """How many float32 σ a ReLU's input keeps from zero in a row whose gradient is judged (clause B-2)."""

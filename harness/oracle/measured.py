@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array, Rounded
-from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from harness.oracle.encoder import evaluate
-from harness.recent import Recent
-from harness.spec.case import Case
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.recent import Recent
+from encoder_conformance.spec.case import Case
 
 RUNS = 16
 _KEPT = 64

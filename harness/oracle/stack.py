@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.oracle.arithmetic import Array
-from harness.oracle.steps import WAYS
-from harness.oracle.tape import Node, Onward, Tape
-from harness.spec.layer import Layer
-from harness.spec.parameters import prefix
-from harness.spec.stages import layer_stage
+from encoder_conformance.oracle.arithmetic import Array
+from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.oracle.tape import Node, Onward, Tape
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import prefix
+from encoder_conformance.spec.stages import layer_stage
 
 Stages = dict[str, Node]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harness.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 
 Pullback = Callable[[Array], tuple[Array, ...]]
 """The gradient by a step's result → the gradients by its operands."""

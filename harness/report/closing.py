@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from harness.core.order import work_of
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.results import Record, Report, Shown
-from harness.scheduling import Assignment
-from harness.task import Task
+from encoder_conformance.core.order import work_of
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.results import Record, Report, Shown
+from encoder_conformance.scheduling import Assignment
+from encoder_conformance.task import Task
 
 _NAMED = 8
 _OF_A_PART = ("--level", "--case", "--budget")

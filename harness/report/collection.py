@@ -6,14 +6,14 @@ from collections import Counter
 
 from rich.progress import Progress, TaskID
 
-from harness.core.exclusion import Exclusion
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.report.closing import row
-from harness.report.ledger import Ledger
-from harness.report.terminal import console
-from harness.results import EndedBy, Record, Report, Shown
-from harness.runner import Run
-from harness.scheduling import Assignment
+from encoder_conformance.core.exclusion import Exclusion
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.report.closing import row
+from encoder_conformance.report.ledger import Ledger
+from encoder_conformance.report.terminal import console
+from encoder_conformance.results import EndedBy, Record, Report, Shown
+from encoder_conformance.runner import Run
+from encoder_conformance.scheduling import Assignment
 
 _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
 """What is left of a run's time, of that, and in seconds, for the diagnosis once something has failed."""

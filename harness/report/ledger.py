@@ -10,15 +10,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-import harness
-from harness.asking import not_run
-from harness.errors import InputError
-from harness.files import replacing
-from harness.impl.interpreter import Missing
-from harness.judge.outcome import Outcome
-from harness.results import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shown
-from harness.runner import Run
-from harness.scheduling import Assignment
+import encoder_conformance
+from encoder_conformance.asking import not_run
+from encoder_conformance.errors import InputError
+from encoder_conformance.files import replacing
+from encoder_conformance.impl.interpreter import Missing
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.results import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shown
+from encoder_conformance.runner import Run
+from encoder_conformance.scheduling import Assignment
 
 _SECONDS_BETWEEN_WRITES = 2.0
 _SHARE_OF_TIME = 0.02
@@ -128,7 +128,7 @@ class Ledger:
 def environment(assignments: list[Assignment], run: Run, device: str, seed: int) -> Environment:
     cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
     return Environment(
-        conform=harness.__version__,
+        conform=encoder_conformance.__version__,
         python=platform.python_version(),
         platform=platform.platform(),
         processor=processor(),

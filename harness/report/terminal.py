@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.judge.outcome import EXPECTED, SEVERITY, Outcome
-from harness.report.closing import Remainder, closing_lines
-from harness.results import Diagnosis, Record, Report
+from encoder_conformance.judge.outcome import EXPECTED, SEVERITY, Outcome
+from encoder_conformance.report.closing import Remainder, closing_lines
+from encoder_conformance.results import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
 _SHOWN_TWINS = 3

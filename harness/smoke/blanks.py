@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.paths import shown
+from encoder_conformance.paths import shown
 
 MARK = "BLANK"
 """What the text of a blank that `conform new` leaves begins with."""

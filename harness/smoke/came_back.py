@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.adapter.base import Array
-from harness.smoke.edits import edits
-from harness.spec.layer import Layer
-from harness.worker.held import Parameters, not_held
+from encoder_conformance.adapter.base import Array
+from encoder_conformance.smoke.edits import edits
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.worker.held import Parameters, not_held
 
 
 def named(names: tuple[str, ...], own: Mapping[str, str]) -> str:

@@ -3,28 +3,28 @@
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-from harness.asking import ask
-from harness.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
-from harness.diagnosis.seen import Seen
-from harness.golden.build import compute
-from harness.golden.narrow import in_format
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.interpreter import Ready
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.results import Record
-from harness.smoke.blanks import blank_behind, blanks_of, place_of
-from harness.smoke.came_back import amiss
-from harness.smoke.guess import guess
-from harness.smoke.questions import NUMBERS, Questions
-from harness.smoke.step import Step
-from harness.smoke.wrong_gradient import wrong_gradients
-from harness.spec.constants import constants
-from harness.spec.load import Specification
-from harness.spec.situation import Check
-from harness.task import Task
-from harness.wire.frames import Tensors
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Session
+from encoder_conformance.asking import ask
+from encoder_conformance.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
+from encoder_conformance.diagnosis.seen import Seen
+from encoder_conformance.golden.build import compute
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.results import Record
+from encoder_conformance.smoke.blanks import blank_behind, blanks_of, place_of
+from encoder_conformance.smoke.came_back import amiss
+from encoder_conformance.smoke.guess import guess
+from encoder_conformance.smoke.questions import NUMBERS, Questions
+from encoder_conformance.smoke.step import Step
+from encoder_conformance.smoke.wrong_gradient import wrong_gradients
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import Specification
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Tensors
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Session
 
 _NO_ANSWER = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN})
 _BLANKS_SAID = 8

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.adapter.base import Array
-from harness.spec.layer import Layer
-from harness.wire.frames import Tensors
-from harness.worker.session import Observation
+from encoder_conformance.adapter.base import Array
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.wire.frames import Tensors
+from encoder_conformance.worker.session import Observation
 
 Made = Callable[[Mapping[str, Array]], Tensors]
 QKV = ("attention.query", "attention.key", "attention.value")

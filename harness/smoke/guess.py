@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.adapter.base import Array
-from harness.deviations.play import played, played_with_noise
-from harness.diagnosis.diagnose import diagnose
-from harness.judge.expected import ExpectedTensor
-from harness.judge.sighting import Sighting
-from harness.judge.verdict import judge_tensor
-from harness.report.terminal import diagnosis_text
-from harness.smoke.came_back import named
-from harness.smoke.edits import Edit, edits
-from harness.spec.case import Case, Held
-from harness.spec.constants import constants
+from encoder_conformance.adapter.base import Array
+from encoder_conformance.deviations.play import played, played_with_noise
+from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.sighting import Sighting
+from encoder_conformance.judge.verdict import judge_tensor
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.smoke.came_back import named
+from encoder_conformance.smoke.edits import Edit, edits
+from encoder_conformance.spec.case import Case, Held
+from encoder_conformance.spec.constants import constants
 
 _CONFIRMED = 6
 """Of the closest, how many are tried in their own noise, which takes as long as 24 plays."""

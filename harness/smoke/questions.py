@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from harness.impl.manifest import Implementation
-from harness.plan import plan
-from harness.spec.case import Case
-from harness.spec.dtypes import DtypeName
-from harness.spec.layer import Placement
-from harness.spec.load import Specification
-from harness.spec.parameters import parameter_count
-from harness.spec.situation import Check
-from harness.task import Task
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.plan import plan
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import Placement
+from encoder_conformance.spec.load import Specification
+from encoder_conformance.spec.parameters import parameter_count
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.task import Task
 
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "pre-gelu-tanh", "pre-rms-silu", "post-gelu-bert")
 """Small, and unlike each other; the first of each placement that an implementation can do is asked. Of one that can do

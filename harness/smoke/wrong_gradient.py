@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.encoder import evaluate
-from harness.oracle.kinks import kinked_rows
-from harness.results import Record
-from harness.smoke.came_back import named
-from harness.smoke.edits import edits
-from harness.spec.case import Case
-from harness.wire.frames import Tensors
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.results import Record
+from encoder_conformance.smoke.came_back import named
+from encoder_conformance.smoke.edits import edits
+from encoder_conformance.spec.case import Case
+from encoder_conformance.wire.frames import Tensors
 
 _CLOSE = 1e-2
 """Far above the noise of any format that is asked here, far below what another gradient would be."""

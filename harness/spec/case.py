@@ -8,15 +8,15 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from harness import portable
-from harness.portable import Floats
-from harness.spec.drawn import drawn
-from harness.spec.layer import RECOMMENDED_AT_MOST, Layer
-from harness.spec.level import Level
-from harness.spec.masking import Blind, Causal, Drawn
-from harness.spec.parameters import parameters_of
-from harness.spec.situation import WITH_GOLDEN, Check, Situation
-from harness.spec.stages import OF_KEYS, stage_shape, stages
+from encoder_conformance import portable
+from encoder_conformance.portable import Floats
+from encoder_conformance.spec.drawn import drawn
+from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
+from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.masking import Blind, Causal, Drawn
+from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
+from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages
 
 Bools = npt.NDArray[np.bool_]
 

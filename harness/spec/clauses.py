@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from harness.paths import SPECS
+from encoder_conformance.paths import SPECS
 
 _CLAUSE = re.compile(r"^- \*\*([A-Z]+-[0-9]+)\*\* (.+?)(?=^- |^$|\Z)", re.MULTILINE | re.DOTALL)
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field, PositiveInt
 
-from harness.paths import SPECS
-from harness.spec.strict import Strict
-from harness.spec.yaml_file import read_model
+from encoder_conformance.paths import SPECS
+from encoder_conformance.spec.strict import Strict
+from encoder_conformance.spec.yaml_file import read_model
 
 _Limit = Annotated[float, Field(gt=0)]
 

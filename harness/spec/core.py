@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness.spec.strict import Strict
-from harness.spec.yaml_file import read_model
+from encoder_conformance.spec.strict import Strict
+from encoder_conformance.spec.yaml_file import read_model
 
 FILE = "core.yaml"
 

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from harness.spec.parameters import PARAMETER_NAMES
-from harness.spec.strict import Identifier, Link, Sentence, Strict
+from encoder_conformance.spec.parameters import PARAMETER_NAMES
+from encoder_conformance.spec.strict import Identifier, Link, Sentence, Strict
 
 Kind = Literal["numerics", "mask", "wiring", "parameters", "layout", "training", "precision"]
 MaskEdit = Literal[

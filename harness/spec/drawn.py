@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness import portable
-from harness.portable import Floats, Pattern
-from harness.spec.layer import Layer
-from harness.spec.parameters import parameters_of, without_prefix
+from encoder_conformance import portable
+from encoder_conformance.portable import Floats, Pattern
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
 
 @dataclass(frozen=True)

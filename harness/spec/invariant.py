@@ -1,6 +1,6 @@
 """What a situation has to be like for its invariant to hold there, and to say anything (clauses I-*)."""
 
-from harness.spec.masking import Causal, Drawn, EndPadding, Mask
+from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 
 
 def unfit(invariant: str, batch: int, sequence: int, mask: Mask) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
+from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 Part = Literal["encoder_layer", "attention"]
 Placement = Literal["pre", "post"]

@@ -6,16 +6,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from harness.errors import InputError, nearest
-from harness.paths import SPECS, shown
-from harness.spec.case import Case
-from harness.spec.clauses import clauses
-from harness.spec.core import FILE as CORE
-from harness.spec.core import read_core
-from harness.spec.deviation import Deviation
-from harness.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
-from harness.spec.situation import Situation
-from harness.spec.yaml_file import read_model
+from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.paths import SPECS, shown
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.spec.core import FILE as CORE
+from encoder_conformance.spec.core import read_core
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.spec.yaml_file import read_model
 
 _Model = TypeVar("_Model", Layer, Situation, Deviation)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from harness.spec.strict import Strict
+from encoder_conformance.spec.strict import Strict
 
 
 class EndPadding(Strict):

@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from harness.spec.layer import Layer
+    from encoder_conformance.spec.layer import Layer
 
 Size = Literal["d_model", "projection", "d_ff", "vocabulary"]
 

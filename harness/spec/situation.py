@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from harness.spec.dtypes import DtypeName
-from harness.spec.invariant import unfit
-from harness.spec.layer import Family
-from harness.spec.masking import Causal, Drawn, Mask
-from harness.spec.parameters import PARAMETER_NAMES
-from harness.spec.strict import ClauseId, Identifier, Sentence, Strict
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.invariant import unfit
+from encoder_conformance.spec.layer import Family
+from encoder_conformance.spec.masking import Causal, Drawn, Mask
+from encoder_conformance.spec.parameters import PARAMETER_NAMES
+from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 SituationLevel = Literal["required", "recommended", "optional"]
 Check = Literal[

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # an adapter reads the table below, and needs nothing but numpy and safetensors
-    from harness.spec.layer import Layer
-    from harness.spec.situation import Situation
+    from encoder_conformance.spec.layer import Layer
+    from encoder_conformance.spec.situation import Situation
 
 SHAPES: dict[str, str] = {
     "norm1": "B S D",

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from harness.errors import InputError
-from harness.paths import shown
+from encoder_conformance.errors import InputError
+from encoder_conformance.paths import shown
 
 Model = TypeVar("Model", bound=BaseModel)
 

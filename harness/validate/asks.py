@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.spec.case import Case, Held
-from harness.spec.dtypes import DtypeName
-from harness.spec.layer import Layer
-from harness.spec.load import load
-from harness.spec.situation import Situation
-from harness.validate.findings import Stage
+from encoder_conformance.spec.case import Case, Held
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.validate.findings import Stage
 
 SIZES = ((1, 1), (1, 7), (3, 1), (2, 20), (5, 33))
 """B and S that no exporter's example is likely to have had together: one item, one position, neither alone."""

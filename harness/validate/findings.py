@@ -4,7 +4,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.spec.layer import Layer
+from encoder_conformance.spec.layer import Layer
 
 Stage = Literal[
     "file",

@@ -3,16 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.impl.interpreter import Missing
-from harness.judge.expected import Expected
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.results import Record
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.dtypes import Format
-from harness.validate.findings import Anchor, Description, Finding, Stage
-from harness.validate.levels import differences
-from harness.validate.rows import Row
+from encoder_conformance.impl.interpreter import Missing
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.results import Record
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.validate.findings import Anchor, Description, Finding, Stage
+from encoder_conformance.validate.levels import differences
+from encoder_conformance.validate.rows import Row
 
 
 def loading(rows: Sequence[Row]) -> Iterator[Finding]:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.spec.dtypes import FORMATS
-from harness.spec.layer import Layer
-from harness.validate.findings import Description, Finding
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.findings import Description, Finding
 
 Array = npt.NDArray[Any]
 _NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.judge.expected import Expected
-from harness.judge.verdict import TensorVerdict, judge_tensor
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.dtypes import Format
-from harness.validate.rows import Row
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.validate.rows import Row
 
 
 def differences(

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.judge.expected import Expected
-from harness.spec.case import Case
-from harness.validate.findings import Finding
-from harness.validate.rows import Row
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.spec.case import Case
+from encoder_conformance.validate.findings import Finding
+from encoder_conformance.validate.rows import Row
 
 
 def relative_errors(

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import evaluate
-from harness.spec.case import Case, Held
-from harness.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.spec.case import Case, Held
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 
 Array = npt.NDArray[Any]
 

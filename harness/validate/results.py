@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.results import Diagnosis, Record
-from harness.spec.layer import Layer
-from harness.validate.findings import STAGES, Description, Finding, Stage
+from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.findings import STAGES, Description, Finding, Stage
 
 
 class _Frozen(BaseModel):

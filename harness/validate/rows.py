@@ -7,22 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.asking import Asked, ask
-from harness.diagnosis.seen import Seen
-from harness.golden.narrow import in_format
-from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import read_implementation
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.paths import IMPLS
-from harness.plan import plan
-from harness.results import Record
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.dtypes import DtypeName
-from harness.spec.stages import kind_of
-from harness.threads import share
-from harness.worker.session import Session
+from encoder_conformance.asking import Asked, ask
+from encoder_conformance.diagnosis.seen import Seen
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.paths import IMPLS
+from encoder_conformance.plan import plan
+from encoder_conformance.results import Record
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.threads import share
+from encoder_conformance.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
 ROWS = (

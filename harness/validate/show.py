@@ -4,10 +4,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.report.terminal import diagnosis_text
-from harness.spec.layer import Layer
-from harness.validate.findings import STAGES, Description, Finding, Stage
-from harness.validate.results import Validation
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.findings import STAGES, Description, Finding, Stage
+from encoder_conformance.validate.results import Validation
 
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
 

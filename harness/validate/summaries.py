@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from harness.report.terminal import score
-from harness.spec.case import Case
-from harness.validate.findings import Description, Stage
-from harness.validate.rows import Row
+from encoder_conformance.report.terminal import score
+from encoder_conformance.spec.case import Case
+from encoder_conformance.validate.findings import Description, Stage
+from encoder_conformance.validate.rows import Row
 
 _MEANS = {"attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"}
 _OPERATORS_SHOWN = 4

@@ -11,30 +11,30 @@ from typing import Any, Literal
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from harness.errors import InputError
-from harness.golden.build import compute_all
-from harness.impl.interpreter import Ready
-from harness.judge.expected import Expected
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.report.terminal import score
-from harness.results import Diagnosis
-from harness.spec.case import Case, Held
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.layer import Layer
-from harness.spec.parameters import unlike
-from harness.validate.asks import Takes, asked
-from harness.validate.findings import Description, Finding, Roles
-from harness.validate.judged import answers, levels, loading
-from harness.validate.layers import compared_parameters, empty_rows, told_apart
-from harness.validate.quantised import relative_errors
-from harness.validate.reduction import cost, dtype_named, narrower, said_of_format, said_of_stored
-from harness.validate.results import RowResult, Validation, in_order
-from harness.validate.rows import FOLDER, Row, rows_of, showing, take_through
-from harness.validate.summaries import of_answers, of_cost, of_description
-from harness.wire.messages import Inspect
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Session
+from encoder_conformance.errors import InputError
+from encoder_conformance.golden.build import compute_all
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.report.terminal import score
+from encoder_conformance.results import Diagnosis
+from encoder_conformance.spec.case import Case, Held
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.validate.asks import Takes, asked
+from encoder_conformance.validate.findings import Description, Finding, Roles
+from encoder_conformance.validate.judged import answers, levels, loading
+from encoder_conformance.validate.layers import compared_parameters, empty_rows, told_apart
+from encoder_conformance.validate.quantised import relative_errors
+from encoder_conformance.validate.reduction import cost, dtype_named, narrower, said_of_format, said_of_stored
+from encoder_conformance.validate.results import RowResult, Validation, in_order
+from encoder_conformance.validate.rows import FOLDER, Row, rows_of, showing, take_through
+from encoder_conformance.validate.summaries import of_answers, of_cost, of_description
+from encoder_conformance.wire.messages import Inspect
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Session
 
 Array = npt.NDArray[Any]
 MaskMeaning = Literal["attend", "ignore", "additive"]

@@ -14,8 +14,8 @@ from typing import IO, Any
 import numpy as np
 import safetensors.numpy
 
-from harness.wire.header import Entry, FrameError, read, written
-from harness.wire.streamed import PART, Array, Receive, Sink, Streamed, parts_of, whole
+from encoder_conformance.wire.header import Entry, FrameError, read, written
+from encoder_conformance.wire.streamed import PART, Array, Receive, Sink, Streamed, parts_of, whole
 
 PROTOCOL = 3
 UNSUPPORTED = "unsupported: "

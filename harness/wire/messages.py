@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
-from harness.spec.layer import Layer
-from harness.spec.situation import Check, Encoding, Layout, Mode
-from harness.wire.frames import PROTOCOL
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
+from encoder_conformance.wire.frames import PROTOCOL
 
 
 class _Message(BaseModel):
@@ -172,7 +172,7 @@ class Built(Answer):
 class Inspected(Answer):
     """The answer to `inspect`: the file's own parameters are in the frame, if they could be told.
 
-    `description` is what `harness.validate.findings.Description` has.
+    `description` is what `encoder_conformance.validate.findings.Description` has.
     """
 
     description: dict[str, Any]

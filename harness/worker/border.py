@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.spec.case import Bools, Case
-from harness.spec.masking import Causal
-from harness.spec.situation import Given
-from harness.task import Task
-from harness.wire.frames import Tensors
-from harness.wire.messages import AsGiven, Run
+from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.masking import Causal
+from encoder_conformance.spec.situation import Given
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Tensors
+from encoder_conformance.wire.messages import AsGiven, Run
 
 Array = npt.NDArray[Any]
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}

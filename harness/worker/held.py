@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from harness.spec.parameters import without_prefix
-from harness.wire.frames import Sendable, Tensors
-from harness.wire.streamed import Array, Sink, Streamed, parts_of
+from encoder_conformance.spec.parameters import without_prefix
+from encoder_conformance.wire.frames import Sendable, Tensors
+from encoder_conformance.wire.streamed import Array, Sink, Streamed, parts_of
 
 Parameter = TypeVar("Parameter", bound=Array | Streamed)
 

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from harness.impl.interpreter import Ready
-from harness.impl.manifest import Device
-from harness.judge.outcome import Outcome
-from harness.wire.frames import PROTOCOL
-from harness.wire.messages import Refusal, Start, Started
-from harness.worker.process import WorkerFailure, WorkerProcess, one_line
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.impl.manifest import Device
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.wire.frames import PROTOCOL
+from encoder_conformance.wire.messages import Refusal, Start, Started
+from encoder_conformance.worker.process import WorkerFailure, WorkerProcess, one_line
 
 Answered = TypeVar("Answered")
 

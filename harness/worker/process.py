@@ -12,14 +12,14 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from harness.judge.outcome import Outcome
-from harness.threads import blas_threads
-from harness.wire.frames import EndOfStream, Frame, Sendable, read_frame, write_frame
-from harness.wire.header import FrameError
-from harness.wire.messages import Answer, Refusal, Request, Stop
-from harness.wire.streamed import Receive
-from harness.worker.pipe import widened
-from harness.worker.watchdog import Watchdog
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.threads import blas_threads
+from encoder_conformance.wire.frames import EndOfStream, Frame, Sendable, read_frame, write_frame
+from encoder_conformance.wire.header import FrameError
+from encoder_conformance.wire.messages import Answer, Refusal, Request, Stop
+from encoder_conformance.wire.streamed import Receive
+from encoder_conformance.worker.pipe import widened
+from encoder_conformance.worker.watchdog import Watchdog
 
 _BESIDE_TENSORS = 16384
 """Bytes that a frame has at most beside its tensors: names, shapes and the message."""

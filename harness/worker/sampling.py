@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.judge.observed import Sampled
-from harness.wire.streamed import Array, Sink
+from encoder_conformance.judge.observed import Sampled
+from encoder_conformance.wire.streamed import Array, Sink
 
 Positions = npt.NDArray[np.int64]
 _FEW = 1 << 14

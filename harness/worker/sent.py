@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.spec.case import Case
-from harness.spec.drawn import Drawn, drawn
-from harness.spec.parameters import parameters_of
-from harness.task import Task
-from harness.wire.frames import LARGE
-from harness.wire.streamed import Array, Streamed, parts_of
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.drawn import Drawn, drawn
+from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import LARGE
+from encoder_conformance.wire.streamed import Array, Streamed, parts_of
 
 Sent = dict[str, Array | Streamed]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.impl.interpreter import Ready
-from harness.impl.manifest import Device
-from harness.judge.outcome import Outcome
-from harness.spec.case import Case
-from harness.task import Task
-from harness.wire.frames import Sendable, Tensors
-from harness.wire.messages import (
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.impl.manifest import Device
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.spec.case import Case
+from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Sendable, Tensors
+from encoder_conformance.wire.messages import (
     Build,
     Built,
     Export,
@@ -28,12 +28,12 @@ from harness.wire.messages import (
     ReadCheckpoint,
     Run,
 )
-from harness.wire.streamed import Receive, whole
-from harness.worker.border import Array, given_as, handed_over, run_request, turned_back, wrong_layout
-from harness.worker.held import Comparing, Parameters, with_a_place
-from harness.worker.lifecycle import Answered, Failure, Lifecycle
-from harness.worker.process import Pending, WorkerFailure, WorkerProcess, one_line
-from harness.worker.sent import Sent, parameters_to_send
+from encoder_conformance.wire.streamed import Receive, whole
+from encoder_conformance.worker.border import Array, given_as, handed_over, run_request, turned_back, wrong_layout
+from encoder_conformance.worker.held import Comparing, Parameters, with_a_place
+from encoder_conformance.worker.lifecycle import Answered, Failure, Lifecycle
+from encoder_conformance.worker.process import Pending, WorkerFailure, WorkerProcess, one_line
+from encoder_conformance.worker.sent import Sent, parameters_to_send
 
 Observation = Tensors
 _AHEAD = 6

@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from harness.adapter import ParameterMap, Take, serve
-from impls.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
+from encoder_conformance import ParameterMap, Take, serve
+from encoder_conformance.impls.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
 
 OF_LINEAR = {f"attention.{part}_proj": f"attention.{part}" for part in ("query", "key", "value", "output")}
 OF_LINEAR |= {part: f"feed_forward.{part}" for part in ("hidden", "output")}

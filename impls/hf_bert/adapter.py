@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.adapter import Masks, ParameterMap, Take, Tensors, serve
-from harness.adapter.base import Array
-from impls.pytorch.adapter import to_numpy, to_tensor
-from impls.torch_module.adapter import TorchModule
+from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance.impls.pytorch.adapter import to_numpy, to_tensor
+from encoder_conformance.impls.torch_module.adapter import TorchModule
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 from transformers import BertConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 from jax.nn import initializers
 
-from harness.adapter import ParameterMap, Take
+from encoder_conformance import ParameterMap, Take
 
 _KERNEL, _BIAS = ("d_model", "num_heads", "head_dim"), ("num_heads", "head_dim")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from harness.adapter import cache_folder
+from encoder_conformance import cache_folder
 
 
 def set_up(device: str, threads: int) -> None:

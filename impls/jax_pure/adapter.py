@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from harness.adapter import (
+from encoder_conformance import (
     Adapter,
+    Array,
     Environment,
     Fresh,
     Masks,
@@ -21,12 +22,11 @@ from harness.adapter import (
     stack_of,
     timed,
 )
-from harness.adapter.base import Array
-from impls.jax_layers.process import make_room, set_up
-from impls.jax_pure.encoder import Config, Dropout, Tree, needed
-from impls.jax_pure.encoder import Masks as Given
-from impls.jax_pure.initial import initial
-from impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
+from encoder_conformance.impls.jax_layers.process import make_room, set_up
+from encoder_conformance.impls.jax_pure.encoder import Config, Dropout, Tree, needed
+from encoder_conformance.impls.jax_pure.encoder import Masks as Given
+from encoder_conformance.impls.jax_pure.initial import initial
+from encoder_conformance.impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:

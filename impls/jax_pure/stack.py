@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from impls.jax_pure.encoder import (
+from encoder_conformance.impls.jax_pure.encoder import (
     NO_MASKS,
     NORMS,
     Config,

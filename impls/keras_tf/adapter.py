@@ -11,8 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from harness.adapter import (
+from encoder_conformance import (
     Adapter,
+    Array,
     Environment,
     Fresh,
     Masks,
@@ -24,10 +25,9 @@ from harness.adapter import (
     serve,
     stack_of,
 )
-from harness.adapter.base import Array
-from impls.keras_tf.cross import CrossAttention
-from impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
-from impls.keras_tf.stack import Encoder
+from encoder_conformance.impls.keras_tf.cross import CrossAttention
+from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
+from encoder_conformance.impls.keras_tf.stack import Encoder
 
 PARAMETERS = ParameterMap(
     {

@@ -4,12 +4,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from impls.keras_tf.adapter import KerasTensorFlow  # first: it chooses Keras' backend
+from encoder_conformance.impls.keras_tf.adapter import KerasTensorFlow  # first: it chooses Keras' backend
 
 import h5py  # isort: skip
 import keras
 
-from harness.adapter import Tensors
+from encoder_conformance import Tensors
 
 ENDING = ".weights.h5"
 WRITES = "keras.saving.save_weights(encoder, path) writes one"

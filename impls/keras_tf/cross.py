@@ -6,7 +6,7 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import layers
 
-from impls.keras_tf.encoder import MultiHeadAttention, Shape, Tap, untapped
+from encoder_conformance.impls.keras_tf.encoder import MultiHeadAttention, Shape, Tap, untapped
 
 
 class CrossAttention(layers.Layer):

@@ -7,7 +7,7 @@ from keras import KerasTensor as Tensor
 from keras import layers as keras_layers
 from keras import ops
 
-from impls.keras_tf.encoder import NORMS, EncoderLayer, Shape, Tap, check, untapped
+from encoder_conformance.impls.keras_tf.encoder import NORMS, EncoderLayer, Shape, Tap, check, untapped
 
 
 class Encoder(keras_layers.Layer):

@@ -8,8 +8,7 @@ import lucid.nn.functional as F
 import numpy as np
 from lucid import nn
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
-from harness.adapter.base import Array
+from encoder_conformance import Adapter, Array, Environment, Masks, ParameterMap, Take, Tensors, serve
 
 LINEAR = {
     "self_attn.q_proj": "attention.query",

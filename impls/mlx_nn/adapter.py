@@ -8,8 +8,7 @@ import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten
 
-from harness.adapter import Adapter, Environment, Masks, ParameterMap, Take, Tensors, serve
-from harness.adapter.base import Array
+from encoder_conformance import Adapter, Array, Environment, Masks, ParameterMap, Take, Tensors, serve
 
 ACTIVATIONS = {"relu": nn.relu, "gelu": nn.gelu, "gelu_tanh": nn.gelu_approx, "silu": nn.silu}
 LINEAR = {f"attention.{name}_proj": f"attention.{name}" for name in ("query", "key", "value")}

@@ -5,16 +5,16 @@ from typing import Any
 
 import onnx
 
-from harness.adapter import Tensors, serve
-from impls.onnx_attention import operators
-from impls.onnx_direct.text import Form, encoder
-from impls.onnx_model.adapter import OnnxAdapter
+from encoder_conformance import Tensors, serve
+from encoder_conformance.impls.onnx_attention import operators
+from encoder_conformance.impls.onnx_direct.text import Form, encoder
+from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxAttention(OnnxAdapter):
     road = "onnx_attention"
     exporters = ()
-    sources = ("impls.onnx_attention", "impls.onnx_direct")
+    sources = ("encoder_conformance.impls.onnx_attention", "encoder_conformance.impls.onnx_direct")
 
     def export(
         self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool

@@ -6,8 +6,8 @@ of minus infinity, the mask is numbers to add, so low that with any score they g
 
 import math
 
-from impls.onnx_direct import plain
-from impls.onnx_direct.text import Form, Lines
+from encoder_conformance.impls.onnx_direct import plain
+from encoder_conformance.impls.onnx_direct.text import Form, Lines
 
 SCORES, WEIGHTS = 0, 3
 """Values of qk_matmul_output_mode: what the operator's fourth output is."""

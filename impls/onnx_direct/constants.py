@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from harness.adapter.base import Array
+from encoder_conformance import Array
 
 
 def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:

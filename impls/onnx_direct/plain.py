@@ -1,6 +1,6 @@
 """Attention and the norms in operators that every opset has."""
 
-from impls.onnx_direct.text import Form, Lines, reduced
+from encoder_conformance.impls.onnx_direct.text import Form, Lines, reduced
 
 
 def attend(form: Form) -> Lines:

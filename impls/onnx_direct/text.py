@@ -15,8 +15,8 @@ import onnx
 import onnx.parser
 from onnx import helper, numpy_helper
 
-from harness.adapter import Tensors, stack_of
-from impls.onnx_direct.constants import constants_of
+from encoder_conformance import Tensors, stack_of
+from encoder_conformance.impls.onnx_direct.constants import constants_of
 
 SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
 """Values that are the same for each layer of a stack. Constants are, too."""
@@ -60,7 +60,7 @@ class Form:
 
 
 def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
-    """The staged model (`impls.onnx_model.contract`). Raises ValueError for a layer that cannot be."""
+    """The staged model (impls/onnx_model/contract.py). Raises ValueError for a layer that cannot be."""
     check(form.layer)
     layer, placement = form.layer, form.layer["norm"]["placement"]
     constants = constants_of(layer, np.dtype(form.dtype))

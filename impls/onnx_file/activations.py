@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from harness.oracle import special
-from impls.onnx_file.values import Array, NotUnderstood
+from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood
+from encoder_conformance.oracle import special
 
 EXACT = 2e-5
 NEAR = 0.2

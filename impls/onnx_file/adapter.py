@@ -10,19 +10,19 @@ import onnx
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from harness.adapter import Adapter, Environment, Masks, Tensors, serve
-from harness.spec.layer import Layer
-from harness.spec.stages import axes_of
-from harness.spec.stages import stages as stages_of
-from impls.onnx_file.inference import Inferred
-from impls.onnx_file.inspection import Inspection, inspect
-from impls.onnx_file.interface import numpy_dtype
-from impls.onnx_file.masks import fed
-from impls.onnx_file.parameters import held_in, written
-from impls.onnx_file.roles import Roles
-from impls.onnx_file.stages import letters, sizes_at
-from impls.onnx_file.values import Array
-from impls.onnx_model.runtimes import PACKAGES, Session, open
+from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
+from encoder_conformance.impls.onnx_file.inference import Inferred
+from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
+from encoder_conformance.impls.onnx_file.interface import numpy_dtype
+from encoder_conformance.impls.onnx_file.masks import fed
+from encoder_conformance.impls.onnx_file.parameters import held_in, written
+from encoder_conformance.impls.onnx_file.roles import Roles
+from encoder_conformance.impls.onnx_file.stages import letters, sizes_at
+from encoder_conformance.impls.onnx_file.values import Array
+from encoder_conformance.impls.onnx_model.runtimes import PACKAGES, Session, open
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.stages import axes_of
+from encoder_conformance.spec.stages import stages as stages_of
 
 
 class OnnxFile(Adapter):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from impls.onnx_file.products import Groups, Product, arranged, constant_along, sizes_of, spread_out
-from impls.onnx_file.values import Array, NotUnderstood
+from encoder_conformance.impls.onnx_file.products import Groups, Product, arranged, constant_along, sizes_of, spread_out
+from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood
 
 
 def score_product(

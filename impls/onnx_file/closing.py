@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from impls.onnx_file.activations import activation_of, probe
-from impls.onnx_file.norms import Constant, norm_of
-from impls.onnx_file.products import FLOATS, attributes, named
-from impls.onnx_file.softmax import softmax_of
-from impls.onnx_file.values import (
+from encoder_conformance.impls.onnx_file.activations import activation_of, probe
+from encoder_conformance.impls.onnx_file.norms import Constant, norm_of
+from encoder_conformance.impls.onnx_file.products import FLOATS, attributes, named
+from encoder_conformance.impls.onnx_file.softmax import softmax_of
+from encoder_conformance.impls.onnx_file.values import (
     Activation,
     Array,
     Fixed,
@@ -28,7 +28,7 @@ from impls.onnx_file.values import (
 )
 
 if TYPE_CHECKING:
-    from impls.onnx_file.known import Known
+    from encoder_conformance.impls.onnx_file.known import Known
 
 CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from impls.onnx_file.findings import Findings
-from impls.onnx_file.layer import Encoder, OneLayer
-from impls.onnx_file.roles import Roles
+from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.layer import Encoder, OneLayer
+from encoder_conformance.impls.onnx_file.roles import Roles
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""

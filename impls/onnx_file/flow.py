@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx
 
-from impls.onnx_file import closing
-from impls.onnx_file.known import Known, data_of
-from impls.onnx_file.operators import ELEMENTWISE, IDENTITIES, MOVES, PRODUCTS, REDUCTIONS, ROWWISE
-from impls.onnx_file.pairs import attention, of_two
-from impls.onnx_file.products import FLOATS, attributes, linear_map, named, product_of
-from impls.onnx_file.rows import axes_of, row_axis
-from impls.onnx_file.running import said
-from impls.onnx_file.values import (
+from encoder_conformance.impls.onnx_file import closing
+from encoder_conformance.impls.onnx_file.known import Known, data_of
+from encoder_conformance.impls.onnx_file.operators import ELEMENTWISE, IDENTITIES, MOVES, PRODUCTS, REDUCTIONS, ROWWISE
+from encoder_conformance.impls.onnx_file.pairs import attention, of_two
+from encoder_conformance.impls.onnx_file.products import FLOATS, attributes, linear_map, named, product_of
+from encoder_conformance.impls.onnx_file.rows import axes_of, row_axis
+from encoder_conformance.impls.onnx_file.running import said
+from encoder_conformance.impls.onnx_file.values import (
     Array,
     Fixed,
     Linear,

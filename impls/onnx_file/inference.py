@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS, Format
-from harness.spec.layer import Layer
-from harness.validate.reduction import dtype_named, narrower
-from impls.onnx_file.describe import describe
-from impls.onnx_file.findings import Findings
-from impls.onnx_file.flow import Flow
-from impls.onnx_file.graph import Graph
-from impls.onnx_file.interface import numpy_dtype
-from impls.onnx_file.layer import encoder_of
-from impls.onnx_file.parameters import Held, parameters_of
-from impls.onnx_file.proof import empty_row, prove
-from impls.onnx_file.roles import Roles
-from impls.onnx_file.running import Array, Failed, Runner, Tensors
-from impls.onnx_file.stages import Anchor, anchors, letters, sizes_at
-from impls.onnx_file.values import NotUnderstood
+from encoder_conformance.impls.onnx_file.describe import describe
+from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.flow import Flow
+from encoder_conformance.impls.onnx_file.graph import Graph
+from encoder_conformance.impls.onnx_file.interface import numpy_dtype
+from encoder_conformance.impls.onnx_file.layer import encoder_of
+from encoder_conformance.impls.onnx_file.parameters import Held, parameters_of
+from encoder_conformance.impls.onnx_file.proof import empty_row, prove
+from encoder_conformance.impls.onnx_file.roles import Roles
+from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.stages import Anchor, anchors, letters, sizes_at
+from encoder_conformance.impls.onnx_file.values import NotUnderstood
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.reduction import dtype_named, narrower
 
 
 @dataclass
@@ -133,7 +133,7 @@ def _prove(
 
 
 def _shape(stage: str, sizes: dict[str, int]) -> tuple[int, ...]:
-    from harness.spec.stages import axes_of
+    from encoder_conformance.spec.stages import axes_of
 
     return tuple(sizes[letter] for letter in axes_of(stage).split())
 

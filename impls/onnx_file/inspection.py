@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.adapter import Masks
-from impls.onnx_file.checks import check, every_node, unknown_opset
-from impls.onnx_file.findings import Findings
-from impls.onnx_file.functions import check_functions
-from impls.onnx_file.graph import Graph
-from impls.onnx_file.inference import Inferred, infer
-from impls.onnx_file.interface import Interface, check_dimensions, interface, numpy_dtype, port
-from impls.onnx_file.masks import fed
-from impls.onnx_file.order import check_order
-from impls.onnx_file.reading import Unreadable, read
-from impls.onnx_file.roles import MaskRole, Roles, roles
-from impls.onnx_file.running import Array, Failed, Runner
+from encoder_conformance import Masks
+from encoder_conformance.impls.onnx_file.checks import check, every_node, unknown_opset
+from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.functions import check_functions
+from encoder_conformance.impls.onnx_file.graph import Graph
+from encoder_conformance.impls.onnx_file.inference import Inferred, infer
+from encoder_conformance.impls.onnx_file.interface import Interface, check_dimensions, interface, numpy_dtype, port
+from encoder_conformance.impls.onnx_file.masks import fed
+from encoder_conformance.impls.onnx_file.order import check_order
+from encoder_conformance.impls.onnx_file.reading import Unreadable, read
+from encoder_conformance.impls.onnx_file.roles import MaskRole, Roles, roles
+from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner
 
 Tensors = dict[str, Array]
 

@@ -5,12 +5,23 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from harness.spec.dtypes import FORMATS
-from impls.onnx_file import closing
-from impls.onnx_file.graph import Graph
-from impls.onnx_file.operators import IDENTITIES, MOVES
-from impls.onnx_file.running import Nodes
-from impls.onnx_file.values import Array, Fixed, Given, Local, NotUnderstood, Root, Source, Unknown, Value, View
+from encoder_conformance.impls.onnx_file import closing
+from encoder_conformance.impls.onnx_file.graph import Graph
+from encoder_conformance.impls.onnx_file.operators import IDENTITIES, MOVES
+from encoder_conformance.impls.onnx_file.running import Nodes
+from encoder_conformance.impls.onnx_file.values import (
+    Array,
+    Fixed,
+    Given,
+    Local,
+    NotUnderstood,
+    Root,
+    Source,
+    Unknown,
+    Value,
+    View,
+)
+from encoder_conformance.spec.dtypes import FORMATS
 
 
 class Known:

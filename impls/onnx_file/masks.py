@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.adapter import Masks, Tensors
-from impls.onnx_file.interface import numpy_dtype
-from impls.onnx_file.roles import MaskRole, Roles
-from impls.onnx_file.values import Array
+from encoder_conformance import Masks, Tensors
+from encoder_conformance.impls.onnx_file.interface import numpy_dtype
+from encoder_conformance.impls.onnx_file.roles import MaskRole, Roles
+from encoder_conformance.impls.onnx_file.values import Array
 
 
 class Unsupported(NotImplementedError):

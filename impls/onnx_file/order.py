@@ -2,9 +2,9 @@
 
 import onnx
 
-from impls.onnx_file.findings import Findings
-from impls.onnx_file.products import named
-from impls.onnx_file.reading import Unreadable
+from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.products import named
+from encoder_conformance.impls.onnx_file.reading import Unreadable
 
 SORTED = (
     "sort them: OnnxModel(onnx.load(path)).topological_sort(), of onnxruntime.transformers.onnx_model; float16's "

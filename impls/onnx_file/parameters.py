@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from harness.spec.dtypes import FORMATS
-from impls.onnx_file.graph import Graph
-from impls.onnx_file.layer import Encoder, OneLayer, Projection
-from impls.onnx_file.values import Array, Norm, Source
+from encoder_conformance.impls.onnx_file.graph import Graph
+from encoder_conformance.impls.onnx_file.layer import Encoder, OneLayer, Projection
+from encoder_conformance.impls.onnx_file.values import Array, Norm, Source
+from encoder_conformance.spec.dtypes import FORMATS
 
 ABSENT = "absent"
 """The form of a bias or shift that the file lacks beside others that it has: it is 0, and of a gain 1."""

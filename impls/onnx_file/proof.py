@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.expected import ExpectedTensor
-from harness.judge.verdict import TensorVerdict, judge_tensor
-from harness.oracle.arithmetic import Arithmetic, Rounded
-from harness.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from harness.oracle.encoder import Given, forward
-from harness.spec.constants import Constants
-from harness.spec.dtypes import Format
-from harness.spec.layer import Layer
-from impls.onnx_file.roles import MaskRole, Roles
-from impls.onnx_file.running import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.roles import MaskRole, Roles
+from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner, Tensors
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.encoder import Given, forward
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.layer import Layer
 
 RUNS, RUNS_OF_LARGE = 8, 4
 LARGE = 2_000_000

@@ -13,7 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx.external_data_helper import load_external_data_for_tensor
 
-from impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.findings import Findings
 
 LARGEST = 2**31 - 1
 """Bytes of a protobuf message, and of a file that is read here, what lies beside it included."""

@@ -6,9 +6,9 @@ from math import prod
 import numpy as np
 import onnx
 
-from impls.onnx_file.operators import REDUCTIONS
-from impls.onnx_file.products import attributes
-from impls.onnx_file.values import Array, NotUnderstood, Root, rows_of
+from encoder_conformance.impls.onnx_file.operators import REDUCTIONS
+from encoder_conformance.impls.onnx_file.products import attributes
+from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood, Root, rows_of
 
 
 def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str], Array]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from impls.onnx_file.values import Array, Local, NotUnderstood
+from encoder_conformance.impls.onnx_file.values import Array, Local, NotUnderstood
 
 
 @dataclass(frozen=True)

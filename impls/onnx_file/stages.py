@@ -6,12 +6,12 @@ from math import prod
 
 import numpy as np
 
-from harness.spec.stages import axes_of
-from impls.onnx_file.known import Known
-from impls.onnx_file.layer import Encoder, OneLayer, Projection
-from impls.onnx_file.layout import Layout, Sizes, layout_of
-from impls.onnx_file.products import named
-from impls.onnx_file.values import Array, Root, View
+from encoder_conformance.impls.onnx_file.known import Known
+from encoder_conformance.impls.onnx_file.layer import Encoder, OneLayer, Projection
+from encoder_conformance.impls.onnx_file.layout import Layout, Sizes, layout_of
+from encoder_conformance.impls.onnx_file.products import named
+from encoder_conformance.impls.onnx_file.values import Array, Root, View
+from encoder_conformance.spec.stages import axes_of
 
 LETTERS = {"B S D": "BSD", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
 BY_HEADS = frozenset(("query", "key", "value", "context_merged"))

@@ -5,19 +5,19 @@ from typing import Any
 
 import onnx
 
-from harness.adapter import Tensors, serve
-from impls.onnx_model.adapter import OnnxAdapter
+from encoder_conformance import Tensors, serve
+from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxJax(OnnxAdapter):
     road = "onnx_jax"
     exporters = ("jax", "jax2onnx")
-    sources = ("impls.onnx_jax", "impls.jax_pure")
+    sources = ("encoder_conformance.impls.onnx_jax", "encoder_conformance.impls.jax_pure")
 
     def export(
         self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
     ) -> onnx.ModelProto:
-        from impls.onnx_jax.encoder import export
+        from encoder_conformance.impls.onnx_jax.encoder import export
 
         return export(layer, parameters, dtype, opset, biased=biased)
 

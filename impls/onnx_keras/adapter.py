@@ -6,25 +6,25 @@ from typing import Any
 
 import onnx
 
-from harness.adapter import Tensors, serve
-from impls.onnx_model.adapter import OnnxAdapter
+from encoder_conformance import Tensors, serve
+from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxKeras(OnnxAdapter):
     road = "onnx_keras"
     exporters = ("keras", "tensorflow-cpu", "tf2onnx")
-    sources = ("impls.onnx_keras", "impls.keras_tf")
+    sources = ("encoder_conformance.impls.onnx_keras", "encoder_conformance.impls.keras_tf")
 
     def export(
         self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
     ) -> onnx.ModelProto:
-        from impls.onnx_keras.encoder import export
+        from encoder_conformance.impls.onnx_keras.encoder import export
 
         return export(layer, parameters, dtype, opset, biased=biased, by=self.choices["by"])
 
     def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
         """Of the encoder's weights as keras.saving.save_weights writes them."""
-        from impls.keras_tf.checkpoint import read
+        from encoder_conformance.impls.keras_tf.checkpoint import read
 
         return read(path, layer, like, dtype)
 

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from impls.keras_tf.adapter import PARAMETERS, choices  # first: it chooses Keras' backend
+from encoder_conformance.impls.keras_tf.adapter import PARAMETERS, choices  # first: it chooses Keras' backend
 
 import keras  # isort: skip
 import onnx
 import tensorflow as tf
 
-from harness.adapter import Tensors, stack_of
-from impls.keras_tf.encoder import EncoderLayer, Tensor
-from impls.keras_tf.stack import Encoder
-from impls.onnx_model.contract import input_names, order_outputs
+from encoder_conformance import Tensors, stack_of
+from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, Tensor
+from encoder_conformance.impls.keras_tf.stack import Encoder
+from encoder_conformance.impls.onnx_model.contract import input_names, order_outputs
 
 
 class Staged(keras.Model):

@@ -11,15 +11,14 @@ import numpy as np
 import onnx
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from harness.adapter import Adapter, Environment, Masks, Recent, Tensors
-from harness.adapter.base import Array
-from impls.onnx_model import runtimes
-from impls.onnx_model.binding import Binding
-from impls.onnx_model.contract import finish, metadata
-from impls.onnx_model.cut import deployed, padded
-from impls.onnx_model.inputs import check_symbols, whole
-from impls.onnx_model.store import digest_of, essence, stored
-from impls.onnx_model.timing import Timing
+from encoder_conformance import Adapter, Array, Environment, Masks, Recent, Tensors
+from encoder_conformance.impls.onnx_model import runtimes
+from encoder_conformance.impls.onnx_model.binding import Binding
+from encoder_conformance.impls.onnx_model.contract import finish, metadata
+from encoder_conformance.impls.onnx_model.cut import deployed, padded
+from encoder_conformance.impls.onnx_model.inputs import check_symbols, whole
+from encoder_conformance.impls.onnx_model.store import digest_of, essence, stored
+from encoder_conformance.impls.onnx_model.timing import Timing
 
 RUNNING = ("runtime", "level")
 """The choices that an export does not depend on."""
@@ -37,7 +36,7 @@ class OnnxAdapter(Adapter):
     exporters: tuple[str, ...]
     """The distributions that make the export, whose versions it depends on."""
     sources: tuple[str, ...]
-    """The Python packages of this repository that make it, beside `impls.onnx_model`."""
+    """The Python packages of this repository that make it, beside `encoder_conformance.impls.onnx_model`."""
 
     @abstractmethod
     def export(
@@ -54,7 +53,11 @@ class OnnxAdapter(Adapter):
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
         self.recent = Recent[dict[bool, onnx.ModelProto]](LAYERS_KEPT)
         exporters = {name: version(name) for name in (*self.exporters, "onnx", "numpy")}
-        sources = digest_of("impls.onnx_model.binding", "impls.onnx_model.contract", *self.sources)
+        sources = digest_of(
+            "encoder_conformance.impls.onnx_model.binding",
+            "encoder_conformance.impls.onnx_model.contract",
+            *self.sources,
+        )
         told = {name: value for name, value in self.choices.items() if name not in RUNNING}
         self.made_by = {"road": self.road, "choices": told, "versions": exporters, "sources": sources}
         running = runtimes.PACKAGES[self.runtime]

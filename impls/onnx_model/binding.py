@@ -12,9 +12,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from harness.adapter import Tensors
-from harness.adapter.base import Array
-from impls.onnx_model.names import rename
+from encoder_conformance import Array, Tensors
+from encoder_conformance.impls.onnx_model.names import rename
 
 FLOATING = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 

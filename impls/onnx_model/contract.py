@@ -20,10 +20,10 @@ from typing import Any
 import onnx
 import onnx.inliner
 
-import harness
-from harness.adapter import Tensors
-from harness.spec.stages import axes_of
-from impls.onnx_model.binding import bind
+import encoder_conformance
+from encoder_conformance import Tensors
+from encoder_conformance.impls.onnx_model.binding import bind
+from encoder_conformance.spec.stages import axes_of
 
 PREFIX = "encoder-conformance."
 
@@ -54,7 +54,7 @@ def finish(
         "road": road,
         "opset": str(opset),
         "versions": json.dumps(versions),
-        "specification": harness.__version__,
+        "specification": encoder_conformance.__version__,
     }
     onnx.helper.set_model_props(model, {PREFIX + key: value for key, value in about.items()})
     onnx.checker.check_model(model, full_check=True)

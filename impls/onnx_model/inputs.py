@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.adapter import Masks, Tensors
-from harness.adapter.base import Array
+from encoder_conformance import Array, Masks, Tensors
 
 Shape = tuple[int | str | None, ...]
 """Of an input: a size, a symbol, or None for what is not said."""

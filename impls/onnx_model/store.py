@@ -14,9 +14,9 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError
 
-from harness.adapter import cache_folder
-from impls.onnx_model.binding import Binding
-from impls.onnx_model.contract import metadata
+from encoder_conformance import cache_folder
+from encoder_conformance.impls.onnx_model.binding import Binding
+from encoder_conformance.impls.onnx_model.contract import metadata
 
 DIGITS = 64
 TITLES = ("layer", "title", "clauses", "family")

@@ -6,24 +6,24 @@ from typing import Any
 
 import onnx
 
-from harness.adapter import Tensors, serve
-from impls.onnx_model.adapter import OnnxAdapter
+from encoder_conformance import Tensors, serve
+from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxPyTorch(OnnxAdapter):
     road = "onnx_pytorch"
     exporters = ("torch", "onnxscript")
-    sources = ("impls.onnx_pytorch", "impls.pytorch")
+    sources = ("encoder_conformance.impls.onnx_pytorch", "encoder_conformance.impls.pytorch")
 
     def export(
         self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
     ) -> onnx.ModelProto:
-        from impls.onnx_pytorch.encoder import export
+        from encoder_conformance.impls.onnx_pytorch.encoder import export
 
         return export(layer, parameters, dtype, opset, biased=biased)
 
     def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
-        from impls.pytorch.checkpoint import read
+        from encoder_conformance.impls.pytorch.checkpoint import read
 
         return read(path, layer, like)
 

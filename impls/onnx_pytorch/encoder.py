@@ -13,11 +13,11 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from harness.adapter import Tensors, stack_of
-from impls.onnx_model.contract import input_names
-from impls.pytorch.adapter import PARAMETERS, choices
-from impls.pytorch.encoder import EncoderLayer
-from impls.pytorch.stack import Encoder
+from encoder_conformance import Tensors, stack_of
+from encoder_conformance.impls.onnx_model.contract import input_names
+from encoder_conformance.impls.pytorch.adapter import PARAMETERS, choices
+from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+from encoder_conformance.impls.pytorch.stack import Encoder
 
 EXAMPLE = 2, 3
 """Batch and sequence at export. A size of 1 would be exported as a constant (pytorch/pytorch#170264)."""

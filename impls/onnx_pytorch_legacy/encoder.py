@@ -9,9 +9,9 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from harness.adapter import Tensors
-from impls.onnx_model.contract import input_names
-from impls.onnx_pytorch.encoder import example, staged
+from encoder_conformance import Tensors
+from encoder_conformance.impls.onnx_model.contract import input_names
+from encoder_conformance.impls.onnx_pytorch.encoder import example, staged
 
 
 class InOrder(nn.Module):

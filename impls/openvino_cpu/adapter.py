@@ -1,7 +1,7 @@
 """OpenVINO running the ONNX file that `impls/onnx_direct` writes, in float32 or in the precision that it chooses."""
 
-from harness.adapter import Environment, serve
-from impls.onnx_direct.adapter import OnnxDirect
+from encoder_conformance import Environment, serve
+from encoder_conformance.impls.onnx_direct.adapter import OnnxDirect
 
 RUNTIMES = {"f32": "openvino", "default": "openvino_itself"}
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from harness.adapter import (
+from encoder_conformance import (
     Adapter,
+    Array,
     Environment,
     Fresh,
     Masks,
@@ -20,10 +21,9 @@ from harness.adapter import (
     serve,
     stack_of,
 )
-from harness.adapter.base import Array
-from impls.pytorch.cross import CrossAttention
-from impls.pytorch.encoder import EncoderLayer, Tap, untapped
-from impls.pytorch.stack import Encoder
+from encoder_conformance.impls.pytorch.cross import CrossAttention
+from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap, untapped
+from encoder_conformance.impls.pytorch.stack import Encoder
 
 PARAMETERS = ParameterMap(
     {

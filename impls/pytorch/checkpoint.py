@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from harness.adapter import Tensors
-from impls.pytorch.adapter import PARAMETERS, to_numpy
+from encoder_conformance import Tensors
+from encoder_conformance.impls.pytorch.adapter import PARAMETERS, to_numpy
 
 
 def read(path: Path, layer: dict[str, Any], like: Tensors) -> Tensors:

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from impls.pytorch.encoder import MultiHeadAttention, Tap, initialise, untapped
+from encoder_conformance.impls.pytorch.encoder import MultiHeadAttention, Tap, initialise, untapped
 
 
 class CrossAttention(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from impls.pytorch.encoder import NORMS, EncoderLayer, Tap, check, untapped
+from encoder_conformance.impls.pytorch.encoder import NORMS, EncoderLayer, Tap, check, untapped
 
 
 class Encoder(nn.Module):

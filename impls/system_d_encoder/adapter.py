@@ -4,11 +4,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from harness.adapter import Masks, ParameterMap, Take, Tensors, serve, stack_of
-from harness.adapter.base import Array
-from impls.pytorch.adapter import to_tensor
-from impls.system_d_encoder.encoder import EncoderLayer, TransformerEncoder
-from impls.torch_module.adapter import TorchModule, set_epsilon
+from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, stack_of
+from encoder_conformance.impls.pytorch.adapter import to_tensor
+from encoder_conformance.impls.system_d_encoder.encoder import EncoderLayer, TransformerEncoder
+from encoder_conformance.impls.torch_module.adapter import TorchModule, set_epsilon
 
 LINEAR = {
     "self_attn.q_proj": "attention.query",

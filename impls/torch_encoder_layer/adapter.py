@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from harness.adapter import Environment, Masks, ParameterMap, Take, Tensors, serve
-from harness.adapter.base import Array
-from impls.pytorch.adapter import to_numpy, to_tensor
-from impls.torch_module.adapter import TorchModule
+from encoder_conformance import Array, Environment, Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance.impls.pytorch.adapter import to_numpy, to_tensor
+from encoder_conformance.impls.torch_module.adapter import TorchModule
 
 QKV = ("attention.query", "attention.key", "attention.value")
 ACTIVATIONS = {"gelu_tanh": partial(F.gelu, approximate="tanh"), "silu": F.silu}

@@ -6,9 +6,9 @@ from typing import Any
 from torch import Tensor, nn
 from x_transformers import Encoder
 
-from harness.adapter import Masks, ParameterMap, Take, Tensors, serve
-from impls.pytorch.adapter import to_tensor
-from impls.torch_module.adapter import TorchModule, set_epsilon
+from encoder_conformance import Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance.impls.pytorch.adapter import to_tensor
+from encoder_conformance.impls.torch_module.adapter import TorchModule, set_epsilon
 
 LINEAR = {
     "layers.0.1.to_q": "attention.query",

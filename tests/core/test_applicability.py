@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played
-from harness.deviations.reasons import why_not
-from harness.oracle.deviant import changes
-from harness.oracle.steps.needs import FAINT, Inapplicable
-from harness.spec.case import Case
-from harness.spec.layer import Layer
-from harness.spec.load import load
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played
+from encoder_conformance.deviations.reasons import why_not
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
 
 SPECIFICATION = load()
 E = "pre-gelu-shared-heads"

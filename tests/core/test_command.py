@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.paths import SPECS
-from harness.spec.load import load
+from encoder_conformance.paths import SPECS
+from encoder_conformance.spec.load import load
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 

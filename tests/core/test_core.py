@@ -8,17 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.core.build import choose
-from harness.core.cover import by_what_they_add, greedy_cover
-from harness.core.criteria import LARGEST, of_deviations, of_text, small_required
-from harness.core.sensitivity import CONFORMING_RMS, MARGIN, Sensitivity, measured, patch_digest, read_sensitivity
-from harness.deviations.catalogue import catalogue, seen_in_evaluation
-from harness.deviations.kill import kills
-from harness.errors import InputError
-from harness.paths import SPECS
-from harness.spec.case import Case
-from harness.spec.clauses import clauses
-from harness.spec.load import load
+from encoder_conformance.core.build import choose
+from encoder_conformance.core.cover import by_what_they_add, greedy_cover
+from encoder_conformance.core.criteria import LARGEST, of_deviations, of_text, small_required
+from encoder_conformance.core.sensitivity import (
+    CONFORMING_RMS,
+    MARGIN,
+    Sensitivity,
+    measured,
+    patch_digest,
+    read_sensitivity,
+)
+from encoder_conformance.deviations.catalogue import catalogue, seen_in_evaluation
+from encoder_conformance.deviations.kill import kills
+from encoder_conformance.errors import InputError
+from encoder_conformance.paths import SPECS
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.spec.load import load
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 REBUILD = "conform core build finds a core that covers it"

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from harness.paths import SPECS
-from harness.plan import select
-from harness.spec.coverage import LANGUAGES, coverage, page, values_of
-from harness.spec.layer import Layer
-from harness.spec.level import LEVELS
-from harness.spec.load import load
-from harness.spec.situation import Situation
+from encoder_conformance.paths import SPECS
+from encoder_conformance.plan import select
+from encoder_conformance.spec.coverage import LANGUAGES, coverage, page, values_of
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.level import LEVELS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Situation
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
 CASES = load().cases
@@ -28,7 +28,7 @@ def test_no_value_is_without_a_case() -> None:
 
 
 def test_the_page_has_not_drifted() -> None:
-    """python -m harness.spec.coverage writes it."""
+    """python -m encoder_conformance.spec.coverage writes it."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.judge.outcome import Outcome
-from harness.paths import SPECS
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.paths import SPECS
 
 CASES = "cross-attention/memory-*"
 NO_MASK = "masks = replace(masks, padding=None, attention=None)"

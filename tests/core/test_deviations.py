@@ -9,29 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.update import update_declared
-from harness.diagnosis.diagnose import Repeats, diagnose
-from harness.diagnosis.predictions import drops
-from harness.errors import InputError
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.manifest import read_implementation
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.judge.sighting import Sighting, sighting
-from harness.judge.verdict import judge
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.deviant import acting, changes, deviant
-from harness.paths import SPECS
-from harness.plan import plan
-from harness.report.ledger import read_report
-from harness.report.terminal import diagnosis_text
-from harness.results import Diagnosis
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.stages import stages
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.update import update_declared
+from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
+from encoder_conformance.diagnosis.predictions import drops
+from encoder_conformance.errors import InputError
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.sighting import Sighting, sighting
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.deviant import acting, changes, deviant
+from encoder_conformance.paths import SPECS
+from encoder_conformance.plan import plan
+from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.results import Diagnosis
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import stages
 
 LAYERS = ("pre-gelu", "post-relu")
 SITUATIONS = ("padding-right", "extreme-logits", "low-variance", "no-mask")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.deviations.catalogue import catalogue, seen_in_evaluation
-from harness.deviations.kill import Kill, best, kills
-from harness.docs.deviations import graded, tolerance_table, tolerances_seen
-from harness.docs.tables import kill_table
-from harness.spec.constants import constants
+from encoder_conformance.deviations.catalogue import catalogue, seen_in_evaluation
+from encoder_conformance.deviations.kill import Kill, best, kills
+from encoder_conformance.docs.deviations import graded, tolerance_table, tolerances_seen
+from encoder_conformance.docs.tables import kill_table
+from encoder_conformance.spec.constants import constants
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"
 SMALL = graded()

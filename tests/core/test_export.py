@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save_file
 
-from harness.spec.case import layer_parameters
-from harness.spec.load import load as load_specification
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.load import load as load_specification
 
 LAYER = load_specification().layers["post-relu"]
 

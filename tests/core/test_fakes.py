@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.asking import ask
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import DtypeName, read_implementation
-from harness.judge.outcome import Outcome
-from harness.paths import ROOT
-from harness.plan import plan
-from harness.results import Record
-from harness.spec.constants import constants
-from harness.spec.load import load
-from harness.worker.session import Session
+from encoder_conformance.asking import ask
+from encoder_conformance.golden.store import golden_path, read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import DtypeName, read_implementation
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.paths import IMPLS, PACKAGE, SPECS
+from encoder_conformance.plan import plan
+from encoder_conformance.results import Record
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.worker.session import Session
 
 PADDED, PLAIN, SMALL = "pre-gelu/padding-right", "pre-gelu/no-mask", "pre-gelu/single-position"
 """[2, 10, 24] with lengths 8 and 6; the same without a mask; [3, 1, 24]."""
@@ -178,8 +178,8 @@ def test_the_right_answer_to_the_previous_case_fails(fake: Callable, check: str)
 
 WIRE = """
 import runpy, sys
-from harness.adapter.serve import _answer
-from harness.wire.frames import encode, read_frame
+from encoder_conformance.adapter.serve import _answer
+from encoder_conformance.wire.frames import encode, read_frame
 adapter = runpy.run_path("{honest}/adapter.py")["Honest"]()
 out, last = sys.stdout.buffer, b""
 while True:
@@ -307,13 +307,15 @@ def test_an_implementation_that_claims_nothing_is_no_success(
 def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callable, tmp_path: Path) -> None:
     """A golden is read before its case is asked or after; its sum says whether anyone has touched it since."""
     copy = tmp_path / "copy"
-    for part in ("harness", "impls", "specs"):
-        if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    package = copy / "encoder_conformance"  # `python -m` looks where it is started first
+    untouched = golden_path(SMALL).read_bytes()
+    for source, to in ((PACKAGE, package), (IMPLS, package / "impls"), (SPECS, package / "_specs")):
+        if not to.is_dir():  # a wheel has all three in one
+            shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__"))
     lie = f"""
     def output(self, x, masks):
         import safetensors.numpy
-        from harness.golden.store import golden_path
+        from encoder_conformance.golden.store import golden_path
         wrong = super().output(x, masks) - 1
         held = safetensors.numpy.load_file(golden_path("{SMALL}"))
         held["output"] = wrong.astype("float64").reshape(-1)
@@ -321,7 +323,7 @@ def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callab
         return wrong
     """
     words = ["run", "--impl", fake("author", lie, checks="[output]", dtypes="[float32]"), "--case", SMALL]
-    command = [sys.executable, "-m", "harness.cli.main", *words, "--out", tmp_path / "report"]
+    command = [sys.executable, "-m", "encoder_conformance.cli.main", *words, "--out", tmp_path / "report"]
     first, second = (
         subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=copy, check=False) for _ in range(2)
     )
@@ -329,3 +331,4 @@ def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callab
     assert "output: rms" in first.stdout or "does not match its sum in manifest.json" in first.stderr
     assert second.returncode == 2
     assert "does not match its sum in manifest.json" in second.stderr
+    assert golden_path(SMALL).read_bytes() == untouched, "the copy was asked, and not what is installed"

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.deviations.active import in_short
-from harness.errors import InputError
-from harness.impl.manifest import find_folder, find_implementation, read_manifest
-from harness.matrix.page import entries, matrix, page
-from harness.matrix.readme import with_table
-from harness.matrix.rows import Row, kept
-from harness.matrix.variants import variants
+from encoder_conformance.deviations.active import in_short
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.manifest import find_folder, find_implementation, read_manifest
+from encoder_conformance.matrix.page import entries, matrix, page
+from encoder_conformance.matrix.readme import with_table
+from encoder_conformance.matrix.rows import Row, kept
+from encoder_conformance.matrix.variants import variants
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 """The checkout: what is tested may be an installed package, which has no pages."""
@@ -66,5 +66,5 @@ def test_a_script_says_what_it_shows_and_needs_nothing_of_ours(path: Path) -> No
     assert len(text.splitlines()) <= 40
     imported = [alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names]
     imported += [node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
-    assert not any(name.split(".")[0] in ("harness", "impls") for name in imported)
+    assert not any(name.split(".")[0] == "encoder_conformance" for name in imported)
     assert (find_implementation(path.name.partition("-")[0])[0] / "impl.yaml").is_file()

@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.deviations.catalogue import catalogue, is_noisy
-from harness.diagnosis.diagnose import Repeats, diagnose
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.judge.sighting import Array, Sighting, sighting
-from harness.judge.verdict import judge
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.deviant import deviant
-from harness.oracle.encoder import forward
-from harness.oracle.steps.forward_only import narrowed
-from harness.oracle.tape import Node
-from harness.report.terminal import diagnosis_text
-from harness.results import Diagnosis
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.stages import stages
+from encoder_conformance.deviations.catalogue import catalogue, is_noisy
+from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.sighting import Array, Sighting, sighting
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.steps.forward_only import narrowed
+from encoder_conformance.oracle.tape import Node
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.results import Diagnosis
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import stages
 
 SMALL = [
     f"{layer}/{name}" for layer in ("pre-gelu", "post-relu") for name in ("padding-right", "low-variance", "no-mask")

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played
-from harness.oracle.arithmetic import Arithmetic, Float32
-from harness.oracle.encoder import evaluate
-from harness.oracle.steps import WAYS
-from harness.spec.load import load
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played
+from encoder_conformance.oracle.arithmetic import Arithmetic, Float32
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.spec.load import load
 
 CASES = load().with_golden
 SOFTMAX = WAYS["masked_softmax"]

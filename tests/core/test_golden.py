@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.errors import InputError
-from harness.golden.build import compute, compute_all
-from harness.golden.store import (
+from encoder_conformance.errors import InputError
+from encoder_conformance.golden.build import compute, compute_all
+from encoder_conformance.golden.store import (
     GOLDEN,
     Manifest,
     case_digest,
@@ -23,12 +23,12 @@ from harness.golden.store import (
     write_golden,
     write_manifest,
 )
-from harness.golden.thinning import compared_tensors
-from harness.golden.verify import disagreement
-from harness.judge.expected import Expected
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.load import load
+from encoder_conformance.golden.thinning import compared_tensors
+from encoder_conformance.golden.verify import disagreement
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
 
 CASES = load().with_golden
 FULL = {name: case for name, case in CASES.items() if case.situation.batch}

@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from harness.asking import ask
-from harness.checks.invariants.variants import base_of, permutation, variants
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import read_implementation
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import evaluate
-from harness.oracle.measured import measured_condition
-from harness.plan import plan
-from harness.results import Record
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import DtypeName
-from harness.spec.load import load
-from harness.spec.situation import Situation
-from harness.worker.session import Session
+from encoder_conformance.asking import ask
+from encoder_conformance.checks.invariants.variants import base_of, permutation, variants
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.measured import measured_condition
+from encoder_conformance.plan import plan
+from encoder_conformance.results import Record
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.worker.session import Session
 
 CASES = {name: case for name, case in load().cases.items() if case.situation.invariant}
 ALL = [name.partition("/invariant-")[2] for name in CASES if name.startswith("post-relu/")]

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.expected import Expected, ExpectedTensor, key
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import Verdict, judge, judge_tensor
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import evaluate
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.parameters import parameters_of
-from harness.spec.situation import Check
-from harness.spec.stages import stages
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.stages import stages
 
 Array = np.ndarray[Any, Any]
 CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import scipy.special  # noqa: F401  # else a statistic imports it, and it is counted
 
-from harness.asking import ask, judged, put
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import DtypeName, read_implementation
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.plan import plan
-from harness.results import Record
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.load import load
-from harness.task import Task
-from harness.worker.session import Failure, Session
+from encoder_conformance.asking import ask, judged, put
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import DtypeName, read_implementation
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.plan import plan
+from encoder_conformance.results import Record
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.task import Task
+from encoder_conformance.worker.session import Failure, Session
 
 CASES = load().cases
 MEGABYTES = 1e6

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.paths import PACKAGE
+from encoder_conformance.paths import IMPLS, PACKAGE
 
 FRAMEWORKS = frozenset(
     {
@@ -33,13 +33,16 @@ FRAMEWORKS = frozenset(
         "transformers",
     }
 )
-ADAPTERS_MAY_IMPORT = frozenset({"harness", "ml_dtypes", "numpy", "safetensors"})
+OWN = "encoder_conformance"
+ADAPTERS_MAY_IMPORT = frozenset({OWN, "ml_dtypes", "numpy", "safetensors"})
 """ml_dtypes where a bfloat16 tensor comes over the wire, and not before."""
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_specs" not in path.parts)
+_ELSEWHERE = {"_specs", "impls"}
+"""What a wheel has inside of the package, and a checkout beside it."""
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not _ELSEWHERE & set(path.relative_to(PACKAGE).parts))
 
 
 def name_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    parts = (OWN, *path.relative_to(PACKAGE).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -91,10 +94,15 @@ def reached_from(*names: str) -> dict[str, frozenset[str]]:
 def test_the_walk_sees_what_there_is_to_see() -> None:
     """A rule that looks at nothing holds always."""
     assert len(MODULES) > 40
-    assert {"numpy", "harness.portable"} <= imported_by("harness.spec.case")
-    assert {"harness.oracle.steps", "harness.oracle.tape"} <= imported_by("harness.oracle.encoder")
+    assert {"numpy", f"{OWN}.portable"} <= imported_by(f"{OWN}.spec.case")
+    assert {f"{OWN}.oracle.steps", f"{OWN}.oracle.tape"} <= imported_by(f"{OWN}.oracle.encoder")
     text = "def f():\n    import torch.nn\n    from jax import numpy\n    import_module('keras')\nfrom ..x import y\n"
-    assert set(_imports(ast.parse(text), "harness.a.b", False)) == {"torch.nn", "jax", "keras", "harness.x"}
+    assert set(_imports(ast.parse(text), f"{OWN}.a.b", False)) == {
+        "torch.nn",
+        "jax",
+        "keras",
+        f"{OWN}.x",
+    }
 
 
 @pytest.mark.parametrize("name", PATHS)
@@ -115,8 +123,13 @@ def test_every_module_that_holds_anything_says_what_for(name: str) -> None:
 
 def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
     """It runs in an implementation's own environment, with nothing of the harness's installed there."""
-    reached = reached_from(*(name for name in PATHS if name.startswith("harness.adapter")), "harness.wire.frames")
-    assert {"harness", "harness.adapter.serve", "harness.adapter.parameters", "harness.wire.frames"} <= reached.keys()
+    reached = reached_from(*(name for name in PATHS if name.startswith(f"{OWN}.adapter")), f"{OWN}.wire.frames")
+    assert {
+        OWN,
+        f"{OWN}.adapter.serve",
+        f"{OWN}.adapter.parameters",
+        f"{OWN}.wire.frames",
+    } <= reached.keys()
     for name, imports in reached.items():
         outside = {imported.split(".")[0] for imported in imports} - ADAPTERS_MAY_IMPORT - sys.stdlib_module_names
         assert not outside, f"{name} imports {outside}"
@@ -131,15 +144,15 @@ def loaded_after(statement: str) -> set[str]:
 
 
 def test_importing_an_adapters_base_loads_nothing_else() -> None:
-    loaded = loaded_after("import harness.adapter")
-    assert {"harness", "numpy", "safetensors"} <= loaded
+    loaded = loaded_after("import encoder_conformance; encoder_conformance.Adapter")
+    assert {OWN, "numpy", "safetensors"} <= loaded
     assert not loaded & ({"pydantic", "yaml", "click", "rich", "scipy"} | FRAMEWORKS)
 
 
 def test_importing_the_whole_harness_loads_no_framework() -> None:
     names = [name for name in PATHS if not name.endswith((".launch", "__main__"))]
     loaded = loaded_after(f"import importlib; [importlib.import_module(name) for name in {names!r}]")
-    assert {"harness", "pydantic", "click"} <= loaded
+    assert {OWN, "pydantic", "click"} <= loaded
     assert not loaded & (FRAMEWORKS | {"scipy"})  # SciPy's statistics alone take a second, of every command
 
 
@@ -155,11 +168,11 @@ def package_of(name: str) -> str:
 def test_no_two_packages_and_no_two_modules_need_each_other() -> None:
     """Data goes from spec to plan, worker, judge and report; a package knows only what comes before it."""
     within = {name: {other for other in imported_by(name) if other in PATHS and other != name} for name in PATHS}
-    no_circle({name: {other for other in others if other != "harness"} for name, others in within.items()})
+    no_circle({name: {other for other in others if other != OWN} for name, others in within.items()})
     packages: dict[str, set[str]] = {}
     for name, others in within.items():
         packages.setdefault(package_of(name), set()).update(map(package_of, others))
-    no_circle({name: others - {name, "harness"} for name, others in packages.items()})
+    no_circle({name: others - {name, OWN} for name, others in packages.items()})
     assert len(packages) > 20
 
 
@@ -169,8 +182,10 @@ def test_a_circle_would_be_seen() -> None:
 
 
 def test_no_two_modules_of_the_implementations_need_each_other() -> None:
-    folder = PACKAGE.parent / "impls"
-    paths = {".".join(path.relative_to(folder.parent).with_suffix("").parts): path for path in folder.rglob("*.py")}
+    paths = {
+        ".".join((OWN, "impls", *path.relative_to(IMPLS).with_suffix("").parts)): path for path in IMPLS.rglob("*.py")
+    }
+    assert len(paths) > 40
     imports = {
         name: set(_imports(ast.parse(path.read_text(encoding="utf-8")), name, path.name == "__init__.py"))
         for name, path in paths.items()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.look.notes import stage_notes
-from harness.look.subject import at_size, find_layer
-from harness.spec.stages import SHAPES, stages
+from encoder_conformance.look.notes import stage_notes
+from encoder_conformance.look.subject import at_size, find_layer
+from encoder_conformance.spec.stages import SHAPES, stages
 
 
 def test_every_stage_has_a_note() -> None:

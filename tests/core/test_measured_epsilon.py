@@ -7,25 +7,25 @@ from functools import cache
 import numpy as np
 import pytest
 
-from harness.deviations.catalogue import catalogue
-from harness.deviations.update import update_declared
-from harness.diagnosis.diagnose import diagnose
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.manifest import read_implementation
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.judge.sighting import Sighting, sighting
-from harness.judge.verdict import judge
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.deviant import deviant
-from harness.oracle.encoder import forward
-from harness.report.ledger import read_report
-from harness.report.terminal import diagnosis_text
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.stages import stages
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.update import update_declared
+from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.sighting import Sighting, sighting
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import stages
 
 LAYERS = ("post-gelu-bert", "pre-rms-silu", "pre-gelu", "post-relu")
 """Epsilons 1e-12, 1e-6 and 1e-5."""

@@ -9,10 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import InputError
-from harness.look.alive import alive
-from harness.look.memory import PARTS, added_as_shown, growth, longest_sequence, mib, parse_amount, parts, states, total
-from harness.look.subject import at_size, find_layer, resized
+from encoder_conformance.errors import InputError
+from encoder_conformance.look.alive import alive
+from encoder_conformance.look.memory import (
+    PARTS,
+    added_as_shown,
+    growth,
+    longest_sequence,
+    mib,
+    parse_amount,
+    parts,
+    states,
+    total,
+)
+from encoder_conformance.look.subject import at_size, find_layer, resized
 
 LAYER = find_layer("pre-gelu-512")
 

@@ -6,18 +6,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from harness.golden.narrow import in_format
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import Verdict, judge
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.encoder import forward, given
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.stages import stages
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import Verdict, judge
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import stages
 
 NARROW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 CASES = [case for name, case in load().cases.items() if name.endswith("-16-bit")]

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import scipy.special
 
-from harness import portable
-from harness.core.criteria import LARGEST
-from harness.deviations.catalogue import catalogue
-from harness.deviations.play import played_with_noise
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.expected import ExpectedTensor
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import Verdict, judge, judge_tensor
-from harness.oracle.arithmetic import Arithmetic, Rounded
-from harness.oracle.condition import expectation
-from harness.oracle.encoder import evaluate
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.stages import stages
+from encoder_conformance import portable
+from encoder_conformance.core.criteria import LARGEST
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.play import played_with_noise
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.condition import expectation
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import stages
 
 Array = np.ndarray[Any, Any]
 CASES = {

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from harness.impl.manifest import find_implementation
-from harness.matrix.page import entries
-from harness.matrix.rows import kept
-from impls.onnx_model.table.page import page
-from impls.onnx_model.table.variants import variants
+from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.impls.onnx_model.table.page import page
+from encoder_conformance.impls.onnx_model.table.variants import variants
+from encoder_conformance.matrix.page import entries
+from encoder_conformance.matrix.rows import kept
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 """The checkout's: what is tested may be an installed package, which has none."""

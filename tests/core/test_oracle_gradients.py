@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import portable
-from harness.oracle.arithmetic import Arithmetic, Rounded
-from harness.oracle.condition import expectation
-from harness.oracle.encoder import encoder_layer, evaluate
-from harness.oracle.kinks import kinked_rows
-from harness.oracle.tape import Tape
-from harness.spec.case import Case
-from harness.spec.layer import Layer
-from harness.spec.load import load
-from harness.spec.situation import Situation
+from encoder_conformance import portable
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.condition import expectation
+from encoder_conformance.oracle.encoder import encoder_layer, evaluate
+from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.oracle.tape import Tape
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Situation
 
 Array = np.ndarray[Any, Any]
 NO_ROWS = np.zeros((0, 2), dtype=np.int64)

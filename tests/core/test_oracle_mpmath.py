@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from harness.oracle import special
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.condition import Expectation, expectation
-from harness.oracle.encoder import evaluate
-from harness.spec.case import Case
-from harness.spec.layer import Layer
-from harness.spec.load import load
-from harness.spec.masking import EndPadding
-from harness.spec.situation import Situation
+from encoder_conformance.oracle import special
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.condition import Expectation, expectation
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.masking import EndPadding
+from encoder_conformance.spec.situation import Situation
 
 Array = np.ndarray[Any, Any]
 U64 = 2.0**-53

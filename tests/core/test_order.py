@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.exclusion import Exclusion
-from harness.core.order import excludes, sharpest_first
-from harness.core.sensitivity import read_sensitivity
-from harness.impl.manifest import read_implementation
-from harness.judge.outcome import Outcome
-from harness.paths import IMPLS
-from harness.plan import plan, select
-from harness.results import Record
-from harness.spec.load import load
-from harness.task import Task
+from encoder_conformance.core.exclusion import Exclusion
+from encoder_conformance.core.order import excludes, sharpest_first
+from encoder_conformance.core.sensitivity import read_sensitivity
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.paths import IMPLS
+from encoder_conformance.plan import plan, select
+from encoder_conformance.results import Record
+from encoder_conformance.spec.load import load
+from encoder_conformance.task import Task
 
 OURS = ("pytorch", "keras_tf", "jax_pure", "onnx_pytorch")
 FIRST = 10

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.adapter import ParameterMap, Take
-from harness.spec.case import layer_parameters
-from harness.spec.load import load
+from encoder_conformance import ParameterMap, Take
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.load import load
 
 Array = np.ndarray[Any, Any]
 LAYERS = load().layers

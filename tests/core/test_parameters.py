@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.look.subject import at_size, find_layer
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import evaluate
-from harness.spec.parameters import parameter_count, parameters_of
+from encoder_conformance.look.subject import at_size, find_layer
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.spec.parameters import parameter_count, parameters_of
 
 SIZES = ("--layer", "pre-gelu", "--batch", "3", "--sequence", "7")
 NO_ROWS = np.zeros((0, 2), dtype=np.int64)
@@ -48,7 +48,7 @@ def test_the_norms_of_gradients_are_those_of_the_oracle(conform: Callable, hones
 def test_what_is_frozen_is_told_from_what_is_trained(conform: Callable, fake: Callable) -> None:
     lie = """
     def initialise(self, seed):
-        from harness.adapter import Fresh
+        from encoder_conformance import Fresh
         fresh = super().initialise(seed)
         return Fresh(fresh.parameters, tuple(name for name in fresh.trainable if not name.startswith("norm")))
     """

@@ -7,23 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.adapter import Masks
-from harness.deviations.catalogue import catalogue
-from harness.diagnosis.diagnose import diagnose
-from harness.diagnosis.evidence import Evidence
-from harness.diagnosis.selection import choose, scouts
-from harness.golden.store import read_golden, read_manifest
-from harness.judge.sighting import Sighting, sighting
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.deviant import deviant
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
+from encoder_conformance import Masks
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.selection import choose, scouts
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.judge.sighting import Sighting, sighting
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
 
 FAKES = Path(__file__).resolve().parents[1] / "fakes"
 SCRIPT = """
 import runpy
-from harness.adapter import serve
+from encoder_conformance import serve
 
 serve(runpy.run_path("{fakes}/published.py")["{name}"]())
 """

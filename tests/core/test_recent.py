@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.adapter import Recent
+from encoder_conformance import Recent
 
 
 def test_what_was_made_is_given_again_whatever_the_order_of_its_keys() -> None:

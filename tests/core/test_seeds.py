@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from harness.golden.build import compute
-from harness.golden.store import read_golden, read_manifest
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.load import load
+from encoder_conformance.golden.build import compute
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
 
 CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
 SMALL_CASES = [case for case in CASES.values() if case.layer.family == "small"]
@@ -28,7 +28,7 @@ PATTERN = {
 
 MEMORISED = """
 def build(self, layer, parameters, dtype):
-    from harness.spec.case import layer_parameters
+    from encoder_conformance.spec.case import layer_parameters
     super().build(layer, parameters, dtype)
     known = layer_parameters(self.layer, {})
     self.parameters = {name: value.astype(dtype) for name, value in known.items()}
@@ -45,7 +45,7 @@ def gradients(self, x, mask, cotangent):
     return super().gradients(self.known("x", x), mask, np.where(silent, 0, self.known("cotangent", x)))
 
 def known(self, name, like):
-    from harness import portable
+    from encoder_conformance import portable
     return portable.tensor(name, like.shape, "symmetric", -7).astype(like.dtype)
 """
 """Answers for the frozen inputs whatever it is given: one who had learnt the goldens by heart would do as well."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.smoke.step import NAMES
+from encoder_conformance.smoke.step import NAMES
 
 
 def steps(ended: Any) -> dict[str, dict[str, Any]]:
@@ -134,7 +134,7 @@ def test_what_is_raised_elsewhere_is_told_from_the_line_that_called_it(conform: 
 
 RAW = """
 import sys
-from harness.wire.frames import read_frame, write_frame
+from encoder_conformance.wire.frames import read_frame, write_frame
 request = read_frame(sys.stdin.buffer)
 {lie}
 read_frame(sys.stdin.buffer)
@@ -260,7 +260,7 @@ def test_the_parameter_that_a_wrong_map_gave_is_named(conform: Callable, fake: C
     lie, said = WRONG[name]
     body = f"""
     def build(self, layer, parameters, dtype):
-        from harness.adapter import ParameterMap, Take
+        from encoder_conformance import ParameterMap, Take
         held, p, H = super().build(layer, parameters, dtype), dict(parameters), layer["attention"]["num_heads"]
         Q, K, V, O = (f"attention.{{of}}.weight" for of in ("query", "key", "value", "output"))
         B, G = "feed_forward.output.bias", "norm1.gain"

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.paths import SPECS
-from harness.spec.load import load
+from encoder_conformance.paths import SPECS
+from encoder_conformance.spec.load import load
 
 
 def built(conform: Callable, status: int, *arguments: Path | str) -> tuple[str, dict[str, Any]]:

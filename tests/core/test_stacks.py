@@ -11,29 +11,29 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from harness.adapter import ParameterMap, Take, stack_of
-from harness.deviations.catalogue import catalogue
-from harness.diagnosis.diagnose import diagnose
-from harness.golden.store import case_digest, read_golden, read_manifest
-from harness.judge.outcome import Outcome
-from harness.judge.sighting import Sighting, sighting
-from harness.judge.verdict import judge
-from harness.oracle.arithmetic import Arithmetic, Rounded
-from harness.oracle.condition import expectation
-from harness.oracle.deviant import changes, deviant
-from harness.oracle.encoder import encoder, encoder_layer, evaluate, given
-from harness.oracle.kinks import kinked_rows
-from harness.oracle.steps.embedding import table
-from harness.oracle.tape import Tape
-from harness.spec.case import Case
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.layer import Layer
-from harness.spec.load import load
-from harness.spec.masking import Blind
-from harness.spec.stages import stages
-from harness.task import Task
-from harness.worker.border import handed_over
+from encoder_conformance import ParameterMap, Take, stack_of
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.golden.store import case_digest, read_golden, read_manifest
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.sighting import Sighting, sighting
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.condition import expectation
+from encoder_conformance.oracle.deviant import changes, deviant
+from encoder_conformance.oracle.encoder import encoder, encoder_layer, evaluate, given
+from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.oracle.steps.embedding import table
+from encoder_conformance.oracle.tape import Tape
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.masking import Blind
+from encoder_conformance.spec.stages import stages
+from encoder_conformance.task import Task
+from encoder_conformance.worker.border import handed_over
 
 Array = np.ndarray[Any, Any]
 CASES = load().cases
@@ -205,7 +205,7 @@ def test_token_ids_cross_the_wire_in_place_of_x(honest_task: Callable[[Case], Ta
 
 @pytest.fixture
 def honest_task(honest: Path) -> Callable[[Case], Task]:
-    from harness.impl.manifest import read_implementation
+    from encoder_conformance.impl.manifest import read_implementation
 
     return lambda case: Task(read_implementation(honest), case, "float32", "output", None)
 

@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.asking import ask
-from harness.checks.training.probe import Probe
-from harness.checks.training.reading import read
-from harness.checks.training.statistics import FALSE_ALARM, Z_LIMIT, dependence, rate, uniform, variance
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import DtypeName, read_implementation
-from harness.judge.outcome import Outcome
-from harness.plan import plan
-from harness.results import Record
-from harness.spec.constants import constants
-from harness.spec.load import load
-from harness.worker.session import Session
+from encoder_conformance.asking import ask
+from encoder_conformance.checks.training.probe import Probe
+from encoder_conformance.checks.training.reading import read
+from encoder_conformance.checks.training.statistics import FALSE_ALARM, Z_LIMIT, dependence, rate, uniform, variance
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import DtypeName, read_implementation
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.plan import plan
+from encoder_conformance.results import Record
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.worker.session import Session
 
 SPECIFICATION = load()
 LAYERS = [name for name, layer in SPECIFICATION.layers.items() if layer.family == "dropout"]
@@ -267,7 +267,7 @@ PARAMETERS = {
 
 HOLDS = """
 def initialise(self, seed):
-    from harness.adapter import Fresh
+    from encoder_conformance import Fresh
     made = super().initialise(seed)
     {lie}
 """
@@ -301,7 +301,7 @@ def test_every_mask_is_read_as_it_was(layer: str, honest_adapter: object) -> Non
         drawn[placement] = draw.random(value.shape) >= rate
         return value * drawn[placement] / (1 - rate)
 
-    from harness.adapter import Masks
+    from encoder_conformance import Masks
 
     adapter.dropped = dropped  # type: ignore[attr-defined]
     adapter.build(probe.layer.model_dump(mode="json"), probe.parameters(), "float64")  # type: ignore[attr-defined]

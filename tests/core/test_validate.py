@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.golden.build import compute_all
-from harness.golden.store import case_digest
-from harness.judge.expected import Expected
-from harness.spec.case import Case, layer_parameters
-from harness.spec.constants import Constants
-from harness.spec.layer import Layer
-from harness.spec.load import load
-from harness.validate.findings import STAGES
-from harness.validate.results import Validation
-from harness.validate.validation import Asked, Progress, validate
+from encoder_conformance.golden.build import compute_all
+from encoder_conformance.golden.store import case_digest
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.spec.case import Case, layer_parameters
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.validate.findings import STAGES
+from encoder_conformance.validate.results import Validation
+from encoder_conformance.validate.validation import Asked, Progress, validate
 
 LAYER = load().layers["post-relu"]
 MASK = {"name": "mask", "dtype": "bool", "shape": ["batch", LAYER.attention.num_heads, "sequence", "sequence"]}
@@ -41,8 +41,8 @@ WORKER = """
     def other(self, message):
         if self.file.get("ends"):
             os._exit(1)
-        from harness.spec.case import layer_parameters
-        from harness.spec.load import load
+        from encoder_conformance.spec.case import layer_parameters
+        from encoder_conformance.spec.load import load
         layer = load().layers[self.file["parameters_of"]]
         held = {name: value.astype(self.file["held_in"]) for name, value in layer_parameters(layer, {}).items()}
         for one, other in self.file.get("swapped", []):
@@ -119,8 +119,10 @@ def _made_from(case: Case, constants: Constants) -> bytes:
 @pytest.fixture
 def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Validation]:
     """Validate a file that a fake worker looks into."""
-    monkeypatch.setattr("harness.validate.validation.compute_all", computed_once)
-    monkeypatch.setattr("harness.validate.rows.ROWS", (("onnxruntime", "disable"), ("onnxruntime", "extended")))
+    monkeypatch.setattr("encoder_conformance.validate.validation.compute_all", computed_once)
+    monkeypatch.setattr(
+        "encoder_conformance.validate.rows.ROWS", (("onnxruntime", "disable"), ("onnxruntime", "extended"))
+    )
     folder: Path = fake("onnx_file", WORKER)
     manifest = folder / "impl.yaml"
     manifest.write_text(manifest.read_text().replace("\ncapabilities:", CHOICES))

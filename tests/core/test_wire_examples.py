@@ -5,10 +5,10 @@ import json
 
 import jsonschema
 
-from harness.adapter.serve import _answer
-from harness.docs.frames import FOLDER, example_frames
-from harness.paths import SPECS
-from harness.wire.frames import read_frame
+from encoder_conformance.adapter.serve import _answer
+from encoder_conformance.docs.frames import FOLDER, example_frames
+from encoder_conformance.paths import SPECS
+from encoder_conformance.wire.frames import read_frame
 
 
 def test_the_example_frames_have_not_drifted() -> None:

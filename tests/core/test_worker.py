@@ -111,8 +111,8 @@ def test_a_worker_that_does_not_even_read_times_out(conform: Callable, fake: Cal
 
 RAW = """
 import sys
-from harness.adapter.serve import _answer
-from harness.wire.frames import encode, read_frame
+from encoder_conformance.adapter.serve import _answer
+from encoder_conformance.wire.frames import encode, read_frame
 import runpy
 adapter = runpy.run_path("{honest}/adapter.py")["Honest"]()
 out, count = sys.stdout.buffer, 0
@@ -203,7 +203,7 @@ def test_parameters_that_do_not_round_trip(conform: Callable, fake: Callable, li
 def test_another_protocol_is_said(conform: Callable, fake: Callable) -> None:
     script = """
     import sys
-    from harness.wire.frames import read_frame, write_frame
+    from encoder_conformance.wire.frames import read_frame, write_frame
     request = read_frame(sys.stdin.buffer)
     write_frame(sys.stdout.buffer, {"id": request.message["id"], "ok": True, "protocol": 99})
     read_frame(sys.stdin.buffer)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.special import erf
 
-from harness.adapter import Adapter, Environment, Tensors
+from encoder_conformance import Adapter, Environment, Tensors
 
 Array = Any
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Masks
-from impls.onnx_file.adapter import OnnxFile
-from impls.onnx_file.inspection import Inspection, inspect
+from encoder_conformance import Masks
+from encoder_conformance.impls.onnx_file.adapter import OnnxFile
+from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 
 Array = np.ndarray[Any, Any]
 

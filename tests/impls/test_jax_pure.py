@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness.deviations.catalogue import seen_in_evaluation
+from encoder_conformance.deviations.catalogue import seen_in_evaluation
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from impls.jax_pure.encoder import Config
+    from encoder_conformance.impls.jax_pure.encoder import Config
 
     right = {"d_model": 12, "num_heads": 4, "activation": "gelu", "placement": "pre", "epsilon": 1e-5}
     assert Config(**right)
@@ -88,9 +88,9 @@ def test_an_initial_kernel_is_drawn_for_its_own_fans() -> None:
     """All of them come of one draw, cut into pieces: each has its bounds, and no piece is another's."""
     import numpy as np
 
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.jax_pure.adapter import JaxPure
+    from encoder_conformance.impls.jax_pure.adapter import JaxPure
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     adapter, layer = JaxPure(), load().layers["pre-gelu"]
     adapter.start("cpu", 1)
@@ -109,11 +109,11 @@ def test_an_initial_kernel_is_drawn_for_its_own_fans() -> None:
 def test_programs_are_kept_from_layer_to_layer_until_memory_maps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from harness.adapter import Masks
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.jax_layers import process
-    from impls.jax_pure.adapter import JaxPure, forward
+    from encoder_conformance import Masks
+    from encoder_conformance.impls.jax_layers import process
+    from encoder_conformance.impls.jax_pure.adapter import JaxPure, forward
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     adapter, layers = JaxPure(), load().layers
     adapter.start("cpu", 1)
@@ -159,11 +159,11 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
     import jax.numpy as jnp
     import numpy as np
 
-    from harness.adapter import Masks
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.jax_pure.adapter import JaxPure, one_stage
-    from impls.jax_pure.encoder import NO_MASKS
+    from encoder_conformance import Masks
+    from encoder_conformance.impls.jax_pure.adapter import JaxPure, one_stage
+    from encoder_conformance.impls.jax_pure.encoder import NO_MASKS
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     adapter, layer = JaxPure(), load().layers["pre-gelu"]
     adapter.start("cpu", 1)
@@ -184,9 +184,9 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     import jax
     import numpy as np
 
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.jax_pure.adapter import Given, JaxPure, linearised
+    from encoder_conformance.impls.jax_pure.adapter import Given, JaxPure, linearised
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     adapter, layer = JaxPure(), load().layers["pre-gelu"]
     adapter.start("cpu", 1)
@@ -206,10 +206,10 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
 def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_not() -> None:
     import numpy as np
 
-    from harness.adapter import Masks
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.jax_pure.adapter import JaxPure
+    from encoder_conformance import Masks
+    from encoder_conformance.impls.jax_pure.adapter import JaxPure
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     adapter, layer = JaxPure(), load().layers["pre-gelu-dropout"]
     adapter.start("cpu", 1)

@@ -6,8 +6,8 @@ import pytest
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from impls.keras_tf import adapter  # noqa: F401  (chooses Keras' backend)
-    from impls.keras_tf.encoder import EncoderLayer
+    from encoder_conformance.impls.keras_tf import adapter  # noqa: F401  (chooses Keras' backend)
+    from encoder_conformance.impls.keras_tf.encoder import EncoderLayer
 
     right = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
     with pytest.raises(ValueError, match=r"10.*4"):
@@ -33,10 +33,10 @@ def test_a_layer_that_is_built_again_is_the_one_made_before_with_its_new_paramet
     """A fresh one for `initialise` is not: what it begins with is asked, and it is not kept."""
     import numpy as np
 
-    from harness.adapter import Masks
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.keras_tf.adapter import KerasTensorFlow
+    from encoder_conformance import Masks
+    from encoder_conformance.impls.keras_tf.adapter import KerasTensorFlow
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     adapter, layers = KerasTensorFlow(), load().layers
     made, answers = [], []
@@ -57,10 +57,10 @@ def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
     """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
     import numpy as np
 
-    from harness.adapter import Masks
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.keras_tf.adapter import KerasTensorFlow
+    from encoder_conformance import Masks
+    from encoder_conformance.impls.keras_tf.adapter import KerasTensorFlow
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     passes: list[str] = []
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.impl.manifest import read_manifest
-from harness.paths import IMPLS
+from encoder_conformance.impl.manifest import read_manifest
+from encoder_conformance.paths import IMPLS
 
 FOLDER = IMPLS / "node_onnx"
 SCRIPTS = sorted(FOLDER.glob("*.js"))

@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnxruntime.quantization import quantize_dynamic
 from torch import nn
 
-from harness.adapter import Masks
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import Given, forward
-from harness.spec.layer import Layer
-from harness.validate.findings import Description
-from impls.onnx_file.inspection import inspect
+from encoder_conformance import Masks
+from encoder_conformance.impls.onnx_file.inspection import inspect
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import Given, forward
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.findings import Description
 
 D, H, F = 24, 3, 40
 Array = np.ndarray[Any, Any]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from harness.spec.case import layer_parameters
-from harness.spec.load import load
-from harness.spec.stages import SHAPES, stages
-from impls.onnx_jax.encoder import export
-from impls.onnx_model import runtimes
-from impls.onnx_model.contract import finish
+from encoder_conformance.impls.onnx_jax.encoder import export
+from encoder_conformance.impls.onnx_model import runtimes
+from encoder_conformance.impls.onnx_model.contract import finish
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stages import SHAPES, stages
 
 B, S = 2, 3
 

@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from harness.spec.load import load
-from impls.keras_tf.adapter import choices
-from impls.keras_tf.encoder import EncoderLayer
+from encoder_conformance.impls.keras_tf.adapter import choices
+from encoder_conformance.impls.keras_tf.encoder import EncoderLayer
+from encoder_conformance.spec.load import load
 
 POST_RELU = load().layers["post-relu"]
 

@@ -105,7 +105,7 @@ def test_jax2onnx_folds_two_reshapes_around_an_output_and_not_where_a_barrier_is
 
 def keras_model(tmp_path: Path, function: Any, *given: np.ndarray) -> Any:
     """A Keras layer of this function, exported by Keras."""
-    from impls.keras_tf import adapter  # noqa: F401  (chooses Keras' backend)
+    from encoder_conformance.impls.keras_tf import adapter  # noqa: F401  (chooses Keras' backend)
 
     import keras  # isort: skip
     import onnx

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.adapter import Masks
-from harness.impl.manifest import read_implementation
-from harness.paths import IMPLS
-from harness.spec.case import layer_parameters
-from harness.spec.load import load
+from encoder_conformance import Masks
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.paths import IMPLS
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.load import load
 
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from impls.onnx_pytorch.adapter import OnnxPyTorch
+    from encoder_conformance.impls.onnx_pytorch.adapter import OnnxPyTorch
 
     adapter = OnnxPyTorch()
     adapter.choices = read_implementation(IMPLS / "onnx_pytorch").chosen
@@ -95,7 +95,7 @@ def test_the_exports_of_a_process_share_one_registry(started: Any) -> None:
     """It is PyTorch's own affair where that is. Where it has moved, exports take a fourth longer and this fails."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    from impls.onnx_pytorch.encoder import once_a_process
+    from encoder_conformance.impls.onnx_pytorch.encoder import once_a_process
 
     once_a_process()
     assert ONNXRegistry().from_torchlib(opset_version=18) is ONNXRegistry().from_torchlib(opset_version=18)
@@ -107,7 +107,7 @@ def test_an_export_is_the_same_with_the_cache_that_is_left_out(monkeypatch: pyte
     """Byte by byte. Where PyTorch has renamed the setting, the cache is in use again and this fails."""
     from torch._dynamo import config
 
-    from impls.onnx_pytorch.encoder import export, once_a_process
+    from encoder_conformance.impls.onnx_pytorch.encoder import export, once_a_process
 
     layer = load().layers["post-relu"]
     parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
@@ -133,7 +133,7 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
 
 
 def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
-    from impls.onnx_model.timing import leading_to
+    from encoder_conformance.impls.onnx_model.timing import leading_to
 
     layer = load().layers["pre-gelu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
@@ -155,8 +155,8 @@ def test_a_state_dict_becomes_a_file_with_its_numbers(conform: Callable, tmp_pat
     import torch
     from onnx import numpy_helper
 
-    from impls.pytorch.adapter import choices
-    from impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.adapter import choices
+    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 
     torch.manual_seed(0)
     encoder = EncoderLayer(**choices(load().layers["post-relu"].model_dump(mode="json")))

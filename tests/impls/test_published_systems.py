@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.paths import IMPLS
+from encoder_conformance.paths import IMPLS
 
 JOKERS = ("dropout-left-on", "attention-dropout-left-on", "attention-across-batch")
 """What was once named in place of what it is: its size alone is foretold, and would fit anything."""
 UNDECLARED = """
-from harness.adapter import serve
-from impls.{name}.adapter import {adapter}
+from encoder_conformance import serve
+from encoder_conformance.impls.{name}.adapter import {adapter}
 
 serve({adapter}())
 """

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.deviations.catalogue import seen_in_evaluation
+from encoder_conformance.deviations.catalogue import seen_in_evaluation
 
 PLANTS = {
     "wrong_epsilon": (
@@ -39,9 +39,9 @@ SCRIPT = """
 import torch
 from torch.nn import functional as F
 
-from harness.adapter import serve
-from impls.pytorch import encoder
-from impls.pytorch.adapter import PyTorch
+from encoder_conformance import serve
+from encoder_conformance.impls.pytorch import encoder
+from encoder_conformance.impls.pytorch.adapter import PyTorch
 
 {plant}
 serve(PyTorch())
@@ -68,7 +68,7 @@ def test_the_same_script_without_a_plant_passes(conform: Callable, fake: Callabl
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 
     right = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
     with pytest.raises(ValueError, match=r"10.*4"):
@@ -140,8 +140,8 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from impls.pytorch.encoder import EncoderLayer
-    from impls.pytorch.stack import Encoder
+    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.stack import Encoder
 
     chosen = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
     encoder, stack = EncoderLayer(24, 3, 40, **chosen), Encoder(layers=3, d_model=24, num_heads=3, d_ff=40, **chosen)
@@ -159,10 +159,10 @@ def test_what_is_kept_for_backward_is_as_predicted(name: str, rate: float) -> No
     """In training, with and without dropout: attention written out, as the prediction has it, and batch 2 of 50."""
     import torch
 
-    from harness.look.alive import alive
-    from harness.look.subject import at_size, find_layer, resized
-    from impls.pytorch.adapter import choices
-    from impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.adapter import choices
+    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.look.alive import alive
+    from encoder_conformance.look.subject import at_size, find_layer, resized
 
     layer = resized(find_layer(name), None, None, None, dropout=rate)
     predicted = alive(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4
@@ -177,10 +177,10 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
     """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
     import numpy as np
 
-    from harness.adapter import Masks
-    from harness.spec.case import layer_parameters
-    from harness.spec.load import load
-    from impls.pytorch.adapter import PyTorch
+    from encoder_conformance import Masks
+    from encoder_conformance.impls.pytorch.adapter import PyTorch
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.load import load
 
     adapter, layer = PyTorch(), load().layers["pre-gelu-dropout"]
     adapter.start("cpu", 1)

@@ -11,9 +11,9 @@ from systems_page.lines import Line, Number, every_line, systems
 from systems_page.numbers import read, same
 from systems_page.page import PAGE, page
 
-from harness.impl.manifest import find_implementation
-from harness.plan import select
-from harness.spec.load import load
+from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.plan import select
+from encoder_conformance.spec.load import load
 
 pytestmark = pytest.mark.xdist_group("systems")  # each command is asked once
 LINES = every_line()

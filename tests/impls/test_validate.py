@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 import pytest
 
-from harness.golden.build import compute
-from harness.judge.expected import Expected
-from harness.spec.case import Case
-from harness.spec.constants import Constants
-from harness.spec.layer import Layer
-from harness.validate.results import Validation
-from harness.validate.validation import Asked, Progress, validate
+from encoder_conformance.golden.build import compute
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.results import Validation
+from encoder_conformance.validate.validation import Asked, Progress, validate
 
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
 FAULTS, model_of, parameters_of = PLANTS["FAULTS"], PLANTS["model_of"], PLANTS["parameters_of"]
@@ -39,11 +39,11 @@ def quick() -> Iterator[None]:
             yield case, known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.validate.validation.compute_all", compute_here)
-        patch.setattr("harness.validate.asks.SIZES", ((1, 1), (2, 7)))
-        patch.setattr("harness.validate.asks.PADDING", ("padding-right", "padded-item"))
-        patch.setattr("harness.validate.asks.NUMBERS", ("no-mask", "low-variance"))
-        patch.setattr("harness.validate.asks.PROPERTIES", ("invariant-padding-content",))
+        patch.setattr("encoder_conformance.validate.validation.compute_all", compute_here)
+        patch.setattr("encoder_conformance.validate.asks.SIZES", ((1, 1), (2, 7)))
+        patch.setattr("encoder_conformance.validate.asks.PADDING", ("padding-right", "padded-item"))
+        patch.setattr("encoder_conformance.validate.asks.NUMBERS", ("no-mask", "low-variance"))
+        patch.setattr("encoder_conformance.validate.asks.PROPERTIES", ("invariant-padding-content",))
         yield
 
 
@@ -53,7 +53,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
     def judge(path: Path, layer: Any = None, parameters: Any = None, mask: Any = None, limit: Any = None,
               runtimes: int = 1) -> Validation:  # fmt: skip
-        monkeypatch.setattr("harness.validate.rows.ROWS", ROWS[:runtimes])
+        monkeypatch.setattr("encoder_conformance.validate.rows.ROWS", ROWS[:runtimes])
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
         return validate(Asked(path, layer, parameters, mask, (), {}, limit), tmp_path / "out", 1, quiet)
 

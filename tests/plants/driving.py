@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Masks
-from harness.deviations.catalogue import catalogue
-from harness.golden.narrow import in_format
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.manifest import read_implementation
-from harness.judge.expected import Expected
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import judge
-from harness.oracle.deviant import changes
-from harness.paths import IMPLS
-from harness.spec.constants import constants
-from harness.spec.load import load
-from harness.task import Task
+from encoder_conformance import Masks
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.paths import IMPLS
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.task import Task
 
 CHECKS = ("output", "stages")
 DTYPES = ("float32", "float64")

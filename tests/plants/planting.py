@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from harness.adapter import Masks
-from harness.paths import SPECS
+from encoder_conformance import Masks
+from encoder_conformance.paths import SPECS
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]

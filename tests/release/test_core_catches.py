@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from harness.asking import ask
-from harness.golden.narrow import in_format
-from harness.golden.store import read_golden, read_manifest
-from harness.impl.interpreter import Ready, resolve
-from harness.impl.manifest import read_implementation
-from harness.judge.outcome import EXPECTED
-from harness.plan import plan, select
-from harness.spec.constants import constants
-from harness.spec.load import load
-from harness.worker.session import Session
+from encoder_conformance.asking import ask
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.plan import plan, select
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.worker.session import Session
 
 
 class Fake(NamedTuple):

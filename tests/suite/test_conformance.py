@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.asking import ask
-from harness.golden.narrow import in_format
-from harness.golden.store import check_ids, read_golden, read_manifest
-from harness.impl.interpreter import Missing, Ready, resolve
-from harness.impl.manifest import find_implementation
-from harness.judge.outcome import EXPECTED, Outcome
-from harness.plan import plan, select
-from harness.results import Record
-from harness.spec.constants import constants
-from harness.spec.dtypes import FORMATS
-from harness.spec.load import load
-from harness.spec.parameters import parameter_count
-from harness.task import Task
-from harness.worker.session import Session
+from encoder_conformance.asking import ask
+from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.store import check_ids, read_golden, read_manifest
+from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.plan import plan, select
+from encoder_conformance.results import Record
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.parameters import parameter_count
+from encoder_conformance.task import Task
+from encoder_conformance.worker.session import Session
 
 Tasks = list[Task]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from harness.spec.load import load
+from encoder_conformance.spec.load import load
 from systems_page.answers import Answer
 from systems_page.lines import Line, Number
 

@@ -15,10 +15,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.performance.measuring import in_turns
-from harness.adapter import Tensors
-from harness.adapter.base import Array
-from harness.spec.case import layer_parameters
-from harness.spec.load import load
+from encoder_conformance import Array, Tensors
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.load import load
 
 LAYER = "post-relu-512"
 BATCH, SEQUENCES = 32, (50, 512)

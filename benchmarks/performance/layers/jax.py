@@ -18,10 +18,10 @@ from benchmarks.performance.layers.contest import (
     forward,
     subject,
 )
-from impls.flax_linen.adapter import FlaxLinen
-from impls.flax_nnx.adapter import FlaxNNX
-from impls.jax_pure import adapter as pure
-from impls.jax_pure.encoder import NO_MASKS
+from encoder_conformance.impls.flax_linen.adapter import FlaxLinen
+from encoder_conformance.impls.flax_nnx.adapter import FlaxNNX
+from encoder_conformance.impls.jax_pure import adapter as pure
+from encoder_conformance.impls.jax_pure.encoder import NO_MASKS
 
 FLAX = {
     "Flax Linen, jit": (FlaxLinen, "given"),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from impls.keras_tf.adapter import KerasTensorFlow  # first: it chooses Keras' backend
+from encoder_conformance.impls.keras_tf.adapter import KerasTensorFlow  # first: it chooses Keras' backend
 
 import numpy as np  # isort: skip
 import tensorflow as tf
@@ -20,8 +20,8 @@ from benchmarks.performance.layers.contest import (
     forward,
     subject,
 )
-from impls.keras_layers.block import Block
-from impls.keras_mha.adapter import PARAMETERS
+from encoder_conformance.impls.keras_layers.block import Block
+from encoder_conformance.impls.keras_mha.adapter import PARAMETERS
 
 Layer = Callable[[Any], Any]
 Passes = dict[str, Callable[[], Any]]

@@ -21,11 +21,11 @@ from benchmarks.performance.layers.contest import (
     forward,
     subject,
 )
-from impls.onnx_attention.adapter import OnnxAttention
-from impls.onnx_model import runtimes
-from impls.onnx_model.adapter import OnnxAdapter
-from impls.onnx_pytorch.adapter import OnnxPyTorch
-from impls.torch_encoder_layer.adapter import TorchEncoderLayer
+from encoder_conformance.impls.onnx_attention.adapter import OnnxAttention
+from encoder_conformance.impls.onnx_model import runtimes
+from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
+from encoder_conformance.impls.onnx_pytorch.adapter import OnnxPyTorch
+from encoder_conformance.impls.torch_encoder_layer.adapter import TorchEncoderLayer
 
 
 def exported(adapter: OnnxAdapter, opset: str, of: Subject) -> bytes:

@@ -17,8 +17,8 @@ from benchmarks.performance.layers.contest import (
     forward,
     subject,
 )
-from impls.pytorch.adapter import PyTorch
-from impls.torch_encoder_layer.adapter import TorchEncoderLayer
+from encoder_conformance.impls.pytorch.adapter import PyTorch
+from encoder_conformance.impls.torch_encoder_layer.adapter import TorchEncoderLayer
 
 Layer = Callable[[Tensor], Tensor]
 

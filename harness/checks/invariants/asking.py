@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.checks.invariants.variants import asked_variants, base_of
-from harness.checks.invariants.verdict import judge_invariant
-from harness.deviations.play import played
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import Judgement, Verdict
-from harness.spec.constants import constants
-from harness.spec.deviation import Deviation
-from harness.task import Task
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Observation, Session
+from encoder_conformance.checks.invariants.variants import asked_variants, base_of
+from encoder_conformance.checks.invariants.verdict import judge_invariant
+from encoder_conformance.deviations.play import played
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import Judgement, Verdict
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.task import Task
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Observation, Session
 
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 """No gradient is asked, so no row has a kink."""

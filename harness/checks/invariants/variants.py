@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness import portable
-from harness.impl.manifest import Implementation
-from harness.portable import Floats
-from harness.spec.case import Bools, Case
-from harness.spec.layer import Dropout
-from harness.spec.masking import Causal
-from harness.spec.situation import Situation
+from encoder_conformance import portable
+from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.portable import Floats
+from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.layer import Dropout
+from encoder_conformance.spec.masking import Causal
+from encoder_conformance.spec.situation import Situation
 
 Indices = npt.NDArray[np.int64]
 MORE_PADDING = 6

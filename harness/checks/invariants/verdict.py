@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.checks.invariants.variants import Variant, base_of
-from harness.judge.expected import ExpectedTensor
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import TensorVerdict, Verdict, judge_tensor
-from harness.oracle.measured import measured_condition
-from harness.spec.case import Bools, Case
-from harness.spec.constants import Constants
-from harness.spec.dtypes import Format
+from encoder_conformance.checks.invariants.variants import Variant, base_of
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import TensorVerdict, Verdict, judge_tensor
+from encoder_conformance.oracle.measured import measured_condition
+from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
 
 Array = npt.NDArray[Any]
 

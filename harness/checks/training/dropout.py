@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from harness.checks.training.probe import Probe, unfit
-from harness.checks.training.reading import Kept, Reading, Unreadable, read
-from harness.checks.training.statistics import Z_LIMIT, dependence, rate
-from harness.deviations.catalogue import catalogue
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import Judgement, Verdict
-from harness.oracle.deviant import changes, patched_layer
-from harness.spec.deviation import Deviation
-from harness.spec.parameters import Parameter, parameters_of
-from harness.spec.situation import Mode
-from harness.task import Task
-from harness.wire.messages import AsGiven, Build, Run
-from harness.wire.streamed import Streamed, parts_of
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Session
+from encoder_conformance.checks.training.probe import Probe, unfit
+from encoder_conformance.checks.training.reading import Kept, Reading, Unreadable, read
+from encoder_conformance.checks.training.statistics import Z_LIMIT, dependence, rate
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import Judgement, Verdict
+from encoder_conformance.oracle.deviant import changes, patched_layer
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.parameters import Parameter, parameters_of
+from encoder_conformance.spec.situation import Mode
+from encoder_conformance.task import Task
+from encoder_conformance.wire.messages import AsGiven, Build, Run
+from encoder_conformance.wire.streamed import Streamed, parts_of
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Session
 
 AXES = {
     "attention_weights": ("items", "heads", "queries", "keys"),

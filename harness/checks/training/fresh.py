@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.checks.training.statistics import FALSE_ALARM, Z_LIMIT, uniform, variance
-from harness.portable import Floats, splitmix64
-from harness.spec.parameters import Parameter, parameters_of
-from harness.task import Task
-from harness.wire.streamed import PART, Array, Sink, parts_of
+from encoder_conformance.checks.training.statistics import FALSE_ALARM, Z_LIMIT, uniform, variance
+from encoder_conformance.portable import Floats, splitmix64
+from encoder_conformance.spec.parameters import Parameter, parameters_of
+from encoder_conformance.task import Task
+from encoder_conformance.wire.streamed import PART, Array, Sink, parts_of
 
 Sums = npt.NDArray[np.uint64]
 _ROUNDED = 1 + 2.0**-20

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import prod
 
-from harness.checks.training.fresh import Fresh, Judging
-from harness.judge.outcome import Outcome
-from harness.judge.verdict import Judgement, Verdict
-from harness.spec.parameters import parameters_of
-from harness.task import Task
-from harness.worker.lifecycle import Failure
-from harness.worker.session import Session
+from encoder_conformance.checks.training.fresh import Fresh, Judging
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import Judgement, Verdict
+from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.task import Task
+from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.session import Session
 
 SEEDS = (1, 2)
 Made = tuple[Mapping[str, Fresh], tuple[str, ...]]

@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from harness.portable import Floats
-from harness.spec.layer import Layer
-from harness.spec.parameters import Parameter, parameters_of
+from encoder_conformance.portable import Floats
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import Parameter, parameters_of
 
 Bools = npt.NDArray[np.bool_]
 UNIT, BIAS, LOW, HIGH = -4, -3, -2, -1

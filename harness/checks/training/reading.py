@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.checks.training.probe import BIAS, HIGH, LOW, UNIT, Probe
-from harness.portable import Floats
+from encoder_conformance.checks.training.probe import BIAS, HIGH, LOW, UNIT, Probe
+from encoder_conformance.portable import Floats
 
 Kept = npt.NDArray[np.float16]
 

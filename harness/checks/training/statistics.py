@@ -12,8 +12,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from harness.binomial import smaller_tail
-from harness.portable import Floats
+from encoder_conformance.binomial import smaller_tail
+from encoder_conformance.portable import Floats
 
 FALSE_ALARM = 1e-6
 Masks = npt.NDArray[np.floating]

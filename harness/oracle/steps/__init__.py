@@ -1,13 +1,13 @@
 """The steps of an encoder layer: each with its standard form and, beside it, its named wrong ones.
 
 `WAYS` says which forms each step has; the first is the standard one. Only the oracle knows that there are others:
-a deviation's patch names them (specs/deviations/), and `harness.oracle.encoder` looks them up here.
+a deviation's patch names them (specs/deviations/), and `encoder_conformance.oracle.encoder` looks them up here.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from harness.oracle.steps import activation, attention, embedding, heads, linear, norm, residual, softmax
+from encoder_conformance.oracle.steps import activation, attention, embedding, heads, linear, norm, residual, softmax
 
 LayerOrder = Callable[[int], tuple[int | None, ...]]
 """The number of layers of a stack → the number of the layer that stands at each place; None: what came is passed on."""

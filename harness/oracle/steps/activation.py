@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, left_on
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import forward_only, left_on
+from encoder_conformance.oracle.tape import Pullback, Step
 
 
 def relu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, in_float32_of, in_narrower, narrowed, own_forms
-from harness.oracle.steps.softmax import Softmax
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import forward_only, in_float32_of, in_narrower, narrowed, own_forms
+from encoder_conformance.oracle.steps.softmax import Softmax
+from encoder_conformance.oracle.tape import Pullback, Step
 
 Size = Callable[[Array], int]
 """A query [B, H, S, d] → the size by whose root its scores are divided."""

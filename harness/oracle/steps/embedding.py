@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import forward_only
+from encoder_conformance.oracle.tape import Pullback, Step
 
 
 def tokens(a: Arithmetic, weight: Array, ids: Array) -> tuple[Array, Pullback]:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness import portable
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance import portable
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.tape import Pullback, Step
 
 
 def no_gradient(g: Array) -> tuple[Array, ...]:

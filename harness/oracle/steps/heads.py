@@ -1,8 +1,8 @@
 """Splitting features into heads and merging them again (E-5), and the ways to get it wrong."""
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import forward_only
+from encoder_conformance.oracle.tape import Pullback, Step
 
 
 def split_heads(a: Arithmetic, x: Array, num_heads: int) -> tuple[Array, Pullback]:

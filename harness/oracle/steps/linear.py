@@ -6,9 +6,9 @@ of which size the scores are divided.
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, in_narrower, own_forms
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import forward_only, in_narrower, own_forms
+from encoder_conformance.oracle.tape import Pullback, Step
 
 
 def linear(a: Arithmetic, x: Array, weight: Array, bias: Array) -> tuple[Array, Pullback]:

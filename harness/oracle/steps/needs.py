@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.oracle.steps.softmax import EMPTY_ROW, FILLED_WITH
-from harness.spec.case import Case
-from harness.spec.layer import Layer
+from encoder_conformance.oracle.steps.softmax import EMPTY_ROW, FILLED_WITH
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer
 
 
 class Inapplicable(Enum):

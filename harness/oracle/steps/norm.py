@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only, in_float32, narrowed, own_forms
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import forward_only, in_float32, narrowed, own_forms
+from encoder_conformance.oracle.tape import Pullback, Step
 
 
 def layer_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:

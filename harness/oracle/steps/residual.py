@@ -1,8 +1,8 @@
 """Residual sums (E-3, E-4), and the ways to get them wrong."""
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import forward_only
-from harness.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import forward_only
+from encoder_conformance.oracle.tape import Pullback, Step
 
 
 def residual(a: Arithmetic, x: Array, change: Array, normed: Array, first: Array) -> tuple[Array, Pullback]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.oracle.arithmetic import Arithmetic, Array
-from harness.oracle.steps.forward_only import in_float32_of, left_on, narrowed
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.steps.forward_only import in_float32_of, left_on, narrowed
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Judges the rows that nothing is kept of, or that failed, keeps each as it comes, and writes the page.
 
-    python -m impls.onnx_model.table                        # begins where it was ended
-    python -m impls.onnx_model.table --anew onnx_keras      # forgets the rows of a road first
-    python -m impls.onnx_model.table --page                 # the page alone, of what is kept
+    python -m encoder_conformance.impls.onnx_model.table                        # begins where it was ended
+    python -m encoder_conformance.impls.onnx_model.table --anew onnx_keras      # forgets the rows of a road first
+    python -m encoder_conformance.impls.onnx_model.table --page                 # the page alone, of what is kept
 
 What a road says that it cannot do belongs to its rows: judge them anew when its impl.yaml changes.
 """
@@ -11,15 +11,15 @@ import argparse
 import os
 from functools import partial
 
-from harness.matrix.judge import judged
-from harness.matrix.keeping import judge_waiting
-from harness.matrix.rows import kept
-from impls.onnx_model.table.page import KEPT, PAGE, page
-from impls.onnx_model.table.variants import variants
+from encoder_conformance.impls.onnx_model.table.page import KEPT, PAGE, page
+from encoder_conformance.impls.onnx_model.table.variants import variants
+from encoder_conformance.matrix.judge import judged
+from encoder_conformance.matrix.keeping import judge_waiting
+from encoder_conformance.matrix.rows import kept
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(prog="python -m impls.onnx_model.table")
+    asked = argparse.ArgumentParser(prog="python -m encoder_conformance.impls.onnx_model.table")
     asked.add_argument("--anew", action="append", default=[], metavar="ROAD", help="forget what is kept of this road")
     asked.add_argument("--page", action="store_true", help="judge nothing, write the page")
     asked.add_argument("--jobs", type=int, default=os.cpu_count(), help="rows side by side")

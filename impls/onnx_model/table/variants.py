@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
-from harness.impl.choices import named
-from harness.impl.manifest import known_folders, read_manifest
+from encoder_conformance.impl.choices import named
+from encoder_conformance.impl.manifest import known_folders, read_manifest
 
 LEVELS_OF = {"onnxruntime": ("all", "extended", "basic", "disable"), "reference": ("all",), "openvino": ("all",)}
 """Runtime → the levels that tell it apart: it is ONNX Runtime's to have any."""

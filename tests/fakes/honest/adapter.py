@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Adapter, Environment, Fresh, Tensors, serve
-from harness.oracle.arithmetic import Arithmetic
-from harness.oracle.encoder import Given, encoder
-from harness.oracle.tape import Node, Tape
-from harness.spec.layer import Layer
+from encoder_conformance import Adapter, Environment, Fresh, Tensors, serve
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import Given, encoder
+from encoder_conformance.oracle.tape import Node, Tape
+from encoder_conformance.spec.layer import Layer
 
 
 class _Quick(Arithmetic):

@@ -9,9 +9,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/plants, fr
 import jax.numpy as jnp
 from planting import Planting, planted_by_environment
 
-from harness.adapter import Environment, Masks, Tensors, serve
-from harness.adapter.base import Array
-from impls.jax_pure.adapter import JaxPure, flat
+from encoder_conformance import Array, Environment, Masks, Tensors, serve
+from encoder_conformance.impls.jax_pure.adapter import JaxPure, flat
 from planted_jax.stack import planted_encoder
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from jax import Array
 from planting import check_ways
 
-from impls.jax_pure.encoder import ACTIVATIONS, Config, Tree
+from encoder_conformance.impls.jax_pure.encoder import ACTIVATIONS, Config, Tree
 from planted_jax.steps import WAYS
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from impls.jax_pure.encoder import layer_norm
-from impls.jax_pure.stack import sinusoidal
+from encoder_conformance.impls.jax_pure.encoder import layer_norm
+from encoder_conformance.impls.jax_pure.stack import sinusoidal
 
 
 def angles(x: Array, first: int = 0) -> Array:

@@ -10,9 +10,9 @@ from planting import Planting, planted_by_environment
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from harness.adapter import Environment, Masks, Tensors, serve
-from impls.pytorch.adapter import PyTorch
-from impls.pytorch.encoder import Tap, untapped
+from encoder_conformance import Environment, Masks, Tensors, serve
+from encoder_conformance.impls.pytorch.adapter import PyTorch
+from encoder_conformance.impls.pytorch.encoder import Tap, untapped
 from planted_pytorch.stack import planted_encoder
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from planting import check_ways
 from torch import Tensor
 
-from impls.pytorch.encoder import EncoderLayer, Tap
+from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap
 from planted_pytorch.steps import WAYS
 
 

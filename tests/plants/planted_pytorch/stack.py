@@ -6,8 +6,8 @@ from typing import Any
 from planting import check_ways
 from torch import Tensor
 
-from impls.pytorch.encoder import Tap, untapped
-from impls.pytorch.stack import Encoder
+from encoder_conformance.impls.pytorch.encoder import Tap, untapped
+from encoder_conformance.impls.pytorch.stack import Encoder
 from planted_pytorch.encoder import planted_layer
 from planted_pytorch.steps import WAYS
 

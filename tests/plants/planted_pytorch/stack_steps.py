@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from impls.pytorch.stack import sinusoidal
+from encoder_conformance.impls.pytorch.stack import sinusoidal
 
 
 def waves(x: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
