@@ -30,11 +30,11 @@ sys.path.insert(0, str(ROOT / "tests" / "plants"))
 from encoder_conformance import Masks  # noqa: E402
 from encoder_conformance.core.criteria import small_required  # noqa: E402
 from encoder_conformance.deviations.catalogue import catalogue  # noqa: E402
-from encoder_conformance.deviations.play import played  # noqa: E402
+from encoder_conformance.deviations.simulate import simulate  # noqa: E402
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
-from encoder_conformance.golden.store import read_golden, read_manifest  # noqa: E402
+from encoder_conformance.golden.store import read_golden, read_golden_manifest  # noqa: E402
+from encoder_conformance.judge.observation import Observation, observation_of  # noqa: E402
 from encoder_conformance.judge.outcome import Outcome  # noqa: E402
-from encoder_conformance.judge.sighting import Sighting, sighting  # noqa: E402
 from encoder_conformance.judge.verdict import judge  # noqa: E402
 from encoder_conformance.oracle.deviant import changes  # noqa: E402
 from encoder_conformance.plan import select  # noqa: E402
@@ -49,7 +49,7 @@ from encoder_conformance.spec.stages import stages  # noqa: E402
 FLOAT32 = FORMATS["float32"]
 ADAPTERS = {"pytorch": ("planted_pytorch.adapter", "PlantedPyTorch"), "jax": ("planted_jax.adapter", "PlantedJax")}
 
-Seen = tuple[list[Sighting], Repeats]
+Seen = tuple[list[Observation], Repeats]
 
 
 class Plants:
@@ -59,10 +59,10 @@ class Plants:
         module, name = ADAPTERS[framework]
         self.adapter: Any = getattr(importlib.import_module(module), name)()
         self.adapter.start("cpu", 2)
-        manifest, cases = read_manifest(), small_required(select(load().cases, (), level))
+        manifest, cases = read_golden_manifest(), small_required(select(load().cases, (), level))
         shown = [case for case in cases if _shows_stages(case)]
         self.cases = [(case, read_golden(case, manifest, constants())) for case in shown]
-        passed = {sighting.case.id for sighting in self.seen([])[0] if not sighting.failed}
+        passed = {observation.case.id for observation in self.seen([])[0] if not observation.failed}
         self.cases = [(case, expected) for case, expected in self.cases if case.id in passed]
         print(f"{framework}: {len(self.cases)} cases of {len(shown)} at {level}", flush=True)
 
@@ -87,7 +87,7 @@ class Plants:
                     print(f"  {' + '.join(ids)} in {case.id}: {type(error).__name__}: {error}")
                 continue
             verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
-            found.append(sighting(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
+            found.append(observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
         return found, self.repeats
 
     def _ask_again(self, first: dict[str, Any], again: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ def _shows_stages(case: Case) -> bool:
 
 
 def right(diagnosis: Diagnosis, ids: list[str]) -> bool:
-    named = [diagnosis.deviations, *diagnosis.twins]
+    named = [diagnosis.deviations, *diagnosis.indistinguishable]
     return any(set(ids) == set(names) for names in named)
 
 
@@ -141,7 +141,9 @@ def main() -> None:
     options = parser.parse_args()
     plants = Plants(options.framework, options.level)
     seen = {name: plants.seen([name]) for name in catalogue()}
-    visible = [name for name, (sightings, _) in seen.items() if any(sighting.failed for sighting in sightings)]
+    visible = [
+        name for name, (observations, _) in seen.items() if any(observation.failed for observation in observations)
+    ]
     print(f"not to be seen in float32: {', '.join(name for name in catalogue() if name not in visible)}", flush=True)
     if options.singles:
         score = Score(options.framework)
@@ -181,8 +183,8 @@ def _adds(one: str, other: str, plants: Plants) -> bool:
     wrong inside it, and a softmax that never gives NaN hides a mask that would give it to padding alone."""
     for case, expected in plants.cases:
         if changes(case, catalogue()[one]) and changes(case, catalogue()[other]):
-            alone = played(case, [catalogue()[one]])["output"]
-            both = played(case, [catalogue()[one], catalogue()[other]])["output"]
+            alone = simulate(case, [catalogue()[one]])["output"]
+            both = simulate(case, [catalogue()[one], catalogue()[other]])["output"]
             at = expected.tensors["output"].positions
             if both.shape != alone.shape or not np.allclose(
                 both.reshape(-1)[at], alone.reshape(-1)[at], rtol=1e-4, atol=1e-4, equal_nan=True

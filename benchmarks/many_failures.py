@@ -12,11 +12,11 @@ import time
 import numpy as np
 
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played
+from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Sighting, sighting
 from encoder_conformance.judge.verdict import judge
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
@@ -32,29 +32,29 @@ DEFAULT = (
 )
 
 
-def seen(ids: list[str]) -> list[Sighting]:
+def seen(ids: list[str]) -> list[Observation]:
     """What an implementation with these deviations gives in every case, rounded to float32."""
     found = []
     for case in load().with_golden.values():
-        expected = read_golden(case, read_manifest(), constants())
-        wrong = played(case, [catalogue()[name] for name in ids])
+        expected = read_golden(case, read_golden_manifest(), constants())
+        wrong = simulate(case, [catalogue()[name] for name in ids])
         answers = {name: np.asarray(value).astype(np.float32) for name, value in wrong.items()}
         verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
-        found.append(sighting(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
+        found.append(observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
     return found
 
 
 def main() -> None:
     for ids in [sys.argv[1:]] if sys.argv[1:] else DEFAULT:
         begun = time.monotonic()
-        sightings = seen(ids)
+        observations = seen(ids)
         judged = time.monotonic()
-        diagnosis = diagnose("benchmark", "float32", sightings)
+        diagnosis = diagnose("benchmark", "float32", observations)
         seconds = time.monotonic() - judged
-        failed = sum(s.failed for s in sightings)
+        failed = sum(s.failed for s in observations)
         named = " + ".join(diagnosis.deviations)
         print(
-            f"{' + '.join(ids)}: {failed} of {len(sightings)} cases fail; {diagnosis.confidence}: {named}; "
+            f"{' + '.join(ids)}: {failed} of {len(observations)} cases fail; {diagnosis.confidence}: {named}; "
             f"{seconds:.1f} s, {seconds / (judged - begun):.2f} of what playing and judging them took",
             flush=True,
         )

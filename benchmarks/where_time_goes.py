@@ -22,7 +22,7 @@ from unittest import mock
 
 from encoder_conformance.asking import ask
 from encoder_conformance.docs.tables import markdown
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import find_implementation, known_folders
 from encoder_conformance.judge.expected import Expected
@@ -88,7 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     begun = time.perf_counter()
     cases = select(load().cases, tuple(options.case), None)
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
     print(f"specification and goldens of {len(cases)} cases: {time.perf_counter() - begun:.1f} s\n", flush=True)
     parts_named = (*COLUMNS, OTHERS, PARENT)

@@ -17,8 +17,8 @@ from encoder_conformance.checks.refusals import Refused, refused
 from encoder_conformance.checks.training.dropout import put_dropout
 from encoder_conformance.checks.training.initialisation import put_initialisation
 from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.judge.answers import Answers, Sampled
 from encoder_conformance.judge.expected import NOTHING, Expected, key
-from encoder_conformance.judge.observed import Answers, Sampled
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.verdict import Judgement, judge
 from encoder_conformance.results import Record
@@ -26,9 +26,10 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.lifecycle import Failure
 from encoder_conformance.worker.sampling import Sampling
-from encoder_conformance.worker.session import Observation, Session
+from encoder_conformance.worker.session import Session
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Asked:
     """A check that was put to an implementation: the record of it, and what was observed, if anything was."""
 
     record: Record
-    observation: Observation | None = None
+    answers: Tensors | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _observe_compared(session: Session, task: Task, expected: Expected) -> Answe
     return answer if isinstance(answer, Failure) else {**answer, **sampling.found}
 
 
-def _whole(found: Answers | Judgement | Failure | None) -> Observation | None:
+def _whole(found: Answers | Judgement | Failure | None) -> Tensors | None:
     """What was observed, where it was wanted whole."""
     if not isinstance(found, Mapping):
         return None

@@ -2,7 +2,7 @@
 
 from fnmatch import fnmatchcase
 
-from encoder_conformance.checks.invariants.variants import opt_out as opt_out_of_invariant
+from encoder_conformance.checks.invariants.follow_ups import opt_out as opt_out_of_invariant
 from encoder_conformance.deviations.active import active_deviations
 from encoder_conformance.deviations.active import opt_out as opt_out_by_declaring
 from encoder_conformance.errors import InputError, nearest

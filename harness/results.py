@@ -90,10 +90,10 @@ class Diagnosis(_Frozen):
     cause that was seen, in one dtype or in several, which `dtype` lists.
 
     `rms` is that of the worst tensor against the patched specification, in σ, over `cases`; with `by_size`, which says
-    that of some tensors only the scatter could be foretold (rule V-4), in that scatter for those. `amplitude` and
+    that of some tensors only the scatter could be predicted (rule V-4), in that scatter for those. `amplitude` and
     `significance` are the matched filter's: how much of the deviation's own direction is in the observation (1 is all
-    of it), and how many σ that is. `twins` fit as well. `first_stage` was seen out of line first, `foretold_stage` is
-    where the deviation itself would show first.
+    of it), and how many σ that is. `indistinguishable` fit as well. `first_stage` was seen out of line first,
+    `predicted_stage` is where the deviation itself would show first.
     """
 
     implementation: str
@@ -111,12 +111,12 @@ class Diagnosis(_Frozen):
     amplitude: float | None = None
     significance: float | None = None
     came_true: tuple[str, ...] = ()
-    """What deviations that are foretold in size only predict beside it, and was seen to be so."""
-    twins: tuple[tuple[str, ...], ...] = ()
+    """What deviations that are predicted in size only predict beside it, and was seen to be so."""
+    indistinguishable: tuple[tuple[str, ...], ...] = ()
     runner_up: tuple[str, ...] = ()
     runner_up_rms: float | None = None
     first_stage: str | None
-    foretold_stage: str | None = None
+    predicted_stage: str | None = None
     advice: str = ""
     cases: tuple[str, ...]
 
@@ -150,7 +150,7 @@ class Report(_Frozen):
     `ended_by` says by what. `shown` is what it showed of each implementation until then."""
 
     format: Literal["encoder-conformance report"] = "encoder-conformance report"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     complete: bool
     ended_by: EndedBy | None = None
     started: str

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from encoder_conformance.asking import Answer, judged, put, send_ahead
 from encoder_conformance.impl.manifest import Device
+from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observed import Answers
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from encoder_conformance.core.order import sharpest_first, work_of
-from encoder_conformance.diagnosis.seen import Seen
+from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.task import Task
 from encoder_conformance.worker.session import Session
@@ -43,7 +43,7 @@ class WorkQueue:
         self.waiting = deque(sharpest_first(assignment.tasks))
         self._layers = Counter(tasks[0].build_key for tasks in self.waiting)
         self._left = sum(map(work_of, assignment.tasks))
-        self.seen = Seen()
+        self.seen = Observations()
         self.sessions = [session(1)]
         self.workers = 0
         timeouts = assignment.ready.implementation.timeouts

@@ -16,8 +16,8 @@ from typing import Any
 import forked
 import pytest
 
-from encoder_conformance.impl.manifest import read_manifest
-from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.impl.manifest import read_implementation_manifest
+from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.spec.level import LEVELS
 
@@ -155,8 +155,8 @@ def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     def same_forms(name: str) -> None:
         monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
-        plants = importlib.import_module(f"{name}.steps").WAYS
-        for step, forms in WAYS.items():
+        plants = importlib.import_module(f"{name}.steps").VARIANTS
+        for step, forms in VARIANTS.items():
             right = {"rms_norm", "shared_by_heads", "none"} - set(plants[step])  # a layer's choice, and no wrong form
             # A wrong form of a layer's choice is that of its standard form under one more name (own_forms).
             own = {f"{choice}-{form}" for choice in forms for form in forms}
@@ -172,7 +172,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     def driven(package: str, adapter: str, implementation: str, *norms: str) -> Any:
         monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
         started = getattr(importlib.import_module(f"{package}.adapter"), adapter)()
-        started.choices = read_manifest(IMPLS / implementation).chosen
+        started.choices = read_implementation_manifest(IMPLS / implementation).chosen
         started.start("cpu", 1)
         return importlib.import_module("driving").Core(started, implementation, norms)
 
@@ -241,7 +241,7 @@ def busiest_thread(conform: Callable[..., Ended], fake: Callable[..., Path]) -> 
     def share(name: str, adapter: str, threads: int) -> float:
         script = _WATCHED.format(name=name, adapter=adapter)
         folder = fake(f"watched_{threads}", script=script, checks="[output]")
-        told = [choice.model_dump(mode="json") for choice in read_manifest(IMPLS / name).choices]
+        told = [choice.model_dump(mode="json") for choice in read_implementation_manifest(IMPLS / name).choices]
         manifest = (folder / "impl.yaml").read_text()
         (folder / "impl.yaml").write_text(
             manifest.replace("capabilities:", f"choices: {json.dumps(told)}\ncapabilities:")

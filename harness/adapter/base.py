@@ -109,12 +109,12 @@ class Adapter(ABC):
 
     @abstractmethod
     def output(self, x: Array, masks: Masks) -> Array:
-        """The layer's output, in the layout of x, by the road that a user would take (fused attention and all)."""
+        """The layer's output, in the layout of x, by the path that a user would take (fused attention and all)."""
 
     def weights(self, x: Array, masks: Masks) -> Tensors:
         """`attention_weights` [B, H, S, S] and `output`: two of the stages.
 
-        To be written anew where a framework has a road of its own for a user who asks for the weights.
+        To be written anew where a framework has a path of its own for a user who asks for the weights.
         """
         seen = self.stages(x, masks)
         return {name: seen[name] for name in ("attention_weights", "output")}

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
-from encoder_conformance.deviations.play import played_with_noise, scatter
+from encoder_conformance.deviations.simulate import scatter, simulate_with_noise
+from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected, ExpectedTensor
-from encoder_conformance.judge.observed import Answers
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Verdict, judge
 from encoder_conformance.spec.case import Case
@@ -49,14 +49,14 @@ def judge_declared(
 def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected: Expected, dtype: Format) -> Expected:
     """What the patched specification expects of the stages, at the positions that the golden keeps.
 
-    Of a deviation whose values cannot be foretold (rounding to a narrow format) the size of its scatter is: the golden
+    Of a deviation whose values cannot be predicted (rounding to a narrow format) the size of its scatter is: the golden
     stays what the other deviations make of it, and σ grows to that size.
     """
     noisy = any(map(is_noisy, deviations))
-    golden, condition = played_with_noise(case, deviations)
-    foretold = tuple(deviation for deviation in deviations if not is_noisy(deviation))
-    centre = played_with_noise(case, foretold)[0] if noisy and foretold else None
-    scattered = scatter(case, deviations, foretold) if noisy else {}
+    golden, condition = simulate_with_noise(case, deviations)
+    predicted = tuple(deviation for deviation in deviations if not is_noisy(deviation))
+    centre = simulate_with_noise(case, predicted)[0] if noisy and predicted else None
+    scattered = scatter(case, deviations, predicted) if noisy else {}
     kept = {}
     for name, tensor in expected.tensors.items():
         if name not in golden:  # a gradient
@@ -81,7 +81,7 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
 
 
 def _shared_out(scatter: Array, condition: Array) -> Array:
-    """What a deviation that is foretold in size only scatters each value by: of all values together it is `scatter`.
+    """What a deviation that is predicted in size only scatters each value by: of all values together it is `scatter`.
 
     Half of it is alike for all and half in proportion to their condition, for what scatters most is what noise is
     amplified in: a weight between 0 and 1 more than one that is all but 0. What is NaN says nothing of the rest.

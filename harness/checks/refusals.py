@@ -12,9 +12,9 @@ from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import Refusal
-from encoder_conformance.worker.border import handed_over
 from encoder_conformance.worker.lifecycle import Failure
-from encoder_conformance.worker.session import Observation, Session
+from encoder_conformance.worker.marshalling import encode_inputs
+from encoder_conformance.worker.session import Session
 
 UNKNOWN_ACTIVATION = "swish9"
 AFTER_REFUSALS = "after refusing what is wrong: "
@@ -40,7 +40,7 @@ class Refused:
     """The output of what is right, asked after everything that is wrong was refused. `begins` the message of a failure
     of it: whether it came out to the bit as it did before."""
 
-    output: Observation
+    output: Tensors
     begins: str
 
 
@@ -61,7 +61,7 @@ def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> 
     return Refused(after, BESIDE_REFUSALS if _same(before, after) else AFTER_REFUSALS)
 
 
-def _same(before: Observation, after: Observation) -> bool:
+def _same(before: Tensors, after: Tensors) -> bool:
     return before.keys() == after.keys() and all(
         np.array_equal(before[name], after[name], equal_nan=True) for name in before
     )
@@ -81,14 +81,14 @@ def flawed_requests(task: Task) -> Iterator[Flawed]:
             said = f"activation {UNKNOWN_ACTIVATION}, which no layer knows"
             yield Flawed(said, "configuration", layer=layer, named=(UNKNOWN_ACTIVATION,))
         case "feature_size":
-            x = handed_over(task)["x"]
+            x = encode_inputs(task)["x"]
             more = np.concatenate([x, x[..., -1:]], axis=-1)
             for wrong in (more, x[..., :1]) if D > 1 else (more,):
                 size = wrong.shape[-1]
                 said = f"x of {size} feature{'s' * (size > 1)}, where d_model is {D}"
-                yield Flawed(said, "shape", tensors={**handed_over(task), "x": np.ascontiguousarray(wrong)})
+                yield Flawed(said, "shape", tensors={**encode_inputs(task), "x": np.ascontiguousarray(wrong)})
         case "mask_shape":
-            tensors = handed_over(task)
+            tensors = encode_inputs(task)
             x, mask = tensors["x"], tensors["padding_mask"]
             longer = np.concatenate([mask, mask[..., -1:]], axis=-1)
             said = f"a mask of {S + 1} keys, where x has {S} positions"
@@ -96,18 +96,18 @@ def flawed_requests(task: Task) -> Iterator[Flawed]:
             yield Flawed(f"a mask of {B} items, where x has 1", "shape", tensors={**tensors, "x": x[:1]})
         case "input_dtype":
             other = "float64" if task.dtype == "float32" else "float32"
-            tensors = handed_over(task)
+            tensors = encode_inputs(task)
             x = tensors["x"].astype(FORMATS[other].numpy)
             yield Flawed(f"x in {other}, where the layer is {task.dtype}", "dtype", tensors={**tensors, "x": x})
 
 
-def _put(session: Session, task: Task, flawed: Flawed) -> Observation | Failure:
+def _put(session: Session, task: Task, flawed: Flawed) -> Tensors | Failure:
     if flawed.layer is not None:
         return session.build_flawed(task, flawed.layer)
     return session.run_flawed(task, flawed.tensors or {})
 
 
-def _amiss(flawed: Flawed, answer: Observation | Failure) -> Failure | None:
+def _amiss(flawed: Flawed, answer: Tensors | Failure) -> Failure | None:
     """What is wrong with the answer to a wrong request; None if it is refused as it should be."""
     if not isinstance(answer, Failure):
         return Failure(Outcome.FAIL, f"accepted {flawed.given}")

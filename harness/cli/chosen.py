@@ -4,7 +4,7 @@ from encoder_conformance.cli.options import say_what_is_left_out
 from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
-from encoder_conformance.impl.manifest import Device, find_implementation, judged_unasked
+from encoder_conformance.impl.manifest import Device, default_implementations, find_implementation
 
 
 def chosen_implementations(
@@ -12,7 +12,7 @@ def chosen_implementations(
 ) -> tuple[list[Ready], list[Missing]]:
     """Those that can be started here; one that was asked for by name and cannot be is an error."""
     say_what_is_left_out()
-    chosen = [find_implementation(name) for name in dict.fromkeys(named)] if named else judged_unasked()
+    chosen = [find_implementation(name) for name in dict.fromkeys(named)] if named else default_implementations()
     names = [implementation.name for _, implementation in chosen]
     folder_names = [implementation.folder_name for _, implementation in chosen]
     for name in names:

@@ -11,8 +11,8 @@ from encoder_conformance.cli.options import interpreters, layer_parameters_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
-from encoder_conformance.impl.manifest import find_implementation, judged_unasked
-from encoder_conformance.look.subject import encoder_layer_of, find_layer
+from encoder_conformance.impl.manifest import default_implementations, find_implementation
+from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
@@ -31,7 +31,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("road", metavar="ROAD[:KEY=VALUE,…]")
+@click.argument("exporter", metavar="EXPORTER[:KEY=VALUE,…]")
 @click.option("--layer", required=True, metavar="ID|YAML", help="A layer's id or a file of your own.")
 @click.option(
     "--parameters",
@@ -53,10 +53,10 @@ Examples:
     show_default=True,
     help="padding: one mask [batch, sequence], true where x holds data; full: what the matrix gives, any mask at all.",
 )
-@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the road.")
+@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the exporter.")
 @click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
 def export(
-    road: str,
+    exporter: str,
     layer: str,
     parameters: str,
     checkpoint: Path | None,
@@ -65,13 +65,13 @@ def export(
     pythons: tuple[str, ...],
     target: Path,
 ) -> None:
-    """Export a layer to ONNX by one of the roads (conform list impls), with batch and sequence free.
+    """Export a layer to ONNX by one of the exporters (conform list impls), with batch and sequence free.
 
     What is written has been through the checker; `conform validate` says how it does. Exit status: 0 written; 1 the
-    road could not; 2 wrong usage or bad input.
+    exporter could not; 2 wrong usage or bad input.
     """
     chosen = encoder_layer_of(find_layer(layer), "`export` writes encoder layers")
-    ready = _ready(road, interpreters(pythons))
+    ready = _ready(exporter, interpreters(pythons))
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
     _refuse_unwritable(target)
@@ -106,14 +106,16 @@ def _refuse_unwritable(target: Path) -> None:
         raise InputError(f"cannot be written: {error.strerror}", where=where, hint=hint) from None
 
 
-def _ready(road: str, pythons: dict[str, str]) -> Ready:
-    folder, implementation = find_implementation(road)
+def _ready(exporter: str, pythons: dict[str, str]) -> Ready:
+    folder, implementation = find_implementation(exporter)
     if not implementation.capabilities.export:
-        roads = [known.name for _, known in judged_unasked() if known.capabilities.export]
-        raise InputError(f"{implementation.name} exports nothing", where=road, hint=f"one of {', '.join(roads)} does")
+        exporters = [known.name for _, known in default_implementations() if known.capabilities.export]
+        raise InputError(
+            f"{implementation.name} exports nothing", where=exporter, hint=f"one of {', '.join(exporters)} does"
+        )
     found = resolve(implementation, folder, pythons)
     if isinstance(found, Missing):
-        raise InputError(f"{road}: {found.reason}", hint=found.hint)
+        raise InputError(f"{exporter}: {found.reason}", hint=found.hint)
     return found
 
 

@@ -10,10 +10,10 @@ from encoder_conformance.golden.store import (
     check_ids,
     golden_path,
     read_golden,
-    read_manifest,
+    read_golden_manifest,
     still_frozen,
     write_golden,
-    write_manifest,
+    write_golden_manifest,
 )
 from encoder_conformance.golden.verify import disagreement
 from encoder_conformance.plan import select
@@ -40,7 +40,7 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
     """
     cases = load().with_golden
     chosen = select(cases, globs, None)
-    manifest = read_manifest() if (GOLDEN / "manifest.json").exists() else None
+    manifest = read_golden_manifest() if (GOLDEN / "manifest.json").exists() else None
     entries = dict(manifest.cases) if manifest else {}
     kept = 0
     for done, (case, expected) in enumerate(compute_all(chosen, constants(), jobs or os.cpu_count() or 1), 1):
@@ -53,7 +53,7 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
             golden_path(gone).unlink(missing_ok=True)
             del entries[gone]
             click.echo(f"removed {gone}", err=True)
-    write_manifest(entries)
+    write_golden_manifest(entries)
     size = sum(path.stat().st_size for path in GOLDEN.rglob("*.safetensors"))
     built = f"built {len(chosen) - kept} goldens, kept {kept} that the oracle still agrees with"
     click.echo(f"{built}; specs/golden holds {len(entries)}, {size / 1e6:.1f} MB")
@@ -65,7 +65,7 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
 def verify(globs: tuple[str, ...], jobs: int | None) -> int:
     """Check every golden against its sum, and against what the oracle computes today. Exit 1 if they disagree."""
     cases = load().with_golden
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     check_ids(cases, manifest)
     chosen = select(cases, globs, None)
     frozen = {case.id: read_golden(case, manifest, constants()) for case in chosen}

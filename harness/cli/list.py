@@ -12,7 +12,7 @@ from rich.text import Text
 from encoder_conformance.cli.options import say_what_is_left_out
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import known_folders, read_manifest
+from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.clauses import clauses
 from encoder_conformance.spec.coverage import coverage
@@ -25,7 +25,7 @@ def _impls() -> list[Row]:
     say_what_is_left_out()
     rows: list[Row] = []
     for folder in known_folders().values():
-        manifest = read_manifest(folder)
+        manifest = read_implementation_manifest(folder)
         found = resolve(manifest, folder, {})
         here = "ready" if isinstance(found, Ready) else f"{found.reason}: {found.hint}"
         told = "; ".join(f"{c.name}: {'…' if c.values == 'any' else ', '.join(c.values)}" for c in manifest.choices)

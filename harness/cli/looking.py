@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 from rich.console import Console
 
-from encoder_conformance.look.subject import at_size, find_layer, resized
+from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer

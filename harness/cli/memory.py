@@ -11,9 +11,9 @@ import click
 from encoder_conformance.cli import looking
 from encoder_conformance.cli.memory_table import show
 from encoder_conformance.errors import InputError
-from encoder_conformance.look.alive import PLACEMENTS, alive
-from encoder_conformance.look.asking import find_task, must_fit
-from encoder_conformance.look.memory import (
+from encoder_conformance.inspect.layer_selection import at_size, encoder_layer_of, stacked
+from encoder_conformance.inspect.liveness import PLACEMENTS, liveness
+from encoder_conformance.inspect.memory import (
     PUBLISHED_PARTS,
     STATES,
     longest_sequence,
@@ -22,8 +22,8 @@ from encoder_conformance.look.memory import (
     states,
     total,
 )
-from encoder_conformance.look.peak import BACKWARD, measure, refuse_elsewhere
-from encoder_conformance.look.subject import at_size, encoder_layer_of, stacked
+from encoder_conformance.inspect.peak import BACKWARD, measure, refuse_elsewhere
+from encoder_conformance.inspect.session import find_task, must_fit
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -129,7 +129,7 @@ def _longest(layer: Layer, batch: int, itemsize: int, layers: int, amount: int, 
 def _predicted(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for placement in PLACEMENTS:
-        model = alive(at_size(layer, batch, sequence), placement)
+        model = liveness(at_size(layer, batch, sequence), placement)
         found[placement] = {
             "peak": model.peak * itemsize,
             "at": model.at,

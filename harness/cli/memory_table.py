@@ -5,9 +5,9 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from encoder_conformance.look.alive import PLACEMENTS
-from encoder_conformance.look.memory import PARTS, PUBLISHED_PARTS, added_as_shown, growth, mib
-from encoder_conformance.look.peak import BACKWARD
+from encoder_conformance.inspect.liveness import PLACEMENTS
+from encoder_conformance.inspect.memory import PARTS, PUBLISHED_PARTS, added_as_shown, growth, mib
+from encoder_conformance.inspect.peak import BACKWARD
 from encoder_conformance.report.terminal import console
 
 

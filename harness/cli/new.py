@@ -7,7 +7,7 @@ import click
 from encoder_conformance.new.frameworks import FRAMEWORKS
 from encoder_conformance.new.making import make
 from encoder_conformance.paths import shown
-from encoder_conformance.smoke.blanks import blanks_of
+from encoder_conformance.smoke.placeholders import placeholders_of
 
 
 @click.command(epilog="Example: conform new my_backend --framework pytorch")
@@ -28,7 +28,7 @@ def new(name: str, framework: str, out: Path) -> None:
     """Make a folder with an adapter that works but for a few blanks, and say where they are."""
     folder = make(name, framework, out)
     click.echo(f"{shown(folder)}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    for blank in blanks_of(folder):
+    for blank in placeholders_of(folder):
         click.echo(f"  {blank}")
     click.echo(f"Fill these in, and try it: conform smoke {_as_path(folder)}")
 

@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 
 from encoder_conformance.cli import looking
-from encoder_conformance.look.asking import find_task, must_fit
-from encoder_conformance.look.parameters import Parameters
-from encoder_conformance.look.parameters import parameters as held
-from encoder_conformance.look.subject import described
+from encoder_conformance.inspect.layer_selection import described
+from encoder_conformance.inspect.parameters import Parameters
+from encoder_conformance.inspect.parameters import parameters as held
+from encoder_conformance.inspect.session import find_task, must_fit
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName

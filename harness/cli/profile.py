@@ -10,9 +10,9 @@ from rich.table import Table
 
 from encoder_conformance.cli import looking
 from encoder_conformance.errors import InputError, Unanswered
-from encoder_conformance.look.asking import asking, find_task, must_fit
-from encoder_conformance.look.profile import FEWEST, Times, times
-from encoder_conformance.look.subject import described
+from encoder_conformance.inspect.layer_selection import described
+from encoder_conformance.inspect.profile import FEWEST, Times, times
+from encoder_conformance.inspect.session import asking, find_task, must_fit
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.wire.frames import UNSUPPORTED

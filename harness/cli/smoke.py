@@ -13,8 +13,8 @@ from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import find_implementation
-from encoder_conformance.look.asking import asking
-from encoder_conformance.look.subject import find_layer
+from encoder_conformance.inspect.layer_selection import find_layer
+from encoder_conformance.inspect.session import asking
 from encoder_conformance.paths import shown
 from encoder_conformance.report.terminal import console
 from encoder_conformance.smoke.checklist import Checklist

@@ -14,13 +14,13 @@ from rich.text import Text
 from encoder_conformance.cli import looking
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.build import compute_all
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.inspect.layer_selection import described, find_case
+from encoder_conformance.inspect.session import asking, find_task, must_fit
+from encoder_conformance.inspect.stack_layers import input_rows, inside
+from encoder_conformance.inspect.trace import Row, judging_seconds
+from encoder_conformance.inspect.trace import trace as traced
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.look.asking import asking, find_task, must_fit
-from encoder_conformance.look.inside import input_rows, inside
-from encoder_conformance.look.subject import described, find_case
-from encoder_conformance.look.trace import Row, judging_seconds
-from encoder_conformance.look.trace import trace as traced
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
@@ -111,7 +111,7 @@ def trace(
 
 def _expected(at: Case, *, judge: bool, frozen: bool) -> Expected | None:
     if frozen:
-        return read_golden(at, read_manifest(), constants())
+        return read_golden(at, read_golden_manifest(), constants())
     if not judge:
         return None
     seconds = judging_seconds(at)

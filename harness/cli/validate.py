@@ -10,7 +10,7 @@ import click
 from encoder_conformance.cli.options import interpreters, layer_parameters_of, progress_bar, refuse_unwritable
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
-from encoder_conformance.look.subject import encoder_layer_of, find_layer
+from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.report.terminal import console
 from encoder_conformance.validate.rows import ROWS
 from encoder_conformance.validate.show import show_validation

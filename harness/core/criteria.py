@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from encoder_conformance.core.pairs import Apart, foretold
+from encoder_conformance.core.pairs import Apart, predicted
 from encoder_conformance.core.sensitivity import Sensitivity
 from encoder_conformance.deviations.kill import PLAYED
 from encoder_conformance.spec.case import Case
@@ -91,7 +91,7 @@ _OF_SIZE = {("layer", "family")}
 def of_pairs(apart: Mapping[str, Apart], names: list[str]) -> dict[str, set[Criterion]]:
     """Golden id → the pairs of deviations that its case tells apart, where any case does: at the output if any case
     tells them apart there, in float32 if any case does so."""
-    exact = foretold()
+    exact = predicted()
     due = np.triu(exact[:, None] | exact[None, :], 1)
     found: dict[str, set[Criterion]] = {case: set() for case in apart}
     for dtype in _FORMATS:

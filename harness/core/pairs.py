@@ -8,8 +8,8 @@ import numpy.typing as npt
 from encoder_conformance.core.sensitivity import MARGIN
 from encoder_conformance.deviations.catalogue import catalogue, is_noisy
 from encoder_conformance.deviations.kill import PLAYED
-from encoder_conformance.deviations.play import played
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.deviations.simulate import simulate
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.oracle.arithmetic import Array
 from encoder_conformance.oracle.deviant import changes
@@ -34,7 +34,7 @@ def told_apart(cases: Sequence[Case], dtypes: tuple[str, ...], jobs: int) -> Ite
 
 def _told_apart(case_id: str, dtypes: tuple[str, ...]) -> tuple[str, Apart]:
     case = load().cases[case_id]
-    expected = read_golden(case, read_manifest(), constants())
+    expected = read_golden(case, read_golden_manifest(), constants())
     rows = _rows(case, expected)
     found: Apart = {}
     for check in (check for check in PLAYED if check in case.situation.checks):
@@ -53,7 +53,7 @@ def _rows(case: Case, expected: Expected) -> dict[str, Array]:
     }
     for at, deviation in enumerate(catalogue().values()):
         if changes(case, deviation):
-            wrong = played(case, [deviation])
+            wrong = simulate(case, [deviation])
             for name, row in rows.items():
                 tensor = expected.tensors[name]
                 fits = wrong[name].shape == tensor.shape
@@ -80,6 +80,6 @@ def _differ(rows: dict[str, Array], names: Sequence[str], expected: Expected, dt
     return found
 
 
-def foretold() -> npt.NDArray[np.bool_]:
+def predicted() -> npt.NDArray[np.bool_]:
     """[n]: deviations whose values can be predicted; of two that only spread, no case can say which one it saw."""
     return np.array([not is_noisy(deviation) for deviation in catalogue().values()])

@@ -10,7 +10,7 @@ from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.situation import Check
 
 _NO_GRADIENT = "no gradient is specified for"
-_SIZE_ALONE = "is foretold in size only"
+_SIZE_ALONE = "is predicted in size only"
 
 
 def active_deviations(implementation: Implementation, case: Case, dtype: str, check: Check) -> tuple[Deviation, ...]:
@@ -37,5 +37,5 @@ def in_short(reason: str) -> str | None:
     if _NO_GRADIENT in reason:
         return "No gradient is specified for what is declared"
     if _SIZE_ALONE in reason:
-        return "What is declared is foretold in size only, and an invariant asks for less"
+        return "What is declared is predicted in size only, and an invariant asks for less"
     return None

@@ -45,7 +45,7 @@ def seen_in_evaluation() -> dict[str, Deviation]:
 
 
 def is_noisy(deviation: Deviation) -> bool:
-    """Whether its values are not to be foretold, only how far they scatter: rounding to a narrow format, dropout."""
+    """Whether its values are not to be predicted, only how far they scatter: rounding to a narrow format, dropout."""
     return any(form in NOISY for form in deviation.patch.steps.values())
 
 

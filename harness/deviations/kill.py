@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played, verdict
+from encoder_conformance.deviations.simulate import simulate, verdict
 from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.pool import Pool
 from encoder_conformance.spec.case import Case
@@ -50,7 +50,7 @@ PLAYED: tuple[Check, ...] = ("output", "stages")
 
 def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[Kill]:
     case = load().cases[case_id]
-    golden = read_golden(case, read_manifest(), constants())
+    golden = read_golden(case, read_golden_manifest(), constants())
     golden = replace(
         golden, tensors={name: golden.tensors[name] for name in stages(case.layer) if name in golden.tensors}
     )
@@ -60,7 +60,7 @@ def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[K
         deviation = catalogue()[name]
         if not changes(case, deviation):
             continue
-        wrong = played(case, [deviation])
+        wrong = simulate(case, [deviation])
         for dtype in dtypes:
             for check in (check for check in PLAYED if check in case.situation.checks):
                 said = verdict(check, case, wrong, expected[dtype], FORMATS[dtype], constants())

@@ -7,8 +7,8 @@ from itertools import islice
 import numpy as np
 
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played
-from encoder_conformance.judge.sighting import SMALL
+from encoder_conformance.deviations.simulate import simulate
+from encoder_conformance.judge.observation import SMALL
 from encoder_conformance.oracle.deviant import inapplicable
 from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
 from encoder_conformance.spec.case import Case
@@ -79,7 +79,7 @@ def _is_faint(deviation: Deviation, layer: Layer) -> bool:
 
 
 def _gives_the_same(case: Case, deviation: Deviation) -> bool:
-    right, wrong = played(case, []), played(case, [deviation])
+    right, wrong = simulate(case, []), simulate(case, [deviation])
     return all(np.array_equal(value, wrong[name], equal_nan=True) for name, value in right.items())
 
 

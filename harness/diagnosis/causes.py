@@ -11,10 +11,10 @@ import numpy as np
 from encoder_conformance.checks.invariants.asking import breaks
 from encoder_conformance.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played
+from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.advice import ADVICE
+from encoder_conformance.judge.answers import Answers, values_at
 from encoder_conformance.judge.expected import Expected, key
-from encoder_conformance.judge.observed import Answers, values_at
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.results import Diagnosis, Record
@@ -121,7 +121,7 @@ def _accounted(each: Failed, ids: Sequence[str]) -> bool:
         return False
     if task.check == "invariant":
         return breaks(task, deviations)
-    output = played(task.case, deviations)["output"]
+    output = simulate(task.case, deviations)["output"]
     return not bool(np.isfinite(output[task.case.specified()]).all())
 
 

@@ -11,17 +11,17 @@ from encoder_conformance.diagnosis.pairs import EARNED
 from encoder_conformance.diagnosis.predictions import drops
 from encoder_conformance.diagnosis.search import OutOfTime, search, untold
 from encoder_conformance.diagnosis.selection import choose, scouts
-from encoder_conformance.judge.sighting import Sighting
+from encoder_conformance.judge.observation import Observation
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.results import Diagnosis, Measurement
 from encoder_conformance.spec.deviation import Deviation, Measured
 
 _IN_A_HURRY = 6
-"""Sightings that are enough where time is short: each costs the noise of its layer."""
+"""Observations that are enough where time is short: each costs the noise of its layer."""
 _MOST = 0.5
 """What the closest may leave of the stages out of line."""
 _CEILING = 20.0
-"""The largest error, in σ or in the scatter that is foretold, that the closest may leave anywhere. Twice the limit of a
+"""The largest error, in σ or in the predicted scatter, that the closest may leave anywhere. Twice the limit of a
 single element: beyond it the layer is not nearly what is named, and a name would send its author the wrong way."""
 
 Repeats = Literal["same", "differ", "unknown"]
@@ -31,19 +31,19 @@ Repeats = Literal["same", "differ", "unknown"]
 def diagnose(
     implementation: str,
     dtype: str,
-    sightings: Sequence[Sighting],
+    observations: Sequence[Observation],
     until: float | None = None,
     repeats: Repeats = "unknown",
 ) -> Diagnosis:
-    """One cause for all that failed. `sightings` are of one implementation in one dtype, failed and passed ones.
+    """One cause for all that failed. `observations` are of one implementation in one dtype, failed and passed ones.
 
     What chance is in is not offered where answers repeat. At the time `until`, by time.monotonic(), the diagnosis ends
     as unknown, and says that it was cut short.
     """
-    chosen = choose(sightings)
+    chosen = choose(observations)
     if until is not None:
         chosen = chosen[:_IN_A_HURRY]
-    evidence = [Evidence(sighting) for sighting in chosen]
+    evidence = [Evidence(observation) for observation in chosen]
     nothing, sent = untold(evidence), scouts(evidence)
     try:
         offered = [*_offered(chosen, repeats), *measured_epsilons(sent.slower, evidence, nothing)]
@@ -53,14 +53,14 @@ def diagnose(
     return _said(implementation, dtype, ranked, nothing, chosen, repeats)
 
 
-def _offered(chosen: Sequence[Sighting], repeats: Repeats) -> list[Deviation]:
+def _offered(chosen: Sequence[Observation], repeats: Repeats) -> list[Deviation]:
     """The deviations that change any of the cases, and that what is known does not exclude."""
     applicable = [d for d in catalogue().values() if any(changes(s.case, d) for s in chosen)]
     return [d for d in applicable if repeats != "same" or not drops([d])]
 
 
 def _unknown(
-    implementation: str, dtype: str, nothing: Match, chosen: Sequence[Sighting], *, cut_short: bool = False
+    implementation: str, dtype: str, nothing: Match, chosen: Sequence[Observation], *, cut_short: bool = False
 ) -> Diagnosis:
     return Diagnosis(
         implementation=implementation,
@@ -68,7 +68,7 @@ def _unknown(
         confidence="unknown",
         cut_short=cut_short,
         first_stage=_first_seen(nothing),
-        cases=tuple(sighting.case.id for sighting in chosen),
+        cases=tuple(observation.case.id for observation in chosen),
     )
 
 
@@ -82,7 +82,7 @@ def _said(
     dtype: str,
     ranked: list[Match],
     nothing: Match,
-    chosen: Sequence[Sighting],
+    chosen: Sequence[Observation],
     repeats: Repeats,
 ) -> Diagnosis:
     if not ranked or nothing.explains or ranked[0].out_of_line > _MOST * nothing.out_of_line:
@@ -91,8 +91,10 @@ def _said(
     explained = best.explains and best.came_true and (repeats == "differ" or not drops(best.deviations))
     if not explained and best.rms > _CEILING:
         return _unknown(implementation, dtype, nothing, chosen)
-    twins = [match for match in others if _alike(match, best)]
-    runner_up = next((match for match in others if match not in twins and (match.exact or not best.exact)), None)
+    indistinguishable = [match for match in others if _alike(match, best)]
+    runner_up = next(
+        (match for match in others if match not in indistinguishable and (match.exact or not best.exact)), None
+    )
     return Diagnosis(
         implementation=implementation,
         dtype=dtype,
@@ -109,12 +111,12 @@ def _said(
         amplitude=best.amplitude,
         significance=best.significance,
         came_true=_came_true(best, repeats),
-        twins=tuple(match.ids for match in twins),
+        indistinguishable=tuple(match.ids for match in indistinguishable),
         runner_up=runner_up.ids if runner_up else (),
         runner_up_rms=runner_up.rms if runner_up and runner_up.exact else None,
         first_stage=_first_seen(nothing),
-        foretold_stage=best.first_stage,
-        cases=tuple(sighting.case.id for sighting in chosen),
+        predicted_stage=best.first_stage,
+        cases=tuple(observation.case.id for observation in chosen),
     )
 
 

@@ -68,13 +68,13 @@ def _measured(name: str, first: Sequence[Evidence], evidence: Sequence[Evidence]
 
 def _told(name: str, piece: Evidence) -> float:
     """How much of an epsilon would be seen: the change, in σ, that 1e-4 makes."""
-    return float(np.sum(piece.distance(piece.foretold([_hypothesis(name, 1e-4)]), piece.right) ** 2))
+    return float(np.sum(piece.distance(piece.predicted([_hypothesis(name, 1e-4)]), piece.right) ** 2))
 
 
 def _left(name: str, epsilon: float, pieces: Sequence[Evidence]) -> float:
     """What is left of what was seen: mean over elements of log(1 + error²), which no one element decides."""
     hypothesis = [_hypothesis(name, epsilon)]
-    errors = np.concatenate([piece.distance(piece.observed, piece.foretold(hypothesis)) for piece in pieces])
+    errors = np.concatenate([piece.distance(piece.observed, piece.predicted(hypothesis)) for piece in pieces])
     return float(np.mean(np.log1p(errors * errors)))
 
 
@@ -87,8 +87,8 @@ def _fitted(name: str, epsilon: float, pieces: Sequence[Evidence]) -> tuple[floa
         along, length = 0.0, 0.0
         here, above, below = ([_hypothesis(name, epsilon * (1 + step))] for step in (0.0, _SMALL, -_SMALL))
         for piece in pieces:
-            error = piece.distance(piece.observed, piece.foretold(here))
-            slope = piece.distance(piece.foretold(above), piece.foretold(below)) / (2 * _SMALL)
+            error = piece.distance(piece.observed, piece.predicted(here))
+            slope = piece.distance(piece.predicted(above), piece.predicted(below)) / (2 * _SMALL)
             along, length = along + float(slope @ error), length + float(slope @ slope)
         if not length or not np.isfinite(along):
             return None

@@ -1,4 +1,4 @@
-"""One sighting, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
+"""One observation, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
-from encoder_conformance.deviations.play import continued, continued_with_noise, draws
+from encoder_conformance.deviations.simulate import continued, continued_with_noise, draws
 from encoder_conformance.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
 from encoder_conformance.judge.expected import ExpectedTensor
-from encoder_conformance.judge.sighting import Array, Sighting
-from encoder_conformance.oracle.deviant import acting, mixes_items
+from encoder_conformance.judge.observation import Array, Observation
+from encoder_conformance.oracle.deviant import active_parts, mixes_items
 from encoder_conformance.portable import Floats
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
@@ -21,14 +21,14 @@ from encoder_conformance.spec.deviation import Deviation
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
 _NOISE_OF_MORE = 4.0
-"""Units of roundoff, at least, in what a hypothesis foretells beyond what a right step would give."""
+"""Units of roundoff, at least, in what a hypothesis predicts beyond what a right step would give."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """In σ, an entry a stage: rms and max of observed − foretold, rms of foretold − right (`moved`), and of how far
-    the foretold itself scatters. `touched`: the hypothesis changes anything there. `along` and `length` are the inner
-    products, over all stages, of foretold − right with observed − right and with itself. Of what is foretold in size
+    """In σ, an entry a stage: rms and max of observed − predicted, rms of predicted − right (`moved`), and of how far
+    the predicted itself scatters. `touched`: the hypothesis changes anything there. `along` and `length` are the inner
+    products, over all stages, of predicted − right with observed − right and with itself. Of what is predicted in size
     only, `came_true` and `refuted` are the stages where what it predicts beside that was seen to be so, or not."""
 
     rms: Array
@@ -64,27 +64,27 @@ def _kept_of(tensor: ExpectedTensor, item: int | None) -> npt.NDArray[np.intp]:
 class Evidence:
     """What was observed, and what is right, all stages in one row: [n], n the positions kept of all stages together.
 
-    Each stage is foretold from the stages seen before it, where they were kept whole: a stage is out of line where
-    its own step is wrong, and not where it inherits. A tensor of another shape is foretold, and observed, as NaN.
+    Each stage is predicted from the stages seen before it, where they were kept whole: a stage is out of line where
+    its own step is wrong, and not where it inherits. A tensor of another shape is predicted, and observed, as NaN.
 
-    `item`: of that one alone, as what mixes no items can be foretold without the others.
+    `item`: of that one alone, as what mixes no items can be predicted without the others.
     """
 
-    def __init__(self, sighting: Sighting, item: int | None = None) -> None:
-        self.sighting, case, expected = sighting, sighting.case, sighting.expected
+    def __init__(self, observation: Observation, item: int | None = None) -> None:
+        self.observation, case, expected = observation, observation.case, observation.expected
         self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
         of_item = case.situation.model_copy(update={"items": (item,)})
         self._of_item = self.case if item is None else replace(self.case, situation=of_item)
-        self.dtype = sighting.dtype
+        self.dtype = observation.dtype
         # A stage that cannot be compared is not gone on from: what is wrong with it would be seen nowhere.
-        self._seen = {name: stage for name, stage in sighting.whole.items() if sighting.values[name] is not None}
-        places = {name: _kept_of(expected.tensors[name], item) for name in sighting.values}
+        self._seen = {name: stage for name, stage in observation.whole.items() if observation.values[name] is not None}
+        places = {name: _kept_of(expected.tensors[name], item) for name in observation.values}
         kept = {name: expected.tensors[name] for name, at in places.items() if at.size}
         self.stages = tuple(kept)
         self._places = [(name, tensor.shape, tensor.positions[places[name]]) for name, tensor in kept.items()]
         self._sizes = np.array([at.size for _, _, at in self._places])
         self._starts = np.cumsum(self._sizes) - self._sizes
-        values = [None if (value := sighting.values[name]) is None else value[places[name]] for name in kept]
+        values = [None if (value := observation.values[name]) is None else value[places[name]] for name in kept]
         self.observed = np.concatenate(
             [np.full(size, np.nan) if value is None else value for value, size in zip(values, self._sizes, strict=True)]
         )
@@ -96,14 +96,14 @@ class Evidence:
             self._condition = np.concatenate([tensor.condition[places[name]] for name, tensor in kept.items()])
         self._condition = np.nan_to_num(self._condition)
         self._relative = np.repeat(self._relative_noise(), self._sizes)
-        self._foretold: dict[tuple[str, ...], Array] = {(): self.right}
+        self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
 
     def against(self, deviations: Sequence[Deviation], *, measured: bool = False) -> Errors:
         """`measured`: σ is the wrong layer's own. It is slow, and right where a wrong step makes other noise.
 
-        Of what is noisy the size is foretold and not the values (V-4): observed is compared with the others' centre.
+        Of what is noisy the size is predicted and not the values (V-4): observed is compared with the others' centre.
         """
-        acts = acting(self.case, deviations)
+        acts = active_parts(self.case, deviations)
         exact = [deviation for deviation in acts if not is_noisy(deviation)]
         if measured and self._seen:
             centre, condition = map(self._row, continued_with_noise(self.case, exact, self._seen))
@@ -123,7 +123,7 @@ class Evidence:
         return self._with_predictions(errors, acts, exact, drawn[0], sigma)
 
     def _with_predictions(
-        self, errors: Errors, acts: Sequence[Deviation], exact: Sequence[Deviation], foretold: Array, sigma: Array
+        self, errors: Errors, acts: Sequence[Deviation], exact: Sequence[Deviation], predicted: Array, sigma: Array
     ) -> Errors:
         """What is noisy predicts more of its own stages than a size. One whose values are so has no scatter there."""
         rms, largest, scatter, moved = (each.copy() for each in (errors.rms, errors.max, errors.scatter, errors.moved))
@@ -133,7 +133,7 @@ class Evidence:
                 continue
             at = self.stages.index(name)
             plain = self._centre(without_dropping(acts) if dropping(form) else exact)
-            stage = self._stage_seen(at, plain, foretold, sigma, rows=form == "fast-variance")
+            stage = self._stage_seen(at, plain, predicted, sigma, rows=form == "fast-variance")
             said = outcome(form, stage, constants())
             if said is not None:
                 found[name] = said.true
@@ -144,11 +144,11 @@ class Evidence:
         errors = replace(errors, rms=rms, max=largest, scatter=scatter, moved=moved)
         return replace(errors, came_true=came_true, refuted=frozenset(found) - came_true)
 
-    def _stage_seen(self, at: int, plain: Array, foretold: Array, sigma: Array, *, rows: bool) -> StageSeen:
+    def _stage_seen(self, at: int, plain: Array, predicted: Array, sigma: Array, *, rows: bool) -> StageSeen:
         name, shape, positions = self._places[at]
         here = slice(self._starts[at], self._starts[at] + self._sizes[at])
         index = np.stack(np.unravel_index(positions, shape), axis=-1)
-        seen = self.observed[here], plain[here], foretold[here], sigma[here]
+        seen = self.observed[here], plain[here], predicted[here], sigma[here]
         return StageSeen(*seen, index, self._norm_rows(name) if rows else None)
 
     def _norm_rows(self, name: str) -> Rows | None:
@@ -169,7 +169,7 @@ class Evidence:
             return self._seen.get(source)
         return self.case.x() if name == "norm1" and not self.case.layer.is_stack else None
 
-    def foretold(self, deviations: Sequence[Deviation]) -> Array:
+    def predicted(self, deviations: Sequence[Deviation]) -> Array:
         """What each stage would be with these, [n]."""
         return self._row(continued(self._case_for(deviations), deviations, self._seen))
 
@@ -180,12 +180,12 @@ class Evidence:
 
     def _centre(self, exact: Sequence[Deviation]) -> Array:
         key = tuple(deviation.deviation for deviation in exact)
-        if key not in self._foretold:
-            self._foretold[key] = self.foretold(exact)
-        return self._foretold[key]
+        if key not in self._predicted:
+            self._predicted[key] = self.predicted(exact)
+        return self._predicted[key]
 
     def _case_for(self, deviations: Sequence[Deviation]) -> Case:
-        """The one item, where it can be foretold by itself."""
+        """The one item, where it can be predicted by itself."""
         return self.case if any(map(mixes_items, deviations)) else self._of_item
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:

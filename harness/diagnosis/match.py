@@ -9,23 +9,23 @@ import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Errors, Evidence
-from encoder_conformance.diagnosis.predictions import drops, noisy_steps, predicted
-from encoder_conformance.judge.sighting import Array
+from encoder_conformance.diagnosis.predictions import drops, noisy_steps, prediction_of
+from encoder_conformance.judge.observation import Array
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
 
 _SCATTERED = 4.0
 """A spread, in σ, from which a tensor's scatter is the hypothesis' own, and not the format's."""
 _WITHIN = 8.0
-"""The factor within which a scatter's size can be foretold: frameworks round inside a step at different places."""
+"""The factor within which a scatter's size can be predicted: frameworks round inside a step at different places."""
 GUESSED = 1000.0
 """The factor within which the noise of a wrong layer can be guessed from that of the right one."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A hypothesis in one case: an entry a stage. `spread` is how far the foretold values scatter, in σ, noise and
-    all; `rms` and `max`, of observed − foretold, are in that."""
+    """A hypothesis in one case: an entry a stage. `spread` is how far the predicted values scatter, in σ, noise and
+    all; `rms` and `max`, of observed − predicted, are in that."""
 
     stages: tuple[str, ...]
     errors: Errors
@@ -45,7 +45,7 @@ def fit(deviations: tuple[Deviation, ...], evidence: Evidence, limits: Constants
     spread = np.hypot(1.0, errors.scatter)
     rms, largest = errors.rms / spread, errors.max / spread
     wide = spread > _SCATTERED
-    # A foretold scatter is known in size only, and must be seen: far less or far more of it is no match (V-4).
+    # A predicted scatter is known in size only, and must be seen: far less or far more of it is no match (V-4).
     of_its_size = (rms > 1 / _WITHIN) & (rms < _WITHIN)
     in_line = np.where(wide, of_its_size, (rms <= limits.rms_limit) & (largest <= limits.max_limit))
     # −log likelihood an element: ½ rms² + log spread if the spread is known, log rms if it is only a least one.
@@ -84,7 +84,7 @@ class Match:
 
     @property
     def exact(self) -> bool:
-        """Whether it foretells values, and not only how far they scatter."""
+        """Whether it predicts values, and not only how far they scatter."""
         return not any(map(is_noisy, self.deviations))
 
     @property
@@ -107,7 +107,7 @@ class Match:
         of = noisy_steps(self.deviations)
         said: dict[str, list[str]] = {}
         for stage in (stage for stage in of if stage in self._stages("came_true")):
-            said.setdefault(predicted(of[stage]), []).append(stage)
+            said.setdefault(prediction_of(of[stage]), []).append(stage)
         return tuple(f"{words} ({', '.join(stages)})" for words, stages in said.items())
 
     def _own(self, deviation: Deviation) -> set[str]:

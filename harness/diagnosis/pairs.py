@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from encoder_conformance.diagnosis.match import Match
-from encoder_conformance.judge.sighting import Array
+from encoder_conformance.judge.observation import Array
 from encoder_conformance.spec.deviation import Deviation, Measured
 
 EARNED = 0.9

@@ -1,4 +1,4 @@
-"""What a deviation that is foretold in size only predicts beside its size, and whether that came true (rule V-4).
+"""What a deviation that is predicted in size only also predicts beside its size, and whether that came true (rule V-4).
 
 Size alone says little: whatever is wrong by about as much has it. But given the stage before, a product of rounded
 operands has one value; a result in a narrow format lies on that format's grid; dropout leaves an element as it is,
@@ -36,12 +36,12 @@ _DROPPING = frozenset({"dropout", "dropout-broadcast"})
 
 @dataclass(frozen=True)
 class StageSeen:
-    """One stage, flat, at the positions that are kept: `observed`; `plain`, without what is noisy there; `foretold`,
+    """One stage, flat, at the positions that are kept: `observed`; `plain`, without what is noisy there; `predicted`,
     with it, rounding as the oracle rounds. `index` [n, axes] says where. `rows`: those of a norm, if it is one."""
 
     observed: Array
     plain: Array
-    foretold: Array
+    predicted: Array
     sigma: Array
     index: Array
     rows: "Rows | None"
@@ -68,7 +68,7 @@ class Outcome:
 
 
 def noisy_steps(deviations: Sequence[Deviation]) -> dict[str, str]:
-    """Stage → the form of the step that is foretold in size only there; of two, what is applied last."""
+    """Stage → the form of the step that is predicted in size only there; of two, what is applied last."""
     found: dict[str, str] = {}
     for deviation in deviations:
         for step, form in deviation.patch.steps.items():
@@ -88,7 +88,7 @@ def drops(deviations: Sequence[Deviation]) -> bool:
     return any(dropping(form) for deviation in deviations for form in deviation.patch.steps.values())
 
 
-def predicted(form: str) -> str:
+def prediction_of(form: str) -> str:
     """What a form predicts, in a few words."""
     if dropping(form):
         return "elements are 0, or all scaled by one number"
@@ -105,18 +105,18 @@ def outcome(form: str, stage: StageSeen, limits: Constants) -> Outcome | None:
     """Whether what a form predicts of a stage came true; None where the stage could not have said."""
     if form in _DROPPING:
         return _dropped(stage, limits, broadcast=form == "dropout-broadcast")
-    as_foretold = _as_foretold(stage, limits)
-    if as_foretold is None or as_foretold.true:
-        return as_foretold
+    as_predicted = _as_predicted(stage, limits)
+    if as_predicted is None or as_predicted.true:
+        return as_predicted
     if form == "fast-variance":
-        return as_foretold if stage.rows is None else _variance_off(stage.rows, limits)
+        return as_predicted if stage.rows is None else _variance_off(stage.rows, limits)
     return _on_grid(stage, _FORMAT_OF.get(form, form.removeprefix("in-")), limits)
 
 
-def _as_foretold(stage: StageSeen, limits: Constants) -> Outcome | None:
+def _as_predicted(stage: StageSeen, limits: Constants) -> Outcome | None:
     """The values themselves, rounded as the oracle rounds them."""
-    errors = _apart(stage.observed, stage.foretold, stage.sigma)
-    told = np.abs(_apart(stage.foretold, stage.plain, stage.sigma)) > limits.max_limit
+    errors = _apart(stage.observed, stage.predicted, stage.sigma)
+    told = np.abs(_apart(stage.predicted, stage.plain, stage.sigma)) > limits.max_limit
     if np.count_nonzero(told) < ENOUGH:
         return None
     return Outcome(_conform(errors, limits), errors)

@@ -102,7 +102,7 @@ def _in_time(until: float | None) -> None:
 
 
 def _rounds(deviations: Sequence[Deviation]) -> list[list[Deviation]]:
-    """Those first whose values are foretold: the others are played several times each, and what explains in values
+    """Those first whose values are predicted: the others are played several times each, and what explains in values
     leaves behind what fits in size."""
     return [[d for d in deviations if is_noisy(d) == noisy] for noisy in (False, True)]
 
@@ -132,7 +132,7 @@ def _rank(match: Match) -> tuple[int, float, int]:
 def _confirmed(matches: Sequence[Match], evidence: Sequence[Evidence]) -> list[Match]:
     """The best first. The closest are tried again in the wrong layer's own noise, until one explains all.
 
-    Those that foretell the same as it does are as close, and are tried too.
+    Those that predict the same as it does are as close, and are tried too.
     """
     ranked = sorted(matches, key=lambda match: match.cost)
     likely = [at for at, match in enumerate(ranked) if match.rms < GUESSED]

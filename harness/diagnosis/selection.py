@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.judge.sighting import SMALL, Sighting
+from encoder_conformance.judge.observation import SMALL, Observation
 from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.spec.layer import Layer
 
 TRIED = 30
-"""Sightings that a hypothesis is tried on."""
+"""Observations that a hypothesis is tried on."""
 _SCOUTS = 6
 """Small cases that refute most of what is wrong of a layer."""
 _PAIRS = 1500
@@ -24,49 +24,49 @@ _POSITIONS = 20
 """More of them say no more."""
 
 
-def choose(sightings: Sequence[Sighting]) -> list[Sighting]:
+def choose(observations: Sequence[Observation]) -> list[Observation]:
     """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
 
     Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
     a query with no key, have unspecified rows, which a deviation that mixes items or positions carries into others:
-    what it gives there cannot be foretold; nor what it makes of padding that is not as drawn. And where NaN is right,
+    what it gives there cannot be predicted; nor what it makes of padding that is not as drawn. And where NaN is right,
     no number says how wrong another one is; nor does it of an answer in another dtype.
     """
-    foretold = [sighting for sighting in sightings if _can_be_foretold(sighting)]
-    if not any(sighting.failed for sighting in foretold):
-        foretold = list(sightings)
-    small = [sighting for sighting in foretold if not is_large(sighting.case.layer)]
-    by_layer: dict[str, list[Sighting]] = {}
-    for sighting in sorted(small or foretold, key=_telling):
-        by_layer.setdefault(sighting.case.layer.layer, []).append(sighting)
+    predicted = [observation for observation in observations if _can_be_predicted(observation)]
+    if not any(observation.failed for observation in predicted):
+        predicted = list(observations)
+    small = [observation for observation in predicted if not is_large(observation.case.layer)]
+    by_layer: dict[str, list[Observation]] = {}
+    for observation in sorted(small or predicted, key=_telling):
+        by_layer.setdefault(observation.case.layer.layer, []).append(observation)
     queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
-    chosen: list[Sighting] = []
+    chosen: list[Observation] = []
     taken: Counter[str] = Counter()
     wanted = TRIED if small else _LARGE
     while len(chosen) < wanted and any(queues):
         for queue in filter(None, queues):
-            least = min(queue, key=lambda sighting: taken[sighting.case.situation.situation])
+            least = min(queue, key=lambda observation: taken[observation.case.situation.situation])
             queue.remove(least)
             taken[least.case.situation.situation] += 1
             chosen.append(least)
     return chosen[:wanted]
 
 
-def _can_be_foretold(sighting: Sighting) -> bool:
-    case = sighting.case
+def _can_be_predicted(observation: Observation) -> bool:
+    case = observation.case
     row = case.layer.attention.fully_masked_row
-    if not sighting.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
+    if not observation.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
         return False
     return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
 
 
-def _telling(sighting: Sighting) -> tuple[bool, bool, int, int, str]:
+def _telling(observation: Observation) -> tuple[bool, bool, int, int, str]:
     """Failed ones first, and of those the ones with a mask and many positions; of a large layer no more of them than
     say more, for each costs as much as a small layer."""
-    situation, case = sighting.case.situation, sighting.case
+    situation, case = observation.case.situation, observation.case
     positions = situation.batch * situation.sequence
     beyond = positions if is_large(case.layer) else 0
-    return not sighting.failed, case.mask() is None, -min(positions, _POSITIONS), beyond, case.id
+    return not observation.failed, case.mask() is None, -min(positions, _POSITIONS), beyond, case.id
 
 
 def is_large(layer: Layer) -> bool:
@@ -87,18 +87,18 @@ class Scouts:
 
 def scouts(evidence: Sequence[Evidence]) -> Scouts:
     """Some cases, and then all; of large layers both times the item of the first case that is most out of line."""
-    first = evidence[0].sighting
+    first = evidence[0].observation
     if not is_large(first.case.layer):
         return Scouts(evidence[:_SCOUTS], evidence, _PAIRS)
     item = [Evidence(first, _item_most_out_of_line(first))]
     return Scouts(item, item, _PAIRS_OF_LARGE)
 
 
-def _item_most_out_of_line(sighting: Sighting) -> int:
+def _item_most_out_of_line(observation: Observation) -> int:
     """By the last tensor that can be compared: the output, unless its shape or dtype is wrong."""
-    worst = np.zeros(sighting.case.situation.batch)
-    for name, value in sighting.values.items():
-        tensor = sighting.expected.tensors[name]
+    worst = np.zeros(observation.case.situation.batch)
+    for name, value in observation.values.items():
+        tensor = observation.expected.tensors[name]
         if value is not None and value.size:
             items = tensor.positions // int(np.prod(tensor.shape[1:]))
             apart = np.nan_to_num(np.abs(value - tensor.golden), nan=np.inf)

@@ -13,13 +13,13 @@ from encoder_conformance.deviations.catalogue import catalogue, seen_in_evaluati
 from encoder_conformance.deviations.kill import Best, Kill, best, kills
 from encoder_conformance.docs.tables import kill_table, markdown, sigma
 from encoder_conformance.docs.tolerances import SIGMA, TOLERANCES, Seen, false_alarms, seen_by
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import judged_unasked
+from encoder_conformance.impl.manifest import default_implementations
+from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observed import Answers
+from encoder_conformance.judge.observation import SMALL, Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import SMALL, Sighting, sighting
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.paths import ROOT
 from encoder_conformance.plan import plan
@@ -47,7 +47,7 @@ def page(jobs: int) -> str:
     seen = tolerances_seen(small)
     return _PAGE.format(
         count=len(catalogue()),
-        played=len(seen_in_evaluation()),
+        simulate=len(seen_in_evaluation()),
         cases=len(small),
         weakest=_weakest(by_dtype["float32"]),
         unseen=_unseen(),
@@ -93,7 +93,7 @@ def _unseen() -> str:
 
 
 def tolerances_seen(cases: list[Case]) -> dict[str, Seen]:
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
     return {name: seen_by(name, cases, expected) for name in seen_in_evaluation()}
 
@@ -125,18 +125,18 @@ def tolerance_summary(seen: dict[str, Seen], alarms: dict[str, int], judged: int
 
 def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
     """Every implementation that can be started here and deviates in nothing, all cases, float32, its output alone."""
-    expected = {case.id: read_golden(case, read_manifest(), constants()) for case in cases}
-    right = [(folder, one) for folder, one in judged_unasked() if not one.deviations]
+    expected = {case.id: read_golden(case, read_golden_manifest(), constants()) for case in cases}
+    right = [(folder, one) for folder, one in default_implementations() if not one.deviations]
     found = [resolve(implementation, folder, {}) for folder, implementation in right]
     assignments = []
     for ready in found:
         if isinstance(ready, Ready):
             tasks = [t for t in plan(ready.implementation, cases, ("float32",)) if t.check == "output"]
             assignments.append(Assignment(ready, tasks))
-    sightings: list[Sighting] = []
+    observations: list[Observation] = []
 
     def observed(task: Task, due: Expected, record: Record, answers: Answers) -> None:
-        sightings.append(sighting(task.case, due, task.format, answers, failed=record.outcome == Outcome.FAIL))
+        observations.append(observation_of(task.case, due, task.format, answers, failed=record.outcome == Outcome.FAIL))
 
     with tempfile.TemporaryDirectory() as logs:
         run = Run(
@@ -150,7 +150,7 @@ def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
         )
         for _ in run:
             pass
-    return false_alarms(sightings), len(sightings)
+    return false_alarms(observations), len(observations)
 
 
 _PAGE = """# Deviations: what the suite sees, and what fixed tolerances miss

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played, verdict
+from encoder_conformance.deviations.simulate import simulate, verdict
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observation import Observation
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Sighting
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
@@ -58,7 +58,7 @@ def seen_by(name: str, cases: list[Case], expected: dict[str, Expected]) -> Seen
     for case in cases:
         if not changes(case, catalogue()[name]):
             continue
-        wrong = played(case, [catalogue()[name]])
+        wrong = simulate(case, [catalogue()[name]])
         said = verdict("output", case, wrong, expected[case.id], FORMATS["float32"], constants())
         tensor = expected[case.id].tensors["output"]
         output = wrong["output"].astype(np.float32).reshape(-1)[tensor.positions]
@@ -71,12 +71,12 @@ def seen_by(name: str, cases: list[Case], expected: dict[str, Expected]) -> Seen
     return Seen(frozenset(ordinary), frozenset(anywhere))
 
 
-def false_alarms(sightings: list[Sighting]) -> dict[str, int]:
+def false_alarms(observations: list[Observation]) -> dict[str, int]:
     """How many outputs of right implementations each rule calls wrong, by the rule's name."""
     count = dict.fromkeys([*(rule.name for rule in TOLERANCES), SIGMA], 0)
-    for sighting in sightings:
-        observed, golden = sighting.values["output"], sighting.expected.tensors["output"].golden
+    for observation in observations:
+        observed, golden = observation.values["output"], observation.expected.tensors["output"].golden
         for rule in TOLERANCES:
             count[rule.name] += observed is None or not rule.accepts(observed, golden)
-        count[SIGMA] += sighting.failed
+        count[SIGMA] += observation.failed
     return count

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 
-from encoder_conformance.golden.store import Manifest, check_ids, checked_golden, read_golden, read_manifest
+from encoder_conformance.golden.store import Manifest, check_ids, checked_golden, read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.recent import Recent
 from encoder_conformance.spec.case import Case
@@ -37,7 +37,7 @@ class FrozenGoldens:
 
     @cached_property
     def _manifest(self) -> Manifest:
-        return read_manifest()
+        return read_golden_manifest()
 
     def __call__(self, case: Case) -> Expected:
         if case.situation.input.padding == "as_drawn":  # then the same is compared as in the case that it equals (G-4)

@@ -61,7 +61,7 @@ def case_digest(case: Case, constants: Constants) -> str:
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
 
 
-def read_manifest(folder: Path = GOLDEN) -> Manifest:
+def read_golden_manifest(folder: Path = GOLDEN) -> Manifest:
     path = folder / "manifest.json"
     try:
         return Manifest.model_validate_json(path.read_bytes())
@@ -71,7 +71,7 @@ def read_manifest(folder: Path = GOLDEN) -> Manifest:
         raise InputError(f"is no manifest: {error.errors()[0]['msg']}", where=shown(path), hint=_RESTORE) from None
 
 
-def write_manifest(cases: dict[str, Entry], folder: Path = GOLDEN) -> None:
+def write_golden_manifest(cases: dict[str, Entry], folder: Path = GOLDEN) -> None:
     text = Manifest(cases=dict(sorted(cases.items()))).model_dump_json(indent=1)
     replace_file(folder / "manifest.json", (text + "\n").encode())
 

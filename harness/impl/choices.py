@@ -77,7 +77,7 @@ def chosen_from(choices: Sequence[Choice], asked: Mapping[str, str], where: str)
     return chosen
 
 
-def told_apart(choices: Sequence[Choice], chosen: Mapping[str, str]) -> str:
+def variant_suffix(choices: Sequence[Choice], chosen: Mapping[str, str]) -> str:
     """What a variant's name adds to the implementation's: `:opset=20,level=basic`; "" where all is as it comes."""
     return named("", {c.name: chosen[c.name] for c in choices if c.values == "any" or chosen[c.name] != c.values[0]})
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from encoder_conformance.errors import InputError, nearest
-from encoder_conformance.impl.choices import Choice, Chosen, asked_of, chosen_from, told_apart
-from encoder_conformance.impl.entries import Declared, Unsupported
-from encoder_conformance.impl.offered import offered
+from encoder_conformance.impl.choices import Choice, Chosen, asked_of, chosen_from, variant_suffix
+from encoder_conformance.impl.entry_points import offered
+from encoder_conformance.impl.limitations import Declared, Unsupported
 from encoder_conformance.paths import IMPLS, shown
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
@@ -38,7 +38,7 @@ class Capabilities(Strict):
     layers: Literal["all"] | tuple[Identifier, ...] = Field(
         default="all", description="the layers that it can build, where its architecture is fixed, by their ids"
     )
-    lacks: tuple[str, ...] = Field(
+    missing_parameters: tuple[str, ...] = Field(
         default=(), description="parameters that its layer has no place for, though the specification gives it them"
     )
     memory: bool = Field(
@@ -54,9 +54,9 @@ class Capabilities(Strict):
         unknown = [] if self.stages == "all" else sorted(s for s in self.stages if kind_of(s) not in SHAPES)
         if unknown:
             raise ValueError(f"stages has {', '.join(unknown)}, which the specification does not know")
-        unknown = sorted(set(self.lacks) - set(PARAMETER_NAMES))
+        unknown = sorted(set(self.missing_parameters) - set(PARAMETER_NAMES))
         if unknown:
-            raise ValueError(f"lacks names {', '.join(unknown)}, which the specification does not know")
+            raise ValueError(f"missing_parameters names {', '.join(unknown)}, which the specification does not know")
         return self
 
 
@@ -113,7 +113,7 @@ class Implementation(Strict):
         return self.name.partition(":")[0]
 
     @property
-    def must_be_told(self) -> bool:
+    def requires_choice(self) -> bool:
         """Whether it has a choice that has no value of itself: then it is judged only when it is asked for."""
         return any(choice.values == "any" for choice in self.choices)
 
@@ -123,7 +123,7 @@ class Implementation(Strict):
         more = tuple(module for choice in self.choices for module in choice.requires.get(chosen[choice.name], ()))
         told = self.model_copy(
             update={
-                "name": self.name + told_apart(self.choices, chosen),
+                "name": self.name + variant_suffix(self.choices, chosen),
                 "requires": (*self.requires, *more),
                 "unsupported": tuple(e for entry in self.unsupported if (e := entry.of_variant(chosen))),
                 "deviations": tuple(d for entry in self.deviations if (d := entry.of_variant(chosen))),
@@ -162,7 +162,7 @@ class Implementation(Strict):
         return None
 
 
-def read_manifest(folder: Path) -> Implementation:
+def read_implementation_manifest(folder: Path) -> Implementation:
     """What a folder's impl.yaml says, of all variants."""
     manifest = folder / "impl.yaml"
     if not manifest.is_file():
@@ -179,7 +179,7 @@ def read_manifest(folder: Path) -> Implementation:
 
 def read_implementation(folder: Path, asked: Chosen | None = None, where: str = "") -> Implementation:
     """The implementation in a folder, told what is asked of it: its own defaults for the rest."""
-    return read_manifest(folder).variant(asked or {}, where or shown(folder))
+    return read_implementation_manifest(folder).variant(asked or {}, where or shown(folder))
 
 
 def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
@@ -198,7 +198,7 @@ def _own_folders(impls: Path) -> dict[str, Path]:
 
 @cache
 def _offered(impls: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    return offered(_own_folders(impls), read_manifest)
+    return offered(_own_folders(impls), read_implementation_manifest)
 
 
 def find_implementation(named: str) -> tuple[Path, Implementation]:
@@ -208,9 +208,11 @@ def find_implementation(named: str) -> tuple[Path, Implementation]:
     return folder, read_implementation(folder, asked, f"--impl {named}")
 
 
-def judged_unasked() -> list[tuple[Path, Implementation]]:
+def default_implementations() -> list[tuple[Path, Implementation]]:
     """Those that are known by name, as they come; not those that have to be told something first."""
-    folders = [folder for folder in known_folders().values() if not read_manifest(folder).must_be_told]
+    folders = [
+        folder for folder in known_folders().values() if not read_implementation_manifest(folder).requires_choice
+    ]
     return [(folder, read_implementation(folder)) for folder in folders]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from encoder_conformance.judge.answers import Answers, Observed, values_at
 from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
-from encoder_conformance.judge.observed import Answers, Observed, values_at
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format

@@ -7,8 +7,8 @@ import numpy as np
 
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.encoder import Given, forward, given, right_ways
-from encoder_conformance.oracle.steps import MIXES_ITEMS, WAYS, form_of
+from encoder_conformance.oracle.encoder import LayerInputs, forward, given, right_ways
+from encoder_conformance.oracle.steps import MIXES_ITEMS, VARIANTS, form_of
 from encoder_conformance.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
 from encoder_conformance.oracle.steps.softmax import EMPTY_ROW
 from encoder_conformance.spec.case import Bools, Case, causal_mask, joined
@@ -23,7 +23,7 @@ class Deviant:
     """A case as a wrong implementation takes it: its layer, and what it makes of what it is given."""
 
     layer: Layer
-    given: Given
+    given: LayerInputs
 
     def stages(self, arithmetic: Arithmetic) -> dict[str, Array]:
         with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
@@ -46,7 +46,7 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
     return Deviant(patched.layer, wrong)
 
 
-def acting(case: Case, deviations: Sequence[Deviation]) -> list[Deviation]:
+def active_parts(case: Case, deviations: Sequence[Deviation]) -> list[Deviation]:
     """Those that change the case, or the case as the others leave its layer: a post-norm layer that is pre-norm by one
     deviation may norm its output once more by another."""
     left = _patched_case(case, deviations)
@@ -174,13 +174,15 @@ def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
 def check_steps(deviation: Deviation, where: str) -> None:
     """The steps and forms that a patch names exist, and are not the standard ones."""
     for step, form in deviation.patch.steps.items():
-        if step not in WAYS:
-            raise InputError(f"there is no step {step!r}", where=f"{where}: key patch.steps", hint=nearest(step, WAYS))
-        if form not in WAYS[step] or form == "standard":
+        if step not in VARIANTS:
+            raise InputError(
+                f"there is no step {step!r}", where=f"{where}: key patch.steps", hint=nearest(step, VARIANTS)
+            )
+        if form not in VARIANTS[step] or form == "standard":
             raise InputError(
                 f"step {step} has no wrong form {form!r}",
                 where=f"{where}: key patch.steps.{step}",
-                hint=nearest(form, set(WAYS[step]) - {"standard"}),
+                hint=nearest(form, set(VARIANTS[step]) - {"standard"}),
             )
 
 

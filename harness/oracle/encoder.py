@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.stack import encoder_stack
-from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
@@ -26,7 +26,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Given:
+class LayerInputs:
     """What a layer is given: x [B, S, D], or where it has an embedding token ids [B, S]; every parameter; a mask or
     None; a bias of the scores or None; and of attention alone the memory [B, T, D]."""
 
@@ -55,10 +55,12 @@ class Given:
         return whole
 
 
-def given(case: Case) -> Given:
+def given(case: Case) -> LayerInputs:
     x = case.x() if case.layer.embedding is None else case.ids()
     items = case.situation.items
-    return Given(x, dict(case.parameters()), case.mask(), case.attention_bias(), items=items, memory=case.memory())
+    return LayerInputs(
+        x, dict(case.parameters()), case.mask(), case.attention_bias(), items=items, memory=case.memory()
+    )
 
 
 def right_ways(layer: Layer) -> dict[str, str]:
@@ -75,7 +77,9 @@ def right_ways(layer: Layer) -> dict[str, str]:
     return ways
 
 
-def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: Given | None = None) -> Evaluation:
+def evaluate(
+    case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: LayerInputs | None = None
+) -> Evaluation:
     """Run the layer forward in the given arithmetic, and backward from `cotangent` if there is one.
 
     `what` is `given(case)`, for who runs it many times.
@@ -90,19 +94,19 @@ def evaluate(case: Case, arithmetic: Arithmetic, cotangent: Array | None, what: 
     return Evaluation(_values(what, stages), gradients, tuple(_values(what, inner) for inner in layers))
 
 
-def forward(layer: Layer, what: Given, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
+def forward(layer: Layer, what: LayerInputs, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
     """Every stage of a layer or stack, right or wrong, without gradients."""
     tape = Tape(arithmetic)
     parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
     return _values(what, encoder(tape, layer, what, parameters, onward)[1])
 
 
-def _values(what: Given, stages: Mapping[str, Node]) -> dict[str, Array]:
+def _values(what: LayerInputs, stages: Mapping[str, Node]) -> dict[str, Array]:
     return {name: what.of_batch(node.value) for name, node in stages.items()}
 
 
 def encoder(
-    tape: Tape, layer: Layer, what: Given, parameters: dict[str, Node], onward: Onward = as_computed
+    tape: Tape, layer: Layer, what: LayerInputs, parameters: dict[str, Node], onward: Onward = as_computed
 ) -> tuple[dict[str, Node], dict[str, Node], list[dict[str, Node]]]:
     """The inputs that have a gradient: x, unless token ids are given in its place, and a memory where there is one;
     every stage, of the items that are evaluated; those of each layer."""
@@ -149,7 +153,7 @@ def encoder_layer(
         return onward(name, node)
 
     def step(name: str, *operands: Node, **choices: object) -> Node:
-        return tape.apply(WAYS[name][taken.get(name, "standard")], *operands, **choices)
+        return tape.apply(VARIANTS[name][taken.get(name, "standard")], *operands, **choices)
 
     def offset(name: str, size: int) -> Node:
         """A bias or a shift; zeros where the layer has none, which add nothing and no noise."""
@@ -172,7 +176,7 @@ def encoder_layer(
         scores = show("attention_scores", step("attention_scores", query, key))
         if bias is not None:
             scores = step("attention_bias", scores, bias=bias)
-        form = WAYS["masked_softmax"][taken.get("masked_softmax", "standard")]
+        form = VARIANTS["masked_softmax"][taken.get("masked_softmax", "standard")]
         softmax = form(tape.arithmetic, scores.value, mask, **softmax_choices)
         # The weights are shown; their gradient goes through `attend` as a whole.
         weights = show("attention_weights", Node(softmax.weights)).value

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Array
-from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.oracle.tape import Node, Onward, Tape
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import prefix
@@ -36,7 +36,7 @@ def encoder_stack(
         return onward(name, node)
 
     def form(name: str) -> Any:
-        return WAYS[name][ways.get(name, "standard")]
+        return VARIANTS[name][ways.get(name, "standard")]
 
     def norm(name: str, x: Node) -> Node:
         """The final norm, or what stands in a stack where it has none."""

@@ -15,7 +15,7 @@ from encoder_conformance.report.closing import Remainder, closing_lines
 from encoder_conformance.results import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
-_SHOWN_TWINS = 3
+_SHOWN_INDISTINGUISHABLE = 3
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
 _MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
@@ -181,20 +181,20 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence == "unknown":
         return f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
     names = " and ".join(diagnosis.deviations)
-    unit = "of the scatter that it foretells" if diagnosis.by_size else "σ"
+    unit = "of the scatter that it predicts" if diagnosis.by_size else "σ"
     size = f"{_short(diagnosis.rms or 0)} {unit}"
     text = f"{who}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
     if diagnosis.came_true:
         text += f" Foretold and seen: {'; '.join(diagnosis.came_true)}."
     elif diagnosis.by_size:
         text += " Its size fits, and no more is known of it."
-    if diagnosis.twins:
-        twins = [" and ".join(twin) for twin in diagnosis.twins[:_SHOWN_TWINS]]
-        more = len(diagnosis.twins) - len(twins)
-        text += f" Or, not to be told apart here: {', '.join(twins)}{f', and {more} more' if more else ''}."
+    if diagnosis.indistinguishable:
+        indistinguishable = [" and ".join(twin) for twin in diagnosis.indistinguishable[:_SHOWN_INDISTINGUISHABLE]]
+        more = len(diagnosis.indistinguishable) - len(indistinguishable)
+        text += f" Or, not to be told apart here: {', '.join(indistinguishable)}{f', and {more} more' if more else ''}."
     text += stage
-    if diagnosis.foretold_stage and diagnosis.foretold_stage != diagnosis.first_stage:
-        text += f" (It would itself show first at {diagnosis.foretold_stage}.)"
+    if diagnosis.predicted_stage and diagnosis.predicted_stage != diagnosis.first_stage:
+        text += f" (It would itself show first at {diagnosis.predicted_stage}.)"
     if diagnosis.runner_up:
         rms = f" ({_short(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
         text += f" Next best: {' and '.join(diagnosis.runner_up)}{rms}."

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 from encoder_conformance.asking import ask
 from encoder_conformance.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
-from encoder_conformance.diagnosis.seen import Seen
+from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.build import compute
 from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.results import Record
-from encoder_conformance.smoke.blanks import blank_behind, blanks_of, place_of
-from encoder_conformance.smoke.came_back import amiss
-from encoder_conformance.smoke.guess import guess
+from encoder_conformance.smoke.diagnosis import diagnose_numbers
+from encoder_conformance.smoke.placeholders import place_of, placeholder_behind, placeholders_of
 from encoder_conformance.smoke.questions import NUMBERS, Questions
+from encoder_conformance.smoke.round_trip import mismatch
 from encoder_conformance.smoke.step import Step
 from encoder_conformance.smoke.wrong_gradient import wrong_gradients
 from encoder_conformance.spec.constants import constants
@@ -37,7 +37,7 @@ class Checklist:
     def __init__(self, session: Session, ready: Ready, specification: Specification, layer: str | None) -> None:
         """`layer`: ask of this one alone. One of the user's own has its goldens computed."""
         self._session, self._folder, self._of = session, ready.folder, ready.implementation
-        self._questions, self._seen = Questions(self._of, specification, layer), Seen()
+        self._questions, self._seen = Questions(self._of, specification, layer), Observations()
         self._computed = layer in specification.own_layers
         self._own: dict[str, str] = {}
         self._observed: dict[tuple[str, Check], Tensors] = {}
@@ -66,7 +66,7 @@ class Checklist:
             return False
         yield Step("build", "ok", f"{task.case.layer.layer} in {task.dtype}")
         self._own = found.own
-        if wrong := amiss(found, task.case.layer):
+        if wrong := mismatch(found, task.case.layer):
             yield Step("parameters", "failed", *wrong, "adapter")
             return False
         yield Step("parameters", "ok", f"{len(found.sent)} came back bit for bit")
@@ -151,12 +151,12 @@ class Checklist:
         if self._computed:
             golden = compute(task.case, constants())
         else:
-            golden = read_golden(task.case, read_manifest(), constants())
+            golden = read_golden(task.case, read_golden_manifest(), constants())
         expected = in_format(task.case, golden, task.format)
         asked = ask(self._session, task, expected, constants())
-        if asked.observation is not None:
-            self._observed[task.case.id, task.check] = asked.observation
-            self._seen.see(task, expected, asked.record, asked.observation)
+        if asked.answers is not None:
+            self._observed[task.case.id, task.check] = asked.answers
+            self._seen.see(task, expected, asked.record, asked.answers)
         return asked.record
 
     def _not_built(self, task: Task, found: Failure) -> Step:
@@ -170,14 +170,14 @@ class Checklist:
     def _why(self, dtype: str) -> tuple[str, ...]:
         """What accounts for what was seen of one layer, the first that is wrong somewhere."""
         seen = self._seen.by_dtype().get(dtype, [])
-        layer = next((sighting.case.layer for sighting in seen if sighting.failed), None)
-        of_it = [sighting for sighting in seen if sighting.case.layer == layer]
-        return tuple(guess(self._of.name, of_it, self._own)) if of_it else ()
+        layer = next((observation.case.layer for observation in seen if observation.failed), None)
+        of_it = [observation for observation in seen if observation.case.layer == layer]
+        return tuple(diagnose_numbers(self._of.name, of_it, self._own)) if of_it else ()
 
     def _broken(self, name: str, message: str, do: str = "") -> Step:
         """What gave no answer that could be judged: a blank that is left, or the adapter's fault."""
-        if blank := blank_behind(self._folder, message):
-            others = [f"also left: {other}" for other in blanks_of(self._folder) if other != blank]
+        if blank := placeholder_behind(self._folder, message):
+            others = [f"also left: {other}" for other in placeholders_of(self._folder) if other != blank]
             return Step(name, "failed", f"a blank is left at {blank}", tuple(others[:_BLANKS_SAID]), "blank")
         advice = [do] if do else []
         if "ModuleNotFoundError" in message:

@@ -8,8 +8,8 @@ from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.results import Record
-from encoder_conformance.smoke.came_back import named
-from encoder_conformance.smoke.edits import edits
+from encoder_conformance.smoke.parameter_errors import parameter_errors
+from encoder_conformance.smoke.round_trip import named
 from encoder_conformance.spec.case import Case
 from encoder_conformance.wire.frames import Tensors
 
@@ -25,10 +25,10 @@ def wrong_gradients(case: Case, observed: Tensors, record: Record, own: Mapping[
         if tensor.conforms:
             continue
         name, found = tensor.tensor, observed[tensor.tensor].astype(np.float64)
-        wrong = [edit for edit in edits(by_parameter, case.layer) if name in edit.names]
+        wrong = [edit for edit in parameter_errors(by_parameter, case.layer) if name in edit.names]
         for edit in wrong:
-            foretold = edit.made(by_parameter)[name]
-            if foretold.shape == found.shape and _close(found, foretold):
+            predicted = edit.made(by_parameter)[name]
+            if predicted.shape == found.shape and _close(found, predicted):
                 yield f"the gradient by {named((name,), own)} {edit.says}"
                 break
         else:
@@ -36,8 +36,8 @@ def wrong_gradients(case: Case, observed: Tensors, record: Record, own: Mapping[
             yield f"the gradient by {named((name,), own)} is {factor or 'another'}"
 
 
-def _close(found: Array, foretold: Array) -> bool:
-    return bool(np.abs(found - foretold).max() <= _CLOSE * max(np.abs(foretold).max(), 1e-30))
+def _close(found: Array, predicted: Array) -> bool:
+    return bool(np.abs(found - predicted).max() <= _CLOSE * max(np.abs(predicted).max(), 1e-30))
 
 
 def _factor(found: Array, right: Array) -> str:

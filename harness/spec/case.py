@@ -22,14 +22,14 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Held:
+class CaseParameters:
     """Parameters that a layer holds already, float64 in the specification's names and shapes: an ONNX file's own."""
 
     tensors: Mapping[str, Floats] = field(compare=False)
     digest: str
 
     @classmethod
-    def of(cls, tensors: Mapping[str, npt.NDArray[np.floating]]) -> "Held":
+    def of(cls, tensors: Mapping[str, npt.NDArray[np.floating]]) -> "CaseParameters":
         """With what tells them from any others."""
         exact = {name: np.ascontiguousarray(tensors[name], dtype=np.float64) for name in sorted(tensors)}
         digest = hashlib.sha256()
@@ -48,7 +48,7 @@ class Case:
     layer: Layer
     situation: Situation
     seed: int = 0
-    held: Held | None = None
+    held: CaseParameters | None = None
     in_core: bool = False
 
     @property

@@ -48,7 +48,7 @@ class Memory(Strict):
     sequence: Annotated[int, Field(ge=1)] = Field(description="its positions, T")
 
 
-class Given(Strict):
+class InputFormat(Strict):
     """How a case is handed to an implementation; it changes no number (clauses S-2, M-9, B-3)."""
 
     layout: Layout = Field(description="x and output: [B, S, D], [S, B, D], or [S, D] for one item (S-2)")
@@ -78,7 +78,7 @@ class Situation(Strict):
         description="parameters multiplied by two to this power, to reach a numeric regime; {} for none"
     )
     mask: Mask
-    given: Given
+    given: InputFormat
     dtypes: tuple[DtypeName, ...] = Field(min_length=1, description="the formats that its numbers fit in (D-2)")
     mode: Mode
     invariant: Invariant | None = Field(description="what changes nothing, or as much as is known (clauses I-*)")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from encoder_conformance.spec.case import Case, Held
+from encoder_conformance.spec.case import Case, CaseParameters
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
@@ -39,7 +39,7 @@ class Takes:
     by_head: bool
 
 
-def asked(layer: Layer, takes: Takes, dtype: DtypeName, held: Held) -> dict[Stage, list[Case]]:
+def asked(layer: Layer, takes: Takes, dtype: DtypeName, held: CaseParameters) -> dict[Stage, list[Case]]:
     """The cases of each stage, with the file's own parameters, in its dtype and at sizes that it takes."""
     known = load().situations
     masks = (
@@ -56,7 +56,9 @@ def asked(layer: Layer, takes: Takes, dtype: DtypeName, held: Held) -> dict[Stag
     return {stage: list(_cases(layer, takes, dtype, held, found)) for stage, found in situations.items()}
 
 
-def _cases(layer: Layer, takes: Takes, dtype: DtypeName, held: Held, situations: list[Situation]) -> Iterator[Case]:
+def _cases(
+    layer: Layer, takes: Takes, dtype: DtypeName, held: CaseParameters, situations: list[Situation]
+) -> Iterator[Case]:
     for situation in situations:
         fixed = _fixed(situation, takes)
         if fixed is not None:

@@ -29,9 +29,9 @@ def differences(
     for row in others:
         for case in cases:
             one, other = (r.asked.get((case.id, "output")) for r in (first, row))
-            if one is None or other is None or one.observation is None or other.observation is None:
+            if one is None or other is None or one.answers is None or other.answers is None:
                 continue
-            due, mine, theirs = expected[case.id].tensors["output"], one.observation, other.observation
+            due, mine, theirs = expected[case.id].tensors["output"], one.answers, other.answers
             if mine["output"].shape != due.shape or theirs["output"].shape != due.shape:
                 continue
             values = mine["output"].reshape(-1)[due.positions].astype(np.float64)

@@ -18,9 +18,9 @@ def relative_errors(
     for row in rows:
         for case in cases:
             asked = row.asked.get((case.id, "output"))
-            if asked is None or asked.observation is None:
+            if asked is None or asked.answers is None:
                 continue
-            due, answer = expected[case.id].tensors["output"], asked.observation["output"]
+            due, answer = expected[case.id].tensors["output"], asked.answers["output"]
             if answer.shape != due.shape:
                 continue
             values = answer.reshape(-1)[due.positions].astype(np.float64)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
-from encoder_conformance.spec.case import Case, Held
+from encoder_conformance.spec.case import Case, CaseParameters
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 
 Array = npt.NDArray[Any]
@@ -44,7 +44,7 @@ def said_of_stored(stored: Mapping[str, str], count: int, dtype: DtypeName) -> s
 
 def cost(case: Case, due: Mapping[str, Array]) -> str:
     """How far the weights of the case, which are `due` rounded, take the output from that of `due` themselves."""
-    cases = case, Case(case.layer, case.situation, held=Held.of(due))
+    cases = case, Case(case.layer, case.situation, held=CaseParameters.of(due))
     rounded, exact = (evaluate(one, Arithmetic(), None).stages["output"] for one in cases)
     compared = case.compared("output")["output"]
     error = float(np.sqrt(np.mean((rounded - exact)[compared] ** 2) / np.mean(exact[compared] ** 2)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from encoder_conformance.asking import Asked, ask
-from encoder_conformance.diagnosis.seen import Seen
+from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import read_implementation
@@ -45,7 +45,7 @@ class Row:
     found: Ready | Missing
     asked: dict[tuple[str, str], Asked] = field(default_factory=dict)
     """(case, check) → the record and what was observed."""
-    seen: Seen = field(default_factory=Seen)
+    seen: Observations = field(default_factory=Observations)
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -120,8 +120,8 @@ def take_through(
             due = in_format(task.case, expected[task.case.id], task.format)
             asked = ask(session, task, due, constants)
             row.asked[task.case.id, task.check] = asked
-            if asked.observation is not None:
-                row.seen.see(task, due, asked.record, asked.observation)
+            if asked.answers is not None:
+                row.seen.see(task, due, asked.record, asked.answers)
             with hearing:
                 told(row, asked.record)
         row.versions = session.versions

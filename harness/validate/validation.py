@@ -18,7 +18,7 @@ from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.terminal import score
 from encoder_conformance.results import Diagnosis
-from encoder_conformance.spec.case import Case, Held
+from encoder_conformance.spec.case import Case, CaseParameters
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
@@ -155,7 +155,7 @@ def _judged(
     dtype = dtype_named(description.dtype_of(description.roles.output))
     quantised = not _QUANTISED.isdisjoint(description.operators)
     rounded_as, stored = None if quantised else narrower(held, dtype), description.stored()
-    stages = asked(layer, takes(description, description.roles), dtype, Held.of(held))
+    stages = asked(layer, takes(description, description.roles), dtype, CaseParameters.of(held))
     cases = list({case.id: case for of_stage in stages.values() for case in of_stage}.values())
     expected = _expected(cases, jobs, progress)
     progress.begin("asking", len(cases) * len([row for row in rows if isinstance(row.found, Ready)]))

@@ -21,7 +21,7 @@ PROTOCOL = 3
 UNSUPPORTED = "unsupported: "
 """How the error begins with which an adapter says that it has no such operation, and why."""
 WHOLE = "whole"
-"""The key, beside the stages', of the seconds that a whole pass takes by the road of `output`."""
+"""The key, beside the stages', of the seconds that a whole pass takes by the exporter of `output`."""
 LARGEST_FRAME = 2**31
 """A longer frame is refused before it is read: garbage on the wire looks like an enormous length."""
 LARGE = 1 << 20

@@ -82,8 +82,8 @@ class Export(_Message):
     """Write this layer, with the parameters in the frame, as a file to deploy. No layer is built by it.
 
     Optional: an adapter whose manifest lacks the capability `export` is not asked. `mask`: "padding", one input [batch,
-    sequence], true where x holds data; "full", what the road's models take in the matrix. The answer's frame holds the
-    file's bytes as `file`, [n] uint8.
+    sequence], true where x holds data; "full", the masks that the exporter's models take in the matrix. The answer's
+    frame holds the file's bytes as `file`, [n] uint8.
     """
 
     op: Literal["export"] = "export"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judge.observed import Sampled
+from encoder_conformance.judge.answers import Sampled
 from encoder_conformance.wire.streamed import Array, Sink
 
 Positions = npt.NDArray[np.int64]

@@ -29,13 +29,19 @@ from encoder_conformance.wire.messages import (
     Run,
 )
 from encoder_conformance.wire.streamed import Receive, whole
-from encoder_conformance.worker.border import Array, given_as, handed_over, run_request, turned_back, wrong_layout
-from encoder_conformance.worker.held import Comparing, Parameters, with_a_place
 from encoder_conformance.worker.lifecycle import Answered, Failure, Lifecycle
+from encoder_conformance.worker.marshalling import (
+    Array,
+    decode_outputs,
+    encode_inputs,
+    given_as,
+    run_request,
+    wrong_layout,
+)
 from encoder_conformance.worker.process import Pending, WorkerFailure, WorkerProcess, one_line
+from encoder_conformance.worker.round_trip import RoundTrip, StoredParameters, expected_parameters
 from encoder_conformance.worker.sent import Sent, parameters_to_send
 
-Observation = Tensors
 _AHEAD = 6
 """Checks that a worker has been sent at most: a thread of ours may wait 5 ms for the interpreter's lock, in which a
 worker answers some small ones."""
@@ -62,7 +68,7 @@ class Session(Lifecycle):
         self._drawn: tuple[tuple[object, ...], Sent] | None = None
         self._ahead: deque[Ahead] = deque()
 
-    def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Observation | Failure:
+    def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Tensors | Failure:
         """Run one task. A failure costs this task only; a worker that is lost is started again for the next one.
         Large tensors that `receive` takes are not in what is given back."""
         if self._ahead and self._ahead[0].task is task:
@@ -92,45 +98,47 @@ class Session(Lifecycle):
         self._ahead.append(Ahead(task, built, worker.send_ahead(run, tensors, timeouts.run)))
         return True
 
-    def _answer_ahead(self, worker: WorkerProcess, ahead: Ahead, receive: Receive | None) -> Observation:
+    def _answer_ahead(self, worker: WorkerProcess, ahead: Ahead, receive: Receive | None) -> Tensors:
         task, timeouts = ahead.task, self.ready.implementation.timeouts
         if ahead.built:
             build, sent = ahead.built
             self._check_held(task.build_key, sent, lambda taking: worker.answer(build, timeouts.build, taking).tensors)
-        return _observation(worker.answer(ahead.run, timeouts.run, receive).tensors, task.case)
+        return _in_our_layout(worker.answer(ahead.run, timeouts.run, receive).tensors, task.case)
 
-    def parameters(self, task: Task) -> Parameters | Failure:
+    def parameters(self, task: Task) -> StoredParameters | Failure:
         """Build the task's layer, and give back the parameters as they came, whatever they are."""
 
-        def ask(worker: WorkerProcess) -> Parameters:
+        def ask(worker: WorkerProcess) -> StoredParameters:
             self._built, sent = None, {name: whole(value) for name, value in self._parameters(task).items()}
             request = Build(layer=task.case.layer, dtype=task.dtype)
             answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
             try:
-                due = with_a_place(sent, answer.tensors, self.ready.implementation.capabilities.lacks)
-                return Parameters(due, answer.tensors, Built.model_validate(answer.message).own)
+                due = expected_parameters(
+                    sent, answer.tensors, self.ready.implementation.capabilities.missing_parameters
+                )
+                return StoredParameters(due, answer.tensors, Built.model_validate(answer.message).own)
             except ValidationError as problem:
                 raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
 
         return self._unless_lost(("parameters", task.build_key), ask)
 
-    def profile(self, task: Task, repeats: int) -> Observation | Failure:
+    def profile(self, task: Task, repeats: int) -> Tensors | Failure:
         """The task's case, timed: stage → [repeats] seconds, and `whole`. May take as long as that many runs."""
         request = Profile(mode=task.case.situation.mode, given=given_as(task.case), repeats=repeats)
         seconds = (repeats + 1) * self.ready.implementation.timeouts.run
-        return self._asked(task, lambda worker: worker.ask(request, handed_over(task), seconds).tensors)
+        return self._asked(task, lambda worker: worker.ask(request, encode_inputs(task), seconds).tensors)
 
-    def build_flawed(self, task: Task, layer: dict[str, Any]) -> Observation | Failure:
+    def build_flawed(self, task: Task, layer: dict[str, Any]) -> Tensors | Failure:
         """Ask for a layer that cannot be, with the parameters of the task's own. Whatever it says, none is built."""
 
-        def ask(worker: WorkerProcess) -> Observation:
+        def ask(worker: WorkerProcess) -> Tensors:
             self._built = None
             request = FlawedBuild(layer=layer, dtype=task.dtype)
             return worker.ask(request, self._parameters(task), self.ready.implementation.timeouts.build).tensors
 
         return self._asked(task, ask)
 
-    def run_flawed(self, task: Task, tensors: Tensors) -> Observation | Failure:
+    def run_flawed(self, task: Task, tensors: Tensors) -> Tensors | Failure:
         """Put these in the place of the task's x and masks, and ask for the output."""
         request = Run(check="output", mode=task.case.situation.mode, given=given_as(task.case))
         seconds = self.ready.implementation.timeouts.run
@@ -138,10 +146,10 @@ class Session(Lifecycle):
 
     def observe_made(
         self, key: tuple[object, ...], build: Build, parameters: Sendable, run: Run, tensors: Tensors
-    ) -> Observation | Failure:
+    ) -> Tensors | Failure:
         """Run a layer that is made to look into, with parameters that are no case's; `key` tells it from others."""
 
-        def ask(worker: WorkerProcess) -> Observation:
+        def ask(worker: WorkerProcess) -> Tensors:
             self._hold(worker, key, build, parameters)
             return worker.ask(run, tensors, self.ready.implementation.timeouts.run).tensors
 
@@ -186,10 +194,10 @@ class Session(Lifecycle):
 
         return self._unless_lost(("inspect", request.path), ask)
 
-    def _asked(self, task: Task, ask: Callable[[WorkerProcess], Observation]) -> Observation | Failure:
+    def _asked(self, task: Task, ask: Callable[[WorkerProcess], Tensors]) -> Tensors | Failure:
         """What a worker that has built the task's layer says."""
 
-        def of_built(worker: WorkerProcess) -> Observation:
+        def of_built(worker: WorkerProcess) -> Tensors:
             self._build(worker, task)
             return ask(worker)
 
@@ -231,22 +239,22 @@ class Session(Lifecycle):
         """`answer` gives the parameters that came back, but for those that its argument takes while they are read."""
         self._built = None
         try:
-            comparing = Comparing(sent)
+            comparing = RoundTrip(sent)
             held = answer(comparing)
-            if wrong := comparing.not_held(held, self.ready.implementation.capabilities.lacks):
+            if wrong := comparing.round_trip_error(held, self.ready.implementation.capabilities.missing_parameters):
                 raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
         except WorkerFailure as failure:
             self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
         self._built = key
 
-    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Observation:
+    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Tensors:
         request, tensors = run_request(task, kinked_rows)
         seconds = self.ready.implementation.timeouts.run
-        return _observation(worker.ask(request, tensors, seconds, receive).tensors, task.case)
+        return _in_our_layout(worker.ask(request, tensors, seconds, receive).tensors, task.case)
 
 
-def _observation(answer: Tensors, case: Case) -> Observation:
+def _in_our_layout(answer: Tensors, case: Case) -> Tensors:
     if wrong := wrong_layout(answer, case):
         raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
-    return turned_back(answer, case)
+    return decode_outputs(answer, case)

@@ -24,7 +24,7 @@ from encoder_conformance import (
 )
 from encoder_conformance.impls.jax_layers.process import make_room, set_up
 from encoder_conformance.impls.jax_pure.encoder import Config, Dropout, Tree, needed
-from encoder_conformance.impls.jax_pure.encoder import Masks as Given
+from encoder_conformance.impls.jax_pure.encoder import Masks as LayerMasks
 from encoder_conformance.impls.jax_pure.initial import initial
 from encoder_conformance.impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
 
@@ -82,7 +82,7 @@ def backward(
     again: bool,
     params: Tree,
     x: jax.Array,
-    masks: Given,
+    masks: LayerMasks,
     key: jax.Array | None,
     cotangent: jax.Array,
     memory: jax.Array | None = None,
@@ -96,7 +96,7 @@ def backward(
 
 
 def linearised(
-    config: Config, again: bool, params: Tree, x: jax.Array, masks: Given, key: jax.Array | None = None
+    config: Config, again: bool, params: Tree, x: jax.Array, masks: LayerMasks, key: jax.Array | None = None
 ) -> Callable[[jax.Array], Any]:
     """The way back, by parameters and x, with what it keeps. `again`: activations are computed again, and not kept."""
     forward = partial(encoder, config)
@@ -156,7 +156,7 @@ class JaxPure(Adapter):
         """What dropout is drawn from: none outside training, and none where nothing is dropped."""
         return jax.random.key(self.seed) if self.mode == "train" and any(self.config.dropout) else None
 
-    def given(self, x: Array, masks: Masks, *, stated: bool = False) -> Given:
+    def given(self, x: Array, masks: Masks, *, stated: bool = False) -> LayerMasks:
         """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms.
 
         With `stated` they are all there, a mask that allows everything and a bias of 0 where none is given: gradients
@@ -169,13 +169,13 @@ class JaxPure(Adapter):
         every = B, heads, S, T
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
         if allowed is None and bias is None and not stated:
-            return Given()
+            return LayerMasks()
         if bias is None and stated:
             bias = np.zeros((1, 1, 1, 1), self.dtype)
         allowed = np.ones(every, np.bool_) if allowed is None else widened(allowed, every)
         valid = np.ones((B, T), np.bool_) if valid is None else widened(valid, (B, T))
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
-        return Given(allowed, bias, needed(self.config, allowed, valid))
+        return LayerMasks(allowed, bias, needed(self.config, allowed, valid))
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""

@@ -12,8 +12,8 @@ from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxAttention(OnnxAdapter):
-    road = "onnx_attention"
-    exporters = ()
+    exporter = "onnx_attention"
+    packages = ()
     sources = ("encoder_conformance.impls.onnx_attention", "encoder_conformance.impls.onnx_direct")
 
     def export(

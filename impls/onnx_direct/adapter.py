@@ -12,8 +12,8 @@ from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxDirect(OnnxAdapter):
-    road = "onnx_direct"
-    exporters = ()
+    exporter = "onnx_direct"
+    packages = ()
     sources = ("encoder_conformance.impls.onnx_direct",)
 
     def export(

@@ -87,7 +87,7 @@ class OnnxFile(Adapter):
         """`x` [B, S, D], in the file's own layout, beside every mask that it takes."""
         B, S = x.shape[:2]
         given = fed(self.roles, masks, B, S, self.layer.attention.num_heads)
-        return {self.roles.x.name: np.ascontiguousarray(self.roles.laid_out(x)), **given}
+        return {self.roles.x.name: np.ascontiguousarray(self.roles.in_layout(x)), **given}
 
     def session(self, kind: str) -> Session:
         """`deployed` is the file as it is; `staged` has an output for every stage that a value of the graph is."""

@@ -42,13 +42,13 @@ def infer(graph: Graph, roles: Roles, runner: Runner, findings: Findings, *, pro
     `proved`: it is held against the oracle.
     """
     x = np.random.default_rng(3).normal(size=(roles.B, roles.S, roles.d_model)).astype(numpy_dtype(roles.x.dtype))
-    feeds = {roles.x.name: np.ascontiguousarray(roles.laid_out(x)), **roles.open_masks()}
+    feeds = {roles.x.name: np.ascontiguousarray(roles.in_layout(x)), **roles.open_masks()}
     try:
         trace = {**feeds, **runner.trace(feeds)}
     except Failed as error:
         findings.error("layer", f"its inner values cannot be looked at: {error}")
         return None
-    index = roles.laid_out(np.arange(x.size).reshape(x.shape))
+    index = roles.in_layout(np.arange(x.size).reshape(x.shape))
     flow = Flow(graph, trace, roles.x.name, index, roles.B, roles.S)
     flow.follow()
     try:

@@ -11,7 +11,7 @@ from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from encoder_conformance.oracle.encoder import Given, forward
+from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
@@ -41,7 +41,7 @@ def prove(
 ) -> Proof:
     """`parameters` are float64; `x` [B, S, D] is what the file was given, `seen` what it gave, by stage, in the order
     of computation, in the dtype of `format`."""
-    what = Given(x.astype(np.float64), dict(parameters), None)
+    what = LayerInputs(x.astype(np.float64), dict(parameters), None)
     with np.errstate(all="ignore"):
         exact = forward(layer, what, Arithmetic(np.float64))
         spread = Spread(exact)
@@ -91,7 +91,7 @@ def empty_row(
     for row in ("zero", "uniform"):
         attention = layer.attention.model_copy(update={"fully_masked_row": row})
         chosen = layer.model_copy(update={"attention": attention})
-        given = Given(x[:1].astype(np.float64), dict(parameters), allowed)
+        given = LayerInputs(x[:1].astype(np.float64), dict(parameters), allowed)
         with np.errstate(all="ignore"):
             due = forward(chosen, given, Arithmetic(np.float64))["output"]
         off[row] = float(np.abs(due - seen).max())

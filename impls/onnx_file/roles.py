@@ -77,7 +77,7 @@ class Roles:
     def x_shape(self, B: int, S: int) -> tuple[int, ...]:
         return {"BSD": (B, S, self.d_model), "SBD": (S, B, self.d_model), "SD": (S, self.d_model)}[self.layout]
 
-    def laid_out(self, x: Array) -> Array:
+    def in_layout(self, x: Array) -> Array:
         """[B, S, D] as the file takes it; an index likewise."""
         return x if self.layout == "BSD" else x.swapaxes(0, 1) if self.layout == "SBD" else x[0]
 

@@ -10,8 +10,8 @@ from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxJax(OnnxAdapter):
-    road = "onnx_jax"
-    exporters = ("jax", "jax2onnx")
+    exporter = "onnx_jax"
+    packages = ("jax", "jax2onnx")
     sources = ("encoder_conformance.impls.onnx_jax", "encoder_conformance.impls.jax_pure")
 
     def export(

@@ -11,8 +11,8 @@ from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxKeras(OnnxAdapter):
-    road = "onnx_keras"
-    exporters = ("keras", "tensorflow-cpu", "tf2onnx")
+    exporter = "onnx_keras"
+    packages = ("keras", "tensorflow-cpu", "tf2onnx")
     sources = ("encoder_conformance.impls.onnx_keras", "encoder_conformance.impls.keras_tf")
 
     def export(

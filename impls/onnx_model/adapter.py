@@ -1,4 +1,4 @@
-"""The adapter of every road: exported once for a layer, dtype and opset, and run by the runtime that was chosen."""
+"""The adapter of every exporter: exported once for a layer, dtype and opset, and run by the runtime that was chosen."""
 
 import tempfile
 from abc import abstractmethod
@@ -29,11 +29,11 @@ LAYERS_KEPT = 16
 
 
 class OnnxAdapter(Adapter):
-    """A road says how it exports, with which packages, and from which sources. All else is the same for all."""
+    """An exporter says how it exports, with which packages, and from which sources. All else is the same for all."""
 
-    road: str
+    exporter: str
     """The name of its folder."""
-    exporters: tuple[str, ...]
+    packages: tuple[str, ...]
     """The distributions that make the export, whose versions it depends on."""
     sources: tuple[str, ...]
     """The Python packages of this repository that make it, beside `encoder_conformance.impls.onnx_model`."""
@@ -52,19 +52,19 @@ class OnnxAdapter(Adapter):
         self.threads, self.opset = threads, int(self.choices["opset"])
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
         self.recent = Recent[dict[bool, onnx.ModelProto]](LAYERS_KEPT)
-        exporters = {name: version(name) for name in (*self.exporters, "onnx", "numpy")}
+        packages = {name: version(name) for name in (*self.packages, "onnx", "numpy")}
         sources = digest_of(
             "encoder_conformance.impls.onnx_model.binding",
             "encoder_conformance.impls.onnx_model.contract",
             *self.sources,
         )
         told = {name: value for name, value in self.choices.items() if name not in RUNNING}
-        self.made_by = {"road": self.road, "choices": told, "versions": exporters, "sources": sources}
+        self.made_by = {"exporter": self.exporter, "choices": told, "versions": packages, "sources": sources}
         running = runtimes.PACKAGES[self.runtime]
         settings: dict[str, str | int | bool] = {"threads": threads, **self.choices}
         if self.runtime == "onnxruntime":
             settings |= {"disabled": runtimes.DISABLED, "provider": runtimes.PROVIDER}
-        return Environment({**exporters, running: version(running)}, settings)
+        return Environment({**packages, running: version(running)}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.models = self.recent.get((essence(layer), dtype), lambda: {})
@@ -94,7 +94,7 @@ class OnnxAdapter(Adapter):
         }
         model = self.export(self.layer, drawn, self.dtype, self.opset, biased=biased)
         versions = self.made_by["versions"]
-        return finish(model, self.layer, drawn, road=self.road, opset=self.opset, versions=versions)
+        return finish(model, self.layer, drawn, exporter=self.exporter, opset=self.opset, versions=versions)
 
     def output(self, x: Array, masks: Masks) -> Array:
         return self.as_given(self.ask("deployed", self.batch_first(x), masks)["output"])

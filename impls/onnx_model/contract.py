@@ -5,11 +5,11 @@ int64; `mask` [batch, num_heads, sequence, sequence], bool, true where a query (
 (fourth); `valid` [batch, sequence], bool, true where x holds data and not padding. A biased model takes `bias` too,
 which is added to the scores, in the shape of the mask and the parameters' dtype.
 
-Outputs: every stage that the road can show, by its name in the specification and in the order of computation, `output`
-last. Batch and sequence are free, and are the symbols `batch` and `sequence`.
+Outputs: every stage that the exporter can show, by its name in the specification and in the order of computation,
+`output` last. Batch and sequence are free, and are the symbols `batch` and `sequence`.
 
 Initializers hold the parameters (`binding.py`). The metadata says what the model is, under keys that begin with
-`encoder-conformance.`: `parameters` (the binding, JSON), `layer` (JSON), `road`, `opset`, `versions` (JSON) and
+`encoder-conformance.`: `parameters` (the binding, JSON), `layer` (JSON), `exporter`, `opset`, `versions` (JSON) and
 `specification` (the version of this package).
 """
 
@@ -33,7 +33,7 @@ def finish(
     layer: Mapping[str, Any],
     parameters: Tensors,
     *,
-    road: str,
+    exporter: str,
     opset: int,
     versions: Mapping[str, str],
 ) -> onnx.ModelProto:
@@ -51,7 +51,7 @@ def finish(
     about = {
         "parameters": binding.to_json(),
         "layer": json.dumps(layer),
-        "road": road,
+        "exporter": exporter,
         "opset": str(opset),
         "versions": json.dumps(versions),
         "specification": encoder_conformance.__version__,

@@ -11,8 +11,8 @@ from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxPyTorch(OnnxAdapter):
-    road = "onnx_pytorch"
-    exporters = ("torch", "onnxscript")
+    exporter = "onnx_pytorch"
+    packages = ("torch", "onnxscript")
     sources = ("encoder_conformance.impls.onnx_pytorch", "encoder_conformance.impls.pytorch")
 
     def export(

@@ -11,8 +11,8 @@ from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxPyTorchLegacy(OnnxAdapter):
-    road = "onnx_pytorch_legacy"
-    exporters = ("torch",)
+    exporter = "onnx_pytorch_legacy"
+    packages = ("torch",)
     sources = (
         "encoder_conformance.impls.onnx_pytorch_legacy",
         "encoder_conformance.impls.onnx_pytorch",

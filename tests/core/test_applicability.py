@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played
 from encoder_conformance.deviations.reasons import why_not
+from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
 from encoder_conformance.spec.case import Case
@@ -53,8 +53,8 @@ def test_each_deviation_changes_a_layer_or_says_why_it_cannot(layer: str) -> Non
     right: dict[str, dict[str, np.ndarray]] = {}
 
     def changed(case: Case, name: str) -> bool:
-        due = right.setdefault(case.id, played(case, []))
-        found = played(case, [catalogue()[name]])
+        due = right.setdefault(case.id, simulate(case, []))
+        found = simulate(case, [catalogue()[name]])
         return any(not np.array_equal(found[stage], value, equal_nan=True) for stage, value in due.items())
 
     for name, deviation in catalogue().items():
@@ -109,15 +109,15 @@ def test_why_a_deviation_cannot_apply(name: str, layer: str, reason: Inapplicabl
 
 def test_wrong_scores_of_a_layer_that_divides_by_the_root_of_d_model() -> None:
     case = SPECIFICATION.cases[f"{E}/no-mask"]
-    right = played(case, [])["attention_scores"]
+    right = simulate(case, [])["attention_scores"]
     for name, factor in (
         ("scale-missing", 18**0.5),
         ("scale-twice", 18**-0.5),
         ("scale-multiplied", 18.0),
         ("scale-by-head-dim", 3**0.5),
     ):
-        assert played(case, [catalogue()[name]])["attention_scores"] == pytest.approx(factor * right, rel=1e-12), name
-    at_query = played(case, [catalogue()["scale-at-query"]])
+        assert simulate(case, [catalogue()[name]])["attention_scores"] == pytest.approx(factor * right, rel=1e-12), name
+    at_query = simulate(case, [catalogue()["scale-at-query"]])
     assert at_query["attention_scores"] == pytest.approx(right, rel=1e-12)
 
 
@@ -133,7 +133,7 @@ def test_wrong_norms_of_a_layer_with_rms_norm() -> None:
         ("norm-layer-norm", centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * gain),
         ("norm1-skipped", x),
     ):
-        assert played(case, [catalogue()[name]])["norm1"] == pytest.approx(due, rel=1e-12), name
+        assert simulate(case, [catalogue()[name]])["norm1"] == pytest.approx(due, rel=1e-12), name
 
 
 def test_an_empty_selection_says_why_and_what_to_ask(conform: Callable) -> None:

@@ -14,11 +14,11 @@ from encoder_conformance.deviations.update import update_declared
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
 from encoder_conformance.diagnosis.predictions import drops
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Sighting, sighting
 from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import acting, changes, deviant
@@ -79,7 +79,7 @@ def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable,
     [diagnosis] = ended.report["diagnoses"]
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-eps-1e-3"])
     assert diagnosis["rms"] < 2
-    assert diagnosis["first_stage"] == diagnosis["foretold_stage"] == "norm1"
+    assert diagnosis["first_stage"] == diagnosis["predicted_stage"] == "norm1"
     assert diagnosis["amplitude"] == pytest.approx(1, abs=1e-3)
     [line] = [line for line in ended.stdout.splitlines() if line.startswith("⇒ epsilon float32: explained")]
     assert "norm-eps-1e-3" in line
@@ -111,11 +111,11 @@ def of_a_release(*ids: str) -> Any:
 
 @cache
 def small_cases() -> list[tuple[Case, Expected]]:
-    manifest, cases = read_manifest(), load().cases
+    manifest, cases = read_golden_manifest(), load().cases
     return [(cases[name], read_golden(cases[name], manifest, constants())) for name in SMALL]
 
 
-def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
+def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Observation]:
     """What a float32 layer with these deviations gives, and its own luck where something is left to chance."""
     found = []
     for case, expected in small_cases():
@@ -125,7 +125,7 @@ def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
             answers = {name: wrong[name].astype(np.float32) for name in names}
         check = "stages" if show is None else "output"
         outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
-        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
+        found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 
 
@@ -165,7 +165,7 @@ def test_a_pair_is_named(ids: tuple[str, str]) -> None:
 def test_what_scatters_is_named_by_what_else_it_predicts(name: str) -> None:
     diagnosis = diagnose("noisy", "float32", seen(name), repeats=repeats(name))
     assert diagnosis.confidence == "explained"
-    assert (name,) in {diagnosis.deviations, *diagnosis.twins}  # float16 and TF32 round alike
+    assert (name,) in {diagnosis.deviations, *diagnosis.indistinguishable}  # float16 and TF32 round alike
     assert "Foretold and seen: " in diagnosis_text(diagnosis)
 
 
@@ -176,21 +176,21 @@ def test_a_pair_is_named_by_the_output_alone() -> None:
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
-def test_what_foretells_the_same_is_a_twin() -> None:
+def test_what_predicts_the_same_is_a_twin() -> None:
     """A mask on the queries leaves every key to the rows that are compared."""
     diagnosis = diagnose("blind", "float32", seen("mask-on-queries"))
     assert diagnosis.confidence == "explained"
-    assert {diagnosis.deviations, *diagnosis.twins} >= {("mask-ignored",), ("mask-on-queries",)}
+    assert {diagnosis.deviations, *diagnosis.indistinguishable} >= {("mask-ignored",), ("mask-on-queries",)}
 
 
 def test_of_many_twins_a_few_are_shown() -> None:
-    twins = tuple((f"twin-{number}",) for number in range(9))
+    indistinguishable = tuple((f"twin-{number}",) for number in range(9))
     diagnosis = Diagnosis(
         implementation="many",
         dtype="float32",
         confidence="explained",
         deviations=("mask-ignored",),
-        twins=twins,
+        indistinguishable=indistinguishable,
         first_stage="attention_weights",
         cases=("pre-gelu/padding-right",),
     )
@@ -248,7 +248,7 @@ def test_what_nothing_specifies_beside_what_is_declared_is_left_out_when_the_run
             "bfloat16-inside",
             {
                 "gradients": "no gradient is specified for bfloat16-inside",
-                "invariant": "bfloat16-inside is foretold in size only, and batch_independence asks for less",
+                "invariant": "bfloat16-inside is predicted in size only, and batch_independence asks for less",
             },
         ),
     ):

@@ -1,4 +1,4 @@
-"""`conform export`, the harness's side: what a road is given, what becomes of what it answers, what is refused."""
+"""`conform export`, the harness's side: what an exporter is given, what becomes of what it answers, what is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from encoder_conformance.spec.load import load as load_specification
 
 LAYER = load_specification().layers["post-relu"]
 
-ROAD = """
+EXPORTER = """
     def write(self, layer, parameters, dtype, mask):
         import json
         from safetensors.numpy import save
@@ -29,21 +29,21 @@ ROAD = """
 
 
 @pytest.fixture
-def road(fake: Callable) -> Callable[..., Path]:
+def exporter(fake: Callable) -> Callable[..., Path]:
     """A fake whose files are safetensors of what it was given."""
 
-    def write(lie: str = ROAD) -> Path:
-        folder: Path = fake("road", lie, stages="all\n  export: true")
+    def write(lie: str = EXPORTER) -> Path:
+        folder: Path = fake("exporter", lie, stages="all\n  export: true")
         return folder
 
     return write
 
 
-def test_what_is_written_is_what_the_road_was_given(conform: Callable, road: Callable, tmp_path: Path) -> None:
+def test_what_is_written_is_what_the_exporter_was_given(conform: Callable, exporter: Callable, tmp_path: Path) -> None:
     target = tmp_path / "model.file"
-    ended = conform("export", road(), "--layer", "post-relu", "--to", target)
+    ended = conform("export", exporter(), "--layer", "post-relu", "--to", target)
     assert ended.status == 0, ended.stderr
-    assert "post-relu in float32 by road" in ended.stdout
+    assert "post-relu in float32 by exporter" in ended.stdout
     held = load(target.read_bytes())
     due = layer_parameters(LAYER, {})
     assert set(held) == set(due)
@@ -53,16 +53,16 @@ def test_what_is_written_is_what_the_road_was_given(conform: Callable, road: Cal
     assert b'\\"mask\\": \\"padding\\"' in target.read_bytes()
 
 
-def test_parameters_of_a_file_of_ones_own(conform: Callable, road: Callable, tmp_path: Path) -> None:
+def test_parameters_of_a_file_of_ones_own(conform: Callable, exporter: Callable, tmp_path: Path) -> None:
     mine = {name: np.full(value.shape, 0.5, np.float32) for name, value in layer_parameters(LAYER, {}).items()}
     save_file(mine, tmp_path / "mine.safetensors")
     save_file({f"own.{name}": value * 3 for name, value in mine.items()}, tmp_path / "mine.ckpt")
     for option, name, expected in (("--parameters", "mine.safetensors", 0.5), ("--checkpoint", "mine.ckpt", 1.5)):
-        (tmp_path / "road").exists() or road()
+        (tmp_path / "exporter").exists() or exporter()
         target = tmp_path / f"{name}.out"
         ended = conform(
             "export",
-            tmp_path / "road",
+            tmp_path / "exporter",
             "--layer",
             "post-relu",
             option,
@@ -93,7 +93,7 @@ def test_parameters_of_a_file_of_ones_own(conform: Callable, road: Callable, tmp
     ],
 )
 def test_what_cannot_be_exported_is_said(
-    conform: Callable, road: Callable, tmp_path: Path, arguments: list[str], said: str
+    conform: Callable, exporter: Callable, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     full = {name: value.astype(np.float32) for name, value in layer_parameters(LAYER, {}).items()}
     save_file(full, tmp_path / "full.safetensors")
@@ -101,7 +101,7 @@ def test_what_cannot_be_exported_is_said(
     save_file(full | {"norm1.gain": np.ones(3, np.float32)}, tmp_path / "other.safetensors")
     save_file({"nothing": np.ones(1, np.float32)}, tmp_path / "empty.safetensors")
     before = sorted(tmp_path.iterdir())
-    folder = road()
+    folder = exporter()
     usual = [] if "--layer" in arguments else ["--layer", "post-relu"]
     usual += [] if "--to" in arguments else ["--to", "model.onnx"]
     ended = conform("export", folder, *usual, *arguments)
@@ -110,15 +110,15 @@ def test_what_cannot_be_exported_is_said(
     assert sorted(tmp_path.iterdir()) == sorted([*before, folder])
 
 
-def test_a_road_that_fails_leaves_nothing_behind(conform: Callable, road: Callable, tmp_path: Path) -> None:
+def test_an_exporter_that_fails_leaves_nothing_behind(conform: Callable, exporter: Callable, tmp_path: Path) -> None:
     target = tmp_path / "model.onnx"
     target.write_bytes(b"before")
     failing = "\n    def write(self, layer, parameters, dtype, mask):\n        raise RuntimeError('no such operator')\n"
-    ended = conform("export", road(failing), "--layer", "post-relu", "--to", target)
+    ended = conform("export", exporter(failing), "--layer", "post-relu", "--to", target)
     assert ended.status == 1
-    assert "road cannot export post-relu: export: RuntimeError: no such operator" in ended.stderr
+    assert "exporter cannot export post-relu: export: RuntimeError: no such operator" in ended.stderr
     assert target.read_bytes() == b"before"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "road"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exporter", "model.onnx"]
 
 
 def test_an_implementation_that_exports_nothing_says_who_does(conform: Callable, honest: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from encoder_conformance.asking import ask
-from encoder_conformance.golden.store import golden_path, read_golden, read_manifest
+from encoder_conformance.golden.store import golden_path, read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import DtypeName, read_implementation
 from encoder_conformance.judge.outcome import Outcome
@@ -36,7 +36,7 @@ def records(folder: Path, *cases: str, dtype: DtypeName = "float32") -> list[Rec
     planned = plan(ready.implementation, [load().cases[case] for case in cases], (dtype,))
     tasks = [task for task in planned if task.opt_out is None]
     session = Session(ready, "cpu", 1, folder / "worker.log")
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     try:
         return [ask(session, t, read_golden(t.case, manifest, constants()), constants()).record for t in tasks]
     finally:

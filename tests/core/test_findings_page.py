@@ -7,23 +7,22 @@ import pytest
 
 from encoder_conformance.deviations.active import in_short
 from encoder_conformance.errors import InputError
-from encoder_conformance.impl.manifest import find_folder, find_implementation, read_manifest
-from encoder_conformance.matrix.page import entries, matrix, page
-from encoder_conformance.matrix.readme import with_table
-from encoder_conformance.matrix.rows import Row, kept
-from encoder_conformance.matrix.variants import variants
+from encoder_conformance.impl.manifest import find_folder, find_implementation, read_implementation_manifest
+from encoder_conformance.survey.judge import configurations
+from encoder_conformance.survey.page import entries, matrix, page, with_table
+from encoder_conformance.survey.results import Row, kept
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 """The checkout: what is tested may be an installed package, which has no pages."""
 DOCS = REPOSITORY / "docs"
 KEPT = kept(DOCS / "findings.json")
-ROWS = [KEPT[variant] for variant in variants() if variant in KEPT]
+ROWS = [KEPT[variant] for variant in configurations() if variant in KEPT]
 SCRIPTS = sorted((DOCS / "findings").glob("*.py"))
 
 
 def test_the_page_is_what_the_kept_rows_say() -> None:
     assert (DOCS / "findings.md").read_text(encoding="utf-8") == page(
-        ROWS, set(variants()) - set(KEPT), DOCS / "findings"
+        ROWS, set(configurations()) - set(KEPT), DOCS / "findings"
     )
 
 
@@ -51,7 +50,7 @@ def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row: Row) -> None:
 
 @pytest.mark.parametrize("name", sorted({row.implementation for row in ROWS}))
 def test_each_deviation_and_each_new_finding_has_a_script(name: str) -> None:
-    manifest = read_manifest(find_folder(name))
+    manifest = read_implementation_manifest(find_folder(name))
     told = [*manifest.deviations, *(entry for entry in manifest.unsupported if entry.new)]
     assert [entry.reason for entry in told if not entry.script] == []
     named = {entry.script for entry in (*manifest.deviations, *manifest.unsupported) if entry.script}

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played
+from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.oracle.arithmetic import Arithmetic, Float32
 from encoder_conformance.oracle.encoder import evaluate
-from encoder_conformance.oracle.steps import WAYS
+from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.spec.load import load
 
 CASES = load().with_golden
-SOFTMAX = WAYS["masked_softmax"]
+SOFTMAX = VARIANTS["masked_softmax"]
 
 
 @pytest.mark.parametrize("name", ["no-mask", "large-mean", "low-variance", "single-position"])
@@ -21,7 +21,7 @@ def test_float32_inside_is_as_loud_as_a_layer_in_float32(layer: str, name: str) 
     case = CASES[f"{layer}/{name}"]
     right = evaluate(case, Arithmetic(np.float64), None).stages
     float32 = evaluate(case, Arithmetic(np.float32), None).stages
-    inside = played(case, [catalogue()["float32-inside"]])
+    inside = simulate(case, [catalogue()["float32-inside"]])
     for stage, value in right.items():
         loud = np.sqrt(np.mean((float32[stage] - value) ** 2))
         assert np.sqrt(np.mean((inside[stage] - value) ** 2)) == pytest.approx(loud, rel=0.7, abs=1e-12), stage
@@ -46,22 +46,22 @@ def test_float32_arithmetic_is_float32_throughout() -> None:
 
 def test_projections_that_heads_share_are_block_diagonal() -> None:
     x, weight, bias = np.arange(24.0).reshape(1, 4, 6), np.arange(36.0).reshape(6, 6), np.arange(6.0)
-    shared, _ = WAYS["query"]["first-head-for-all"](Arithmetic(), x, weight, bias, num_heads=3)
+    shared, _ = VARIANTS["query"]["first-head-for-all"](Arithmetic(), x, weight, bias, num_heads=3)
     assert shared == pytest.approx(x @ np.kron(np.eye(3), weight[:2, :2]) + np.tile(bias[:2], 3))
 
 
 def test_a_key_that_is_reshaped_is_not_transposed() -> None:
     query, key = np.arange(12.0).reshape(1, 1, 4, 3), np.arange(12.0).reshape(1, 1, 4, 3) ** 2
-    scores, _ = WAYS["attention_scores"]["key-by-reshape"](Arithmetic(), query, key)
+    scores, _ = VARIANTS["attention_scores"]["key-by-reshape"](Arithmetic(), query, key)
     assert scores == pytest.approx(query @ key.reshape(1, 1, 3, 4) / np.sqrt(3))
 
 
 def test_a_scaled_query_leaves_the_scores_as_they_are() -> None:
     case = CASES["pre-gelu/no-mask"]
-    right, wrong = played(case, []), played(case, [catalogue()["scale-at-query"]])
+    right, wrong = simulate(case, []), simulate(case, [catalogue()["scale-at-query"]])
     assert wrong["attention_scores"] == pytest.approx(right["attention_scores"], rel=1e-9)
     assert wrong["query"] == pytest.approx(right["query"] / np.sqrt(8), rel=1e-12)
-    before_bias = played(case, [catalogue()["scale-before-query-bias"]])["query"]
+    before_bias = simulate(case, [catalogue()["scale-before-query-bias"]])["query"]
     bias = case.parameters()["attention.query.bias"]
     assert before_bias == pytest.approx((right["query"] - bias) / np.sqrt(8) + bias, rel=1e-9)
 

@@ -18,10 +18,10 @@ from encoder_conformance.golden.store import (
     check_ids,
     golden_path,
     read_golden,
-    read_manifest,
+    read_golden_manifest,
     still_frozen,
     write_golden,
-    write_manifest,
+    write_golden_manifest,
 )
 from encoder_conformance.golden.thinning import compared_tensors
 from encoder_conformance.golden.verify import disagreement
@@ -52,19 +52,19 @@ def built() -> Expected:
 
 @pytest.fixture(scope="module")
 def frozen() -> Expected:
-    return read_golden(SMALL, read_manifest(), constants())
+    return read_golden(SMALL, read_golden_manifest(), constants())
 
 
 def refused(folder: Path, case: Case = SMALL) -> InputError:
     with pytest.raises(InputError) as caught:
-        read_golden(case, read_manifest(folder), constants(), folder)
+        read_golden(case, read_golden_manifest(folder), constants(), folder)
     assert caught.value.hint
     return caught.value
 
 
 @pytest.mark.parametrize("case", FULL.values(), ids=lambda case: case.id)
 def test_every_golden_is_whole_and_finite(case: Case) -> None:
-    expected = read_golden(case, read_manifest(), constants())
+    expected = read_golden(case, read_golden_manifest(), constants())
     needed = compared_tensors(case)
     assert list(expected.tensors) == list(needed)
     for name, tensor in expected.tensors.items():
@@ -90,7 +90,7 @@ def test_every_golden_is_whole_and_finite(case: Case) -> None:
 @pytest.mark.parametrize("case", FULL.values(), ids=lambda case: case.id)
 def test_goldens_are_not_trivial(case: Case) -> None:
     """The gradient by the key bias is 0 in exact arithmetic; by query and key too, where softmax is constant."""
-    tensors = read_golden(case, read_manifest(), constants()).tensors
+    tensors = read_golden(case, read_golden_manifest(), constants()).tensors
     assert np.nanstd(tensors["output"].golden) > 0.1
     constant = case.situation.keys == 1
     of_queries = ("gradient.x",) if case.layer.takes_memory else ()  # values alone come of the other sequence
@@ -112,14 +112,14 @@ def test_a_golden_is_read_as_it_was_whatever_lies_in_memory_in_which_order(tmp_p
 
 
 def test_no_two_cases_have_the_same_output() -> None:
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     cases = [case for case in FULL.values() if case.layer.family != "dropout"]  # in eval, as if it had none
     outputs = {read_golden(case, manifest, constants()).tensors["output"].golden.tobytes() for case in cases}
     assert len(outputs) == len(cases)
 
 
 def test_goldens_and_cases_match_and_nothing_else_lies_there() -> None:
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     check_ids(CASES, manifest)
     assert list(manifest.cases) == sorted(CASES)
     files = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file()}
@@ -147,7 +147,7 @@ def test_a_flipped_bit_is_found_in_every_golden(tmp_path: Path, case: Case) -> N
     data[-3] ^= 0x40
     path.write_bytes(data)
     with pytest.raises(InputError, match="sum in manifest") as caught:
-        read_golden(case, read_manifest(), constants(), tmp_path)
+        read_golden(case, read_golden_manifest(), constants(), tmp_path)
     assert case.id in caught.value.where
 
 
@@ -195,9 +195,9 @@ def test_words_and_limits_may_change_without_a_rebuild(copy: Path) -> None:
         SMALL.layer.model_copy(update=words),
         SMALL.situation.model_copy(update={**words, "level": "optional", "families": ("small",)}),
     )
-    read_golden(case, read_manifest(copy), constants(), copy)
+    read_golden(case, read_golden_manifest(copy), constants(), copy)
     looser = constants().model_copy(update={"rms_limit": 3.0, "max_limit": 20.0})
-    read_golden(case, read_manifest(copy), looser, copy)
+    read_golden(case, read_golden_manifest(copy), looser, copy)
 
 
 @pytest.mark.parametrize("key", ["condition_runs", "whole_output_up_to", "sampled_positions"])
@@ -211,7 +211,7 @@ def test_every_case_has_a_digest_of_its_own() -> None:
 
 
 def test_a_renamed_case_is_told_both_ways() -> None:
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     renamed = {("post-relu/one-position" if name == SMALL.id else name): None for name in CASES}
     with pytest.raises(InputError, match="post-relu/one-position has no golden") as caught:
         check_ids(renamed, manifest)
@@ -231,22 +231,22 @@ def test_a_renamed_case_is_told_both_ways() -> None:
 def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InputError, match="is no manifest") as caught:
-        read_manifest(tmp_path)
+        read_golden_manifest(tmp_path)
     assert "manifest.json" in caught.value.where
     assert "version control" in caught.value.hint
 
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not there") as caught:
-        read_manifest(tmp_path)
+        read_golden_manifest(tmp_path)
     assert "conform golden build" in caught.value.hint
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    entries = read_manifest().cases
-    write_manifest(dict(reversed(entries.items())), tmp_path)
+    entries = read_golden_manifest().cases
+    write_golden_manifest(dict(reversed(entries.items())), tmp_path)
     assert (tmp_path / "manifest.json").read_bytes() == (GOLDEN / "manifest.json").read_bytes()
-    assert read_manifest(tmp_path) == Manifest(cases=entries)
+    assert read_golden_manifest(tmp_path) == Manifest(cases=entries)
 
 
 def test_building_twice_gives_the_same_bytes(tmp_path: Path, built: Expected) -> None:
@@ -262,7 +262,7 @@ def test_building_twice_gives_the_same_bytes(tmp_path: Path, built: Expected) ->
 
 
 def test_a_rebuild_keeps_what_still_holds_byte_for_byte(copy: Path, frozen: Expected) -> None:
-    entry = read_manifest(copy).cases[SMALL.id]
+    entry = read_golden_manifest(copy).cases[SMALL.id]
     last_bit = frozen.tensors["output"].golden * (1 + 2.0**-52)
     elsewhere = with_tensor(frozen, "output", golden=last_bit)  # as another machine's BLAS has it
     renamed = entry.model_copy(update={"case_sha256": "0" * 64})  # as a change of the layer language leaves it

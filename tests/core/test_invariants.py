@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from encoder_conformance.asking import ask
-from encoder_conformance.checks.invariants.variants import base_of, permutation, variants
+from encoder_conformance.checks.invariants.follow_ups import base_of, follow_ups, permutation
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.expected import Expected
@@ -239,7 +239,7 @@ def test_a_declared_deviation_excuses_no_invariant_that_it_keeps(fake: Callable)
 def test_what_a_deviation_leaves_to_chance_is_not_judged(fake: Callable) -> None:
     records = judged(fake("narrow", deviations=declaring("bfloat16-inside")))
     assert {record.outcome for record in records.values()} == {Outcome.UNSUPPORTED}
-    assert "bfloat16-inside is foretold in size only" in records["batch"].message
+    assert "bfloat16-inside is predicted in size only" in records["batch"].message
 
 
 def test_run_and_explain_say_which_way_of_asking_gave_what(conform: Callable, fake: Callable) -> None:
@@ -260,7 +260,7 @@ def test_another_seed_asks_of_other_numbers(conform: Callable, honest: Path) -> 
     ended = conform("run", "--impl", honest, "--case", "post-relu/invariant-*", "--dtype", "float64", "--seed", "3")
     assert ended.status == 0, ended.stdout + ended.stderr
     case = CASES["post-relu/invariant-padding-content"]
-    [one], [other] = variants(case), variants(Case(case.layer, case.situation, 3))
+    [one], [other] = follow_ups(case), follow_ups(Case(case.layer, case.situation, 3))
     assert not np.array_equal(one.case.x()[0, -1], other.case.x()[0, -1])
     assert permutation(33, 0).tolist() != permutation(33, 3).tolist()
 
@@ -270,7 +270,7 @@ def test_the_oracle_keeps_every_invariant(name: str) -> None:
     """Each variant's answer, back in the base's place, is the base's: the clauses are true."""
     case = CASES[f"post-relu/invariant-{name}"]
     base = output(base_of(case))
-    for variant in variants(case):
+    for variant in follow_ups(case):
         same = variant.case.same()
         assert same.any()
         expected = base[variant.case.items[same], variant.case.positions[same]]
@@ -285,7 +285,7 @@ def test_a_variant_differs_where_it_should() -> None:
     """A comparison of a question with itself would hold always."""
     for name in ALL:
         case = CASES[f"post-relu/invariant-{name}"]
-        for variant in variants(case):
+        for variant in follow_ups(case):
             base, other = base_of(case), variant.case
             x_differs = base.x().shape != other.x().shape or not np.array_equal(base.x(), other.x())
             asked = base.situation.given, base.situation.mode
@@ -309,7 +309,7 @@ def test_a_layer_with_dropout_is_asked_without_it() -> None:
     base = base_of(Case(dropping, case.situation))
     assert not base.layer.dropout.rates()
     assert base.layer.layer != dropping.layer  # another layer has to be built
-    assert variants(Case(dropping, case.situation))[0].case.layer == base.layer
+    assert follow_ups(Case(dropping, case.situation))[0].case.layer == base.layer
 
 
 UNFIT: dict[str, tuple[str, dict[str, Any], str]] = {

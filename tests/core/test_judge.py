@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
@@ -28,7 +28,7 @@ WEIGHTS = ("attention_weights", "output")
 
 
 def golden_of(case: Case) -> Expected:
-    return read_golden(case, read_manifest(), constants())
+    return read_golden(case, read_golden_manifest(), constants())
 
 
 GOLDEN = golden_of(CASE)

@@ -11,7 +11,7 @@ import pytest
 import scipy.special  # noqa: F401  # else a statistic imports it, and it is counted
 
 from encoder_conformance.asking import ask, judged, put
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import DtypeName, read_implementation
 from encoder_conformance.judge.expected import Expected
@@ -31,7 +31,7 @@ WEIGHT = "feed_forward.output.weight"
 
 
 def golden(case: Case) -> Expected:
-    return read_golden(case, read_manifest(), constants())
+    return read_golden(case, read_golden_manifest(), constants())
 
 
 def tasks(folder: Path, case: str, dtype: DtypeName, *checks: str) -> tuple[Ready, list[Task]]:

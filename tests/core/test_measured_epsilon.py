@@ -10,11 +10,11 @@ import pytest
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.update import update_declared
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Sighting, sighting
 from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
@@ -34,7 +34,7 @@ CASES = [f"{layer}/{situation}" for layer in LAYERS for situation in ("low-varia
 
 @cache
 def cases() -> list[tuple[Case, Expected]]:
-    manifest = read_manifest()
+    manifest = read_golden_manifest()
     return [(case := load().cases[name], read_golden(case, manifest, constants())) for name in CASES]
 
 
@@ -44,7 +44,7 @@ def seen(
     norms: tuple[str, ...] = ("norm1", "norm2"),
     beside: tuple[str, ...] = (),
     show: tuple[str, ...] | None = None,
-) -> list[Sighting]:
+) -> list[Observation]:
     """What a layer gives whose norms have this epsilon, whatever they were told, and these deviations beside it."""
     found, own = [], float(np.dtype(dtype).type(epsilon))
     for case, expected in cases():
@@ -54,7 +54,7 @@ def seen(
         answers = {name: made[name].astype(dtype) for name in show or stages(case.layer)}
         check = "output" if show else "stages"
         outcome = judge(check, tuple(answers), answers, expected, FORMATS[dtype], constants()).outcome
-        found.append(sighting(case, expected, FORMATS[dtype], answers, failed=outcome != Outcome.PASS))
+        found.append(observation_of(case, expected, FORMATS[dtype], answers, failed=outcome != Outcome.PASS))
     return found
 
 
@@ -86,7 +86,11 @@ def test_a_fixed_epsilon_is_measured(epsilon: float, dtype: str, norms: tuple[st
 
 def test_the_double_is_told_from_float32s_decimal() -> None:
     """Plain nn.LayerNorm(D) in a float64 layer that says 1e-5."""
-    of_1e_5 = [sighting for sighting in seen(1e-5, "float64") if sighting.case.layer.layer in ("pre-gelu", "post-relu")]
+    of_1e_5 = [
+        observation
+        for observation in seen(1e-5, "float64")
+        if observation.case.layer.layer in ("pre-gelu", "post-relu")
+    ]
     diagnosis = diagnose("double", "float64", of_1e_5)
     assert diagnosis.confidence == "explained"
     said = "Norm epsilon is the double 1e-05, where the layer's is float32's 1e-05, 9.99999974737875e-06 (clause L-2)."
@@ -114,13 +118,13 @@ def test_what_the_catalogue_has_keeps_its_name(name: str) -> None:
     assert (diagnosis.confidence, diagnosis.deviations, diagnosis.measured) == ("explained", (name,), ())
 
 
-def seen_with(name: str) -> list[Sighting]:
+def seen_with(name: str) -> list[Observation]:
     found = []
     for case, expected in cases():
         wrong = deviant(case, [catalogue()[name]]).stages(Arithmetic(np.float32))
         answers = {stage: wrong[stage].astype(np.float32) for stage in stages(case.layer)}
         outcome = judge("stages", tuple(answers), answers, expected, FORMATS["float32"], constants()).outcome
-        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
+        found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder_conformance.errors import InputError
-from encoder_conformance.look.alive import alive
-from encoder_conformance.look.memory import (
+from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
+from encoder_conformance.inspect.liveness import liveness
+from encoder_conformance.inspect.memory import (
     PARTS,
     added_as_shown,
     growth,
@@ -22,7 +23,6 @@ from encoder_conformance.look.memory import (
     states,
     total,
 )
-from encoder_conformance.look.subject import at_size, find_layer, resized
 
 LAYER = find_layer("pre-gelu-512")
 
@@ -111,35 +111,35 @@ def test_what_is_no_amount_of_memory(text: str) -> None:
 
 
 def test_what_is_alive_when() -> None:
-    """Counted by hand from the model in harness/look/alive.py, at B = 32, S = 50: x is one BSD, F is four."""
+    """Counted by hand from the model in harness/inspect/liveness.py, at B = 32, S = 50: x is one BSD, F is four."""
     bsd, scores = 32 * 50 * 512, 32 * 8 * 50 * 50
     for placement in ("pre", "post"):
-        found = alive(at_size(LAYER, 32, 50), placement)
+        found = liveness(at_size(LAYER, 32, 50), placement)
         assert found.at == "ffn_activation"
         assert found.peak == 9 * bsd  # the residual stream, and the hidden layer before and after the activation
         assert found.kept == 8 * bsd + scores + 2 * 4 * bsd
-    relu = alive(at_size(find_layer("post-relu-512"), 32, 50), "post")
+    relu = liveness(at_size(find_layer("post-relu-512"), 32, 50), "post")
     assert relu.kept == 8 * bsd + scores + 4 * bsd, "ReLU's result is what the next linear map keeps too"
-    long = alive(at_size(LAYER, 1, 4096), "pre")
+    long = liveness(at_size(LAYER, 1, 4096), "pre")
     assert (long.at, set(long.holding)) == (
         "attention_weights",
         {"x", "value", "attention_scores", "attention_weights"},
     )
     narrow = at_size(resized(LAYER, None, None, 8), 32, 50)  # where the peak is at the projections, they differ
-    assert alive(narrow, "pre").peak == 5 * bsd, "x, norm1, query, key and value"
-    assert alive(narrow, "post").peak == 4 * bsd + scores, "x, query, key, value and the scores: no norm1 beside x"
+    assert liveness(narrow, "pre").peak == 5 * bsd, "x, norm1, query, key and value"
+    assert liveness(narrow, "post").peak == 4 * bsd + scores, "x, query, key, value and the scores: no norm1 beside x"
 
 
 def test_what_dropout_keeps_in_training() -> None:
     """A mask of each of the four, and the weights before their dropout, which softmax keeps."""
     scores, bsd = 32 * 8 * 50 * 50, 32 * 50 * 512
     for placement in ("pre", "post"):
-        found = alive(at_size(LAYER, 32, 50), placement)
+        found = liveness(at_size(LAYER, 32, 50), placement)
         assert found.kept_in_training == found.kept + (scores + bsd + 4 * bsd + bsd) + scores
-    without = alive(at_size(resized(LAYER, None, None, None, dropout=0.0), 32, 50), "pre")
+    without = liveness(at_size(resized(LAYER, None, None, None, dropout=0.0), 32, 50), "pre")
     assert without.kept_in_training == without.kept
     relu = resized(find_layer("post-relu-512"), None, None, None, dropout=0.1)
-    found = alive(at_size(relu, 32, 50), "post")
+    found = liveness(at_size(relu, 32, 50), "post")
     assert found.kept_in_training == found.kept + (scores + 6 * bsd) + scores + 4 * bsd, "and what ReLU gave"
 
 

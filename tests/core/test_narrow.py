@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Verdict, judge
@@ -38,7 +38,7 @@ class Rounding(Arithmetic):
 
 
 def expectation(case: Case, dtype: str) -> Expected:
-    return in_format(case, read_golden(case, read_manifest(), constants()), FORMATS[dtype])
+    return in_format(case, read_golden(case, read_golden_manifest(), constants()), FORMATS[dtype])
 
 
 def judged(case: Case, dtype: str, **norm: float) -> Verdict:
@@ -59,7 +59,7 @@ def test_an_honest_layer_in_sixteen_bits_conforms(case: Case, dtype: str) -> Non
 
 
 def test_float32_and_float64_keep_the_goldens_condition() -> None:
-    golden = read_golden(CASES[0], read_manifest(), constants())
+    golden = read_golden(CASES[0], read_golden_manifest(), constants())
     assert all(in_format(CASES[0], golden, FORMATS[dtype]) is golden for dtype in ("float32", "float64"))
 
 
@@ -67,7 +67,7 @@ def test_a_unit_that_is_off_has_noise_where_rounding_may_turn_it_on() -> None:
     """A golden's condition of it is 0: in bfloat16 the same unit may well be 0.01."""
     turned_on = []
     for case in (case for case in CASES if case.layer.feed_forward.activation == "relu"):
-        golden = read_golden(case, read_manifest(), constants()).tensors["ffn_activation"]
+        golden = read_golden(case, read_golden_manifest(), constants()).tensors["ffn_activation"]
         off = (golden.golden == 0) & (golden.condition == 0)
         turned_on += list(expectation(case, "bfloat16").tensors["ffn_activation"].condition[off] > 0)
     assert any(turned_on)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.impl.manifest import known_folders, read_manifest
+from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
 from encoder_conformance.new.frameworks import FRAMEWORKS
 from encoder_conformance.paths import IMPLS
 
@@ -21,7 +21,7 @@ def test_a_new_folder_is_whole_and_its_blanks_are_named(conform: Callable, tmp_p
     assert ended.status == 0, ended.stderr
     folder = tmp_path / "my_backend"
     assert {"impl.yaml", "adapter.py", "requirements.txt"} <= {path.name for path in folder.iterdir()}
-    assert read_manifest(folder).framework == FRAMEWORKS[framework].title
+    assert read_implementation_manifest(folder).framework == FRAMEWORKS[framework].title
     for path in folder.glob("*.py"):
         ast.parse(path.read_text())
     text = "".join(path.read_text() for path in folder.iterdir())
@@ -110,8 +110,8 @@ def of_a_library() -> list[str]:
     user's."""
     found = []
     for name, folder in known_folders().items():
-        manifest = read_manifest(folder)
-        exports = manifest.capabilities.export or manifest.must_be_told
+        manifest = read_implementation_manifest(folder)
+        exports = manifest.capabilities.export or manifest.requires_choice
         if (
             manifest.command[0] == "python"
             and folder.parent == IMPLS

@@ -12,8 +12,8 @@ import scipy.special
 from encoder_conformance import portable
 from encoder_conformance.core.criteria import LARGEST
 from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.play import played_with_noise
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.deviations.simulate import simulate_with_noise
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
@@ -32,7 +32,7 @@ CASES = {
     for name, case in load().with_golden.items()
     if "stages" in case.situation.checks and not case.layer.is_stack
 }
-MANIFEST = read_manifest()
+MANIFEST = read_golden_manifest()
 NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 
@@ -119,7 +119,7 @@ def test_so_it_has_in_a_layer_that_deviates() -> None:
     """What is declared is judged by the patched layer's own condition (V-5), and its weights are as small."""
     case = replace(CASES["post-gelu/large-logits"], seed=2)
     for patched in ([], [catalogue()["norm-eps-1e-3"]]):
-        golden, condition = (found["attention_weights"] for found in played_with_noise(case, patched))
+        golden, condition = (found["attention_weights"] for found in simulate_with_noise(case, patched))
         tiny = (golden > 1e-280) & (golden < 1e-150)
         assert tiny.any()
         assert (condition[tiny] / golden[tiny]).min() > 10
@@ -128,7 +128,7 @@ def test_so_it_has_in_a_layer_that_deviates() -> None:
 def test_a_layer_without_deviations_has_the_condition_of_the_right_one() -> None:
     """The same operations, disturbed by the same draws."""
     case = CASES["pre-gelu/padding-right"]
-    _, condition = played_with_noise(case, ())
+    _, condition = simulate_with_noise(case, ())
     right = expectation(case, 24).condition
     assert len(condition) >= 19
     for name, value in condition.items():

@@ -1,12 +1,12 @@
-"""docs/onnx.md is what the kept rows say, and the rows speak of roads, opsets, runtimes and levels that there are."""
+"""docs/onnx.md agrees with the kept rows, and the rows name exporters, opsets, runtimes and levels that exist."""
 
 from pathlib import Path
 
 from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.impls.onnx_model.table.configurations import configurations
 from encoder_conformance.impls.onnx_model.table.page import page
-from encoder_conformance.impls.onnx_model.table.variants import variants
-from encoder_conformance.matrix.page import entries
-from encoder_conformance.matrix.rows import kept
+from encoder_conformance.survey.page import entries
+from encoder_conformance.survey.results import kept
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 """The checkout's: what is tested may be an installed package, which has none."""
@@ -14,7 +14,9 @@ ROWS = list(kept(DOCS / "onnx.json").values())
 
 
 def test_the_page_is_what_the_kept_rows_say() -> None:
-    assert (DOCS / "onnx.md").read_text(encoding="utf-8") == page(ROWS, set(variants()) - {row.variant for row in ROWS})
+    assert (DOCS / "onnx.md").read_text(encoding="utf-8") == page(
+        ROWS, set(configurations()) - {row.variant for row in ROWS}
+    )
 
 
 def test_every_row_is_a_variant_that_can_be_asked_for() -> None:

@@ -12,8 +12,8 @@ from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.selection import choose, scouts
-from encoder_conformance.golden.store import read_golden, read_manifest
-from encoder_conformance.judge.sighting import Sighting, sighting
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.spec.constants import constants
@@ -61,13 +61,13 @@ def test_what_most_layers_choose_is_named_where_a_layer_chooses_otherwise(layer:
         case = load().cases[f"{layer}/{name}"]
         wrong = deviant(case, [catalogue()[named]]).stages(Arithmetic(np.float32))
         answers = {stage: value.astype(np.float32) for stage, value in wrong.items()}
-        expected = read_golden(case, read_manifest(), constants())
-        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=True))
+        expected = read_golden(case, read_golden_manifest(), constants())
+        found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=True))
     diagnosis = diagnose("other_choice", "float32", found)
-    assert (diagnosis.confidence, diagnosis.deviations, diagnosis.twins) == ("explained", (named,), ())
+    assert (diagnosis.confidence, diagnosis.deviations, diagnosis.indistinguishable) == ("explained", (named,), ())
 
 
-def placeholder_at_512(*situations: str) -> list[Sighting]:
+def placeholder_at_512(*situations: str) -> list[Observation]:
     """What the placeholder gives at the size that it was published with: its output alone."""
     layer, found = runpy.run_path(str(FAKES / "published.py"))["Placeholder"](), []
     for name in situations:
@@ -75,16 +75,16 @@ def placeholder_at_512(*situations: str) -> list[Sighting]:
         parameters = {name: value.astype(np.float32) for name, value in case.parameters().items()}
         layer.build(case.layer.model_dump(mode="json"), parameters, "float32")
         stages = layer.stages(case.x().astype(np.float32), Masks(case.padding_mask(), case.attention_mask()))
-        expected = read_golden(case, read_manifest(), constants())
+        expected = read_golden(case, read_golden_manifest(), constants())
         answer = {"output": stages["output"]}
-        found.append(sighting(case, expected, FORMATS["float32"], answer, failed=True))
+        found.append(observation_of(case, expected, FORMATS["float32"], answer, failed=True))
     return found
 
 
 def test_a_placeholder_is_named_at_its_published_size() -> None:
     diagnosis = diagnose("placeholder", "float32", placeholder_at_512("published-batch", "no-mask"))
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("attention-is-projected-query",))
-    assert diagnosis.twins == ()
+    assert diagnosis.indistinguishable == ()
 
 
 def test_of_a_large_layer_one_item_of_its_cheapest_case_is_tried_first() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.golden.build import compute
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
@@ -90,7 +90,7 @@ def test_a_seed_leaves_the_case_s_id_and_the_positions_that_are_compared() -> No
 
 def test_a_frozen_golden_is_never_another_seed_s() -> None:
     with pytest.raises(ValueError, match="seed 0, not for seed 3"):
-        read_golden(replace(SMALL, seed=3), read_manifest(), constants())
+        read_golden(replace(SMALL, seed=3), read_golden_manifest(), constants())
 
 
 def test_the_honest_one_passes_at_another_seed_and_the_report_says_so(conform: Callable, honest: Path) -> None:

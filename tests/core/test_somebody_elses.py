@@ -7,9 +7,9 @@ import pytest
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Sighting, sighting
 from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
@@ -100,35 +100,37 @@ def test_a_layer_that_lacks_parameters_says_so(conform: Callable, fake: Callable
     silent = conform("run", "--impl", fake("silent", NO_BIASES), *cases)
     assert set(silent.outcomes()) == {"error"}
     assert "parameters missing from the built layer: attention.key.bias" in silent.messages()
-    lacks = f"all\n  lacks: {LACKS}"
-    saying = fake("saying", NO_BIASES, stages=lacks, deviations=declaring("attention-biases-missing"))
+    missing = f"all\n  missing_parameters: {LACKS}"
+    saying = fake("saying", NO_BIASES, stages=missing, deviations=declaring("attention-biases-missing"))
     assert set(conform("run", "--impl", saying, *cases).outcomes("output")) == {"deviates"}
-    hiding = fake("hiding", NO_BIASES, stages=lacks)
+    hiding = fake("hiding", NO_BIASES, stages=missing)
     assert set(conform("run", "--impl", hiding, *cases).outcomes("output")) == {"fail"}
 
 
 def test_what_a_layer_lacks_is_a_parameter(conform: Callable, fake: Callable) -> None:
-    ended = conform("run", "--impl", fake("odd", stages="all\n  lacks: [norm3.shift]"), "--case", "pre-gelu/no-mask")
+    ended = conform(
+        "run", "--impl", fake("odd", stages="all\n  missing_parameters: [norm3.shift]"), "--case", "pre-gelu/no-mask"
+    )
     assert ended.status == 2
-    assert "lacks names norm3.shift, which the specification does not know" in ended.stderr
+    assert "missing_parameters names norm3.shift, which the specification does not know" in ended.stderr
 
 
-def seen(case_id: str, *ids: str, dtype: str = "float32", shown: float = 1.0) -> Sighting:
+def seen(case_id: str, *ids: str, dtype: str = "float32", shown: float = 1.0) -> Observation:
     """A layer with these deviations; `shown` is what its answer is multiplied by."""
     case = load().cases[case_id]
-    expected = read_golden(case, read_manifest(), constants())
+    expected = read_golden(case, read_golden_manifest(), constants())
     wrong = deviant(case, [catalogue()[name] for name in ids]).stages(Arithmetic(np.float32))
     names = stages(case.layer) if "stages" in case.situation.checks else ("output",)
     answers = {name: (wrong[name] * shown).astype(dtype) for name in names}
     check = "stages" if "stages" in case.situation.checks else "output"
     outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
-    return sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS)
+    return observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS)
 
 
 def test_a_head_split_is_named_beside_what_nobody_specifies() -> None:
     """As Lucid 2.9.0 is wrong: it carries uniform rows, where the oracle has zeros, and what stands at padding, into
     valid positions, and gives float64 where a flag says causal."""
-    sightings = [
+    observations = [
         seen("post-relu/no-mask", "heads-by-reshape"),
         seen("post-relu/causal", "heads-by-reshape"),
         seen("post-relu/padding-right", "heads-by-reshape"),
@@ -136,6 +138,6 @@ def test_a_head_split_is_named_beside_what_nobody_specifies() -> None:
         seen("post-relu/padding-huge", "heads-by-reshape", shown=2.0**100),
         seen("post-relu/causal-flag", "heads-by-reshape", dtype="float64"),
     ]
-    assert all(sighting.failed for sighting in sightings)
-    diagnosis = diagnose("lucid", "float32", sightings)
+    assert all(observation.failed for observation in observations)
+    diagnosis = diagnose("lucid", "float32", observations)
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("heads-by-reshape",))

@@ -14,9 +14,9 @@ from mpmath import mp, mpf
 from encoder_conformance import ParameterMap, Take, stack_of
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.golden.store import case_digest, read_golden, read_manifest
+from encoder_conformance.golden.store import case_digest, read_golden, read_golden_manifest
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Sighting, sighting
 from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import expectation
@@ -33,7 +33,7 @@ from encoder_conformance.spec.load import load
 from encoder_conformance.spec.masking import Blind
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.task import Task
-from encoder_conformance.worker.border import handed_over
+from encoder_conformance.worker.marshalling import encode_inputs
 
 Array = np.ndarray[Any, Any]
 CASES = load().cases
@@ -179,7 +179,7 @@ def test_items_that_are_named_are_compared_and_the_others_are_not() -> None:
 def test_a_situation_that_names_no_items_has_the_digest_that_it_had() -> None:
     """No golden is rebuilt because the language got a key."""
     case = CASES["pre-gelu/no-mask"]
-    assert case_digest(case, constants()) == read_manifest().cases[case.id].case_sha256
+    assert case_digest(case, constants()) == read_golden_manifest().cases[case.id].case_sha256
     part = Case(case.layer, case.situation.model_copy(update={"items": (0,)}))
     assert case_digest(part, constants()) != case_digest(case, constants())
 
@@ -197,7 +197,7 @@ def test_what_nobody_specifies_goes_on_into_its_item() -> None:
 
 def test_token_ids_cross_the_wire_in_place_of_x(honest_task: Callable[[Case], Task]) -> None:
     case = CASES["encoder-pre-gelu/tokens-padding"]
-    sent = handed_over(honest_task(case))
+    sent = encode_inputs(honest_task(case))
     assert set(sent) == {"ids", "padding_mask"}
     assert sent["ids"].dtype == np.int64
     assert np.array_equal(sent["ids"], case.ids())
@@ -239,16 +239,16 @@ def test_what_a_stack_is_made_of() -> None:
     assert {name for name, choices in made.items() if choices} == {layer.layer for layer in STACKS}
 
 
-def seen(cases: list[Case], *ids: str) -> list[Sighting]:
+def seen(cases: list[Case], *ids: str) -> list[Observation]:
     """What float32 stacks with these deviations give."""
     found = []
     for case in cases:
-        expected = read_golden(case, read_manifest(), constants())
+        expected = read_golden(case, read_golden_manifest(), constants())
         wrong = deviant(case, [catalogue()[name] for name in ids]).stages(Arithmetic(np.float32))
         names = stages(case.layer)
         answers = {name: wrong[name].astype(np.float32) for name in names}
         outcome = judge("stages", names, answers, expected, FORMATS["float32"], constants()).outcome
-        found.append(sighting(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
+        found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 
 
@@ -279,7 +279,7 @@ def test_a_deviation_of_a_stack_says_nothing_of_one_layer() -> None:
     assert not any(value.any() for name, value in zeroed.items() if "feed_forward" in name and name.endswith("bias"))
 
 
-def test_a_stack_is_run_traced_and_its_memory_foretold(conform: Callable, honest: Path) -> None:
+def test_a_stack_is_run_traced_and_its_memory_predicted(conform: Callable, honest: Path) -> None:
     ran = conform("run", "--impl", honest, "--case", "encoder-pre-gelu/*", "--case", "stack-shared-heads/*")
     assert ran.status == 0, ran.stdout + ran.stderr
     traced = conform("trace", "--impl", honest, "--case", "encoder-pre-gelu/tokens-padding", "--json")
@@ -292,9 +292,9 @@ def test_a_stack_is_run_traced_and_its_memory_foretold(conform: Callable, honest
     assert inside[0] == "token_embedding"
     assert [name.partition(".")[0] for name in inside[1:]] == ["layer_0"] * 18 + ["layer_1"] * 18
     assert shown["case"].endswith("N = 2")
-    foretold = json.loads(conform("memory", "--layer", "encoder-512", "--json").stdout)
-    assert foretold["layers"] == 6
-    assert foretold["bytes"][0]["all_layers"] == 6 * foretold["bytes"][0]["total"]
+    predicted = json.loads(conform("memory", "--layer", "encoder-512", "--json").stdout)
+    assert predicted["layers"] == 6
+    assert predicted["bytes"][0]["all_layers"] == 6 * predicted["bytes"][0]["total"]
 
 
 def test_a_manifest_may_list_one_layer_of_a_stack_among_its_stages(conform: Callable, fake: Callable) -> None:

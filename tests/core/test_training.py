@@ -10,7 +10,7 @@ from encoder_conformance.asking import ask
 from encoder_conformance.checks.training.probe import Probe
 from encoder_conformance.checks.training.reading import read
 from encoder_conformance.checks.training.statistics import FALSE_ALARM, Z_LIMIT, dependence, rate, uniform, variance
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import DtypeName, read_implementation
 from encoder_conformance.judge.outcome import Outcome
@@ -28,7 +28,7 @@ def records(folder: Path, *cases: str, dtype: DtypeName = "float32") -> list[Rec
     ready = resolve(read_implementation(folder), folder, {})
     assert isinstance(ready, Ready)
     tasks = plan(ready.implementation, [SPECIFICATION.cases[case] for case in cases], (dtype,))
-    session, manifest = Session(ready, "cpu", 1, folder / "worker.log"), read_manifest()
+    session, manifest = Session(ready, "cpu", 1, folder / "worker.log"), read_golden_manifest()
     try:
         return [ask(session, t, read_golden(t.case, manifest, constants()), constants()).record for t in tasks]
     finally:

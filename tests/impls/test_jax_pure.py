@@ -184,7 +184,7 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     import jax
     import numpy as np
 
-    from encoder_conformance.impls.jax_pure.adapter import Given, JaxPure, linearised
+    from encoder_conformance.impls.jax_pure.adapter import JaxPure, LayerMasks, linearised
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load
 
@@ -196,7 +196,7 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     parameters = sum(leaf.nbytes for leaf in jax.tree.leaves(adapter.params))
 
     def kept(*, again: bool) -> int:
-        back = linearised(adapter.config, again, adapter.params, x, Given())
+        back = linearised(adapter.config, again, adapter.params, x, LayerMasks())
         return sum(leaf.nbytes for leaf in jax.tree.leaves(back))
 
     assert kept(again=True) <= parameters + x.nbytes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.impl.manifest import read_manifest
+from encoder_conformance.impl.manifest import read_implementation_manifest
 from encoder_conformance.paths import IMPLS
 
 FOLDER = IMPLS / "node_onnx"
@@ -45,7 +45,7 @@ def test_it_is_two_hundred_lines_of_javascript_in_two_files() -> None:
 def test_nothing_of_python_is_in_it() -> None:
     there = {path.name for path in FOLDER.iterdir()} - {"node_modules"}
     assert there == {"impl.yaml", "package.json", "package-lock.json", *(script.name for script in SCRIPTS)}
-    assert "python" not in read_manifest(FOLDER).command
+    assert "python" not in read_implementation_manifest(FOLDER).command
 
 
 def test_the_lock_pins_what_package_json_names_and_names_no_registry() -> None:

@@ -18,7 +18,7 @@ from torch import nn
 from encoder_conformance import Masks
 from encoder_conformance.impls.onnx_file.inspection import inspect
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import Given, forward
+from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.validate.findings import Description
 
@@ -140,7 +140,7 @@ def test_other_parameters_go_in_and_the_stages_come_out(strangers: ModuleType, e
     held = started.build(layer, others, "float32")
     assert all(np.array_equal(held[name], value) for name, value in others.items())
     x = draw.normal(size=(3, 11, D)).astype(np.float32)
-    given = Given(x.astype(np.float64), {name: v.astype(np.float64) for name, v in others.items()}, None)
+    given = LayerInputs(x.astype(np.float64), {name: v.astype(np.float64) for name, v in others.items()}, None)
     due = forward(Layer.model_validate_json(json.dumps(layer)), given, Arithmetic(np.float64))
     stages = started.stages(x, Masks(None, None))
     assert stages.keys() == due.keys()
@@ -182,7 +182,7 @@ def test_dropout_that_was_left_on_is_found(tmp_path: Path) -> None:
     assert seen.description()["layer"]["norm"]["placement"] == "post", "what is under the dropout is told all the same"
 
 
-# Written by hand, with every road that a mask and a head can take
+# Written by hand, with every exporter that a mask and a head can take
 
 
 HEADS = """

@@ -56,12 +56,12 @@ def parameters(made: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("road", ["keras", "tf2onnx"])
+@pytest.mark.parametrize("exporter", ["keras", "tf2onnx"])
 @pytest.mark.parametrize("placement", ["pre", "post"])
-def test_a_keras_model(strangers: ModuleType, tmp_path: Path, placement: str, road: str) -> None:
+def test_a_keras_model(strangers: ModuleType, tmp_path: Path, placement: str, exporter: str) -> None:
     model, made = functional(placement)
     path = tmp_path / "model.onnx"
-    if road == "keras":
+    if exporter == "keras":
         model.export(path, format="onnx", verbose=False)
     else:
         signature = [

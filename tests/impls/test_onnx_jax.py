@@ -22,7 +22,7 @@ def test_every_stage_is_an_output_in_its_shape(name: str, opset: int) -> None:
     told, H = layer.model_dump(mode="json"), layer.attention.num_heads
     parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     exported = export(told, parameters, "float32", opset, biased=False)
-    model = finish(exported, told, parameters, road="onnx_jax", opset=opset, versions={})
+    model = finish(exported, told, parameters, exporter="onnx_jax", opset=opset, versions={})
     x = np.random.default_rng(0).standard_normal((B, S, layer.d_model)).astype(np.float32)
     given = {"x": x, "mask": np.ones((B, H, S, S), np.bool_), "valid": np.ones((B, S), np.bool_)}
     found = runtimes.open(model.SerializeToString()).run(given)

@@ -1,7 +1,7 @@
-"""What exporters are known to do to fused attention, masks, GELU and reshapes, which the roads therefore avoid.
+"""What exporters are known to do to fused attention, masks, GELU and reshapes, which the exporters therefore avoid.
 
 Each is a fact about a release, pinned in requirements.txt: where a newer one has mended it, its test fails here, and
-docs/onnx.md and the road's comment are to say so.
+docs/onnx.md and the exporter's comment are to say so.
 """
 
 from pathlib import Path

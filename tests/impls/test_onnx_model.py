@@ -1,4 +1,4 @@
-"""What every ONNX road is built on: parameters found by value, exports kept on disk, models cut, runtimes."""
+"""What every ONNX exporter is built on: parameters found by value, exports kept on disk, models cut, runtimes."""
 
 import json
 from pathlib import Path
@@ -110,7 +110,7 @@ def exported(name: str) -> Any:
     parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     model = OnnxDirect().export(layer.model_dump(mode="json"), parameters, "float32", 20, biased=False)
     return finish(
-        model, layer.model_dump(mode="json"), parameters, road="onnx_direct", opset=20, versions={"onnx": "1"}
+        model, layer.model_dump(mode="json"), parameters, exporter="onnx_direct", opset=20, versions={"onnx": "1"}
     )
 
 
@@ -128,7 +128,7 @@ def test_a_model_says_what_it_is_and_keeps_that_when_it_is_cut() -> None:
     model = exported("post-relu")
     for each in (model, deployed(model), padded(deployed(model))):
         about = metadata(each)
-        assert about["road"] == "onnx_direct"
+        assert about["exporter"] == "onnx_direct"
         assert about["opset"] == "20"
         assert json.loads(about["layer"])["layer"] == "post-relu"
         assert json.loads(about["versions"]) == {"onnx": "1"}

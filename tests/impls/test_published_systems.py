@@ -11,7 +11,7 @@ import yaml
 from encoder_conformance.paths import IMPLS
 
 JOKERS = ("dropout-left-on", "attention-dropout-left-on", "attention-across-batch")
-"""What was once named in place of what it is: its size alone is foretold, and would fit anything."""
+"""What was once named in place of what it is: its size alone is predicted, and would fit anything."""
 UNDECLARED = """
 from encoder_conformance import serve
 from encoder_conformance.impls.{name}.adapter import {adapter}

@@ -161,11 +161,11 @@ def test_what_is_kept_for_backward_is_as_predicted(name: str, rate: float) -> No
 
     from encoder_conformance.impls.pytorch.adapter import choices
     from encoder_conformance.impls.pytorch.encoder import EncoderLayer
-    from encoder_conformance.look.alive import alive
-    from encoder_conformance.look.subject import at_size, find_layer, resized
+    from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
+    from encoder_conformance.inspect.liveness import liveness
 
     layer = resized(find_layer(name), None, None, None, dropout=rate)
-    predicted = alive(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4
+    predicted = liveness(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4
     encoder = EncoderLayer(**choices(layer.model_dump(mode="json"))).train()
     x = torch.randn(2, 50, 512, requires_grad=True)
     kept = kept_for_backward(lambda x: encoder(x, tap=lambda name, stage: stage), x, encoder.parameters())

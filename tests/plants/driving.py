@@ -9,7 +9,7 @@ import numpy as np
 from encoder_conformance import Masks
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
@@ -32,7 +32,7 @@ class Core:
     """
 
     def __init__(self, adapter: Any, name: str, norms: tuple[str, ...]) -> None:
-        self.adapter, specification, goldens = adapter, load(), read_manifest()
+        self.adapter, specification, goldens = adapter, load(), read_golden_manifest()
         implementation = read_implementation(IMPLS / name)
         self.asked: list[tuple[Task, Expected]] = []
         cases = [specification.cases[name] for name in specification.core]

@@ -14,7 +14,7 @@ import pytest
 
 from encoder_conformance.asking import ask
 from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.outcome import EXPECTED
@@ -86,7 +86,7 @@ def test_the_core_catches_what_a_fake_lies_about(fake: Callable[..., Path], name
     ready = resolve(read_implementation(folder), folder, {})
     assert isinstance(ready, Ready)
     tasks = plan(ready.implementation, select(load().cases, (), "core"))
-    session, goldens = Session(ready, "cpu", 1, folder / "worker.log"), read_manifest()
+    session, goldens = Session(ready, "cpu", 1, folder / "worker.log"), read_golden_manifest()
     try:
         for task in tasks:
             if task.opt_out is None:

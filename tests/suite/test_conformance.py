@@ -13,7 +13,7 @@ import pytest
 
 from encoder_conformance.asking import ask
 from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import check_ids, read_golden, read_manifest
+from encoder_conformance.golden.store import check_ids, read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item a case and dtype, and one of two layers in turns. What the manifest opts out of as a whole is no item:
     neither passed nor skipped."""
     specification = load()
-    check_ids(specification.with_golden, read_manifest())
+    check_ids(specification.with_golden, read_golden_manifest())
     cases = select(specification.cases, (), metafunc.config.getoption("--level"))
     tasks = plan(_ready(metafunc.config).implementation, cases)
     if "turns" in metafunc.fixturenames:
@@ -104,5 +104,5 @@ def test_a_layer_built_again_after_another_is_itself(turns: Tasks, session: Sess
 
 
 def _asked(session: Session, task: Task) -> Record:
-    expected = in_format(task.case, read_golden(task.case, read_manifest(), constants()), FORMATS[task.dtype])
+    expected = in_format(task.case, read_golden(task.case, read_golden_manifest(), constants()), FORMATS[task.dtype])
     return ask(session, task, expected, constants()).record

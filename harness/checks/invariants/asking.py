@@ -6,26 +6,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.checks.invariants.variants import asked_variants, base_of
+from encoder_conformance.checks.invariants.follow_ups import asked_follow_ups, base_of
 from encoder_conformance.checks.invariants.verdict import judge_invariant
-from encoder_conformance.deviations.play import played
+from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Judgement, Verdict
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.task import Task
+from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.lifecycle import Failure
-from encoder_conformance.worker.session import Observation, Session
+from encoder_conformance.worker.session import Session
 
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 """No gradient is asked, so no row has a kink."""
 
 
-def observe(session: Session, task: Task) -> list[Observation] | Failure:
-    """The base's answer, then each variant's, in the order of `asked_variants`; or what went wrong first."""
-    variants = asked_variants(task.implementation, task.case, task.dtype)
-    ways = ["", *(variant.says for variant in variants)]
-    cases = [base_of(task.case), *(variant.case for variant in variants)]
+def observe(session: Session, task: Task) -> list[Tensors] | Failure:
+    """The base's answer, then each variant's, in the order of `asked_follow_ups`; or what went wrong first."""
+    follow_ups = asked_follow_ups(task.implementation, task.case, task.dtype)
+    ways = ["", *(variant.says for variant in follow_ups)]
+    cases = [base_of(task.case), *(variant.case for variant in follow_ups)]
     coming = deque(replace(task, case=case, check="output") for case in cases)
     observed = []
     for says in ways:
@@ -46,11 +47,11 @@ def put(session: Session, task: Task) -> Judgement:
     return lambda: _judged(task, observed)
 
 
-def _judged(task: Task, observed: list[Observation] | Failure) -> Verdict:
+def _judged(task: Task, observed: list[Tensors] | Failure) -> Verdict:
     if isinstance(observed, Failure):
         return Verdict(outcome=observed.outcome, message=observed.message)
     deviations = task.deviations
-    asked, dtype = asked_variants(task.implementation, task.case, task.dtype), task.format
+    asked, dtype = asked_follow_ups(task.implementation, task.case, task.dtype), task.format
     verdict = judge_invariant(task.case, asked, observed, dtype, constants())
     if verdict.outcome is not Outcome.FAIL or not deviations:
         return verdict
@@ -65,8 +66,8 @@ def _judged(task: Task, observed: list[Observation] | Failure) -> Verdict:
 
 def breaks(task: Task, deviations: Sequence[Deviation]) -> bool:
     """Whether the oracle breaks the invariant too when it plays these."""
-    asked, dtype = asked_variants(task.implementation, task.case, task.dtype), task.format
+    asked, dtype = asked_follow_ups(task.implementation, task.case, task.dtype), task.format
     cases = [base_of(task.case), *(variant.case for variant in asked)]
     with np.errstate(over="ignore", invalid="ignore"):
-        foretold = [{"output": played(case, deviations)["output"].astype(dtype.numpy)} for case in cases]
-    return judge_invariant(task.case, asked, foretold, dtype, constants()).outcome is Outcome.FAIL
+        predicted = [{"output": simulate(case, deviations)["output"].astype(dtype.numpy)} for case in cases]
+    return judge_invariant(task.case, asked, predicted, dtype, constants()).outcome is Outcome.FAIL

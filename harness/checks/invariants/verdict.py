@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.checks.invariants.variants import Variant, base_of
+from encoder_conformance.checks.invariants.follow_ups import FollowUp, base_of
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict, Verdict, judge_tensor
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 def judge_invariant(
     case: Case,
-    asked: Sequence[Variant],
+    asked: Sequence[FollowUp],
     observed: Sequence[Mapping[str, Array]],
     dtype: Format,
     constants: Constants,
@@ -67,7 +67,7 @@ def _unusable(base: Case, first: Array, dtype: Format, *, exact: bool) -> str:
 
 
 def _within_noise(
-    base: Case, variant: Variant, first: Array, answer: Array, dtype: Format, constants: Constants
+    base: Case, variant: FollowUp, first: Array, answer: Array, dtype: Format, constants: Constants
 ) -> TensorVerdict:
     if answer.shape != variant.case.x_shape:
         problem = f"shape {list(answer.shape)} instead of {list(variant.case.x_shape)}"
@@ -81,7 +81,7 @@ def _within_noise(
     return judge_tensor(variant.says, returned, due, dtype, constants)
 
 
-def _same_bits(variant: Variant, first: Array, answer: Array) -> TensorVerdict:
+def _same_bits(variant: FollowUp, first: Array, answer: Array) -> TensorVerdict:
     if (answer.shape, answer.dtype) != (first.shape, first.dtype):
         problem = f"{answer.dtype} {list(answer.shape)} instead of {first.dtype} {list(first.shape)}"
         return TensorVerdict(tensor=variant.says, conforms=False, problem=problem)
@@ -100,7 +100,7 @@ def _same_bits(variant: Variant, first: Array, answer: Array) -> TensorVerdict:
     return TensorVerdict(tensor=variant.says, conforms=False, problem=problem)
 
 
-def _returned(variant: Variant, answer: Array, shape: tuple[int, ...]) -> tuple[Array, Bools]:
+def _returned(variant: FollowUp, answer: Array, shape: tuple[int, ...]) -> tuple[Array, Bools]:
     """A variant's answer with each element back in the base's place, and where there is one to compare."""
     case, same = variant.case, variant.case.same()
     to = case.items[same], case.positions[same]
@@ -109,7 +109,7 @@ def _returned(variant: Variant, answer: Array, shape: tuple[int, ...]) -> tuple[
     return returned, at
 
 
-def _message(variant: Variant, out: TensorVerdict) -> str:
+def _message(variant: FollowUp, out: TensorVerdict) -> str:
     if out.problem:
         return f"{variant.says}: {out.problem}"
     assert out.worst_index is not None

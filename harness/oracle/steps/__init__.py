@@ -1,6 +1,6 @@
 """The steps of an encoder layer: each with its standard form and, beside it, its named wrong ones.
 
-`WAYS` says which forms each step has; the first is the standard one. Only the oracle knows that there are others:
+`VARIANTS` says which forms each step has; the first is the standard one. Only the oracle knows that there are others:
 a deviation's patch names them (specs/deviations/), and `encoder_conformance.oracle.encoder` looks them up here.
 """
 
@@ -18,16 +18,16 @@ LAYER_ORDER: dict[str, LayerOrder] = {
     "first-for-all": lambda layers: (0,) * layers,
 }
 
-WAYS: dict[str, dict[str, Any]] = {
-    "norm1": norm.WAYS,
-    "norm2": norm.WAYS,
+VARIANTS: dict[str, dict[str, Any]] = {
+    "norm1": norm.VARIANTS,
+    "norm2": norm.VARIANTS,
     "final_norm": norm.FINAL,
     "query": linear.PROJECTION,
     "key": linear.PROJECTION,
     "value": linear.PROJECTION,
-    "attention_output": linear.WAYS,
-    "ffn_hidden": linear.WAYS,
-    "ffn_output": linear.WAYS,
+    "attention_output": linear.VARIANTS,
+    "ffn_hidden": linear.VARIANTS,
+    "ffn_output": linear.VARIANTS,
     "query_heads": heads.SPLIT,
     "key_heads": heads.SPLIT,
     "value_heads": heads.SPLIT,
@@ -36,10 +36,10 @@ WAYS: dict[str, dict[str, Any]] = {
     "attention_bias": attention.BIAS,
     "masked_softmax": softmax.SOFTMAX,
     "attend": attention.ATTEND,
-    "activation": activation.WAYS,  # the layer names its standard form
+    "activation": activation.VARIANTS,  # the layer names its standard form
     "after_ffn": activation.AFTER,
-    "residual1": residual.WAYS,
-    "residual2": residual.WAYS,
+    "residual1": residual.VARIANTS,
+    "residual2": residual.VARIANTS,
     "tokens": embedding.TOKENS,
     "positions": embedding.POSITIONS,
     "between_layers": embedding.BETWEEN,
@@ -60,7 +60,7 @@ def form_of(step: str, right: str, wrong: str) -> str | None:
     if right == "standard":
         return wrong
     own = f"{right}-{wrong}"
-    return own if own in WAYS[step] else None
+    return own if own in VARIANTS[step] else None
 
 
 NOISY = frozenset(
@@ -76,7 +76,7 @@ NOISY = frozenset(
         "in-float32",
     }
 )
-"""Forms whose values depend on bits that nobody specifies; only their size can be foretold."""
+"""Forms whose values depend on bits that nobody specifies; only their size can be predicted."""
 
 MIXES_ITEMS = frozenset({"over-batch", "across-batch"})
 """Forms that compute an item of the batch from the others too."""

@@ -105,7 +105,7 @@ def _untold(form: Step) -> Step:
 LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
 """The activations that a layer may name."""
 
-WAYS: dict[str, Step] = {
+VARIANTS: dict[str, Step] = {
     **LAYER,
     "gelu-quick": forward_only(gelu_quick),
     "gelu-root-in-float32": forward_only(gelu_root_in_float32),

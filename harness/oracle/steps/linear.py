@@ -32,7 +32,7 @@ def bias_twice(a: Arithmetic, x: Array, weight: Array, bias: Array) -> Array:
     return a.add(a.add(a.matmul(x, weight), bias), bias)
 
 
-WAYS: dict[str, Step] = {
+VARIANTS: dict[str, Step] = {
     "standard": linear,
     "not-applied": forward_only(not_applied),
     "bias-twice": forward_only(bias_twice),
@@ -91,10 +91,10 @@ def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_
 
 
 _SCALED: dict[str, Step] = {"scaled": forward_only(scaled), "scaled-before-bias": forward_only(scaled_before_bias)}
-_OF_ANY_MAP = {name: _told(WAYS[name]) for name in ("not-applied", "bias-twice")} | _SCALED
+_OF_ANY_MAP = {name: _told(VARIANTS[name]) for name in ("not-applied", "bias-twice")} | _SCALED
 
 PROJECTION: dict[str, Step] = {
-    **{name: _told(form) for name, form in WAYS.items()},
+    **{name: _told(form) for name, form in VARIANTS.items()},
     "shared_by_heads": shared_by_heads,
     **own_forms("shared_by_heads", in_narrower(shared_by_heads)),
     **own_forms("shared_by_heads", {name: by_heads(form) for name, form in _OF_ANY_MAP.items()}),

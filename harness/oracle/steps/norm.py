@@ -179,7 +179,7 @@ def _in_narrower(right: Step) -> dict[str, Step]:
     return {**{f"in-{dtype}": rounding_to(dtype) for dtype in ("bfloat16", "float16")}, "in-float32": in_float32(right)}
 
 
-WAYS: dict[str, Step] = {
+VARIANTS: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,
     "layer-norm": layer_norm,  # the choice of most layers; wrong where one chooses RMSNorm

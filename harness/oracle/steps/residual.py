@@ -35,7 +35,7 @@ def subtracted(a: Arithmetic, x: Array, change: Array, normed: Array, first: Arr
     return a.subtract(x, change)
 
 
-WAYS: dict[str, Step] = {
+VARIANTS: dict[str, Step] = {
     "standard": residual,
     "missing": forward_only(missing),
     "from-normed": forward_only(from_normed),

@@ -1,1 +1,1 @@
-"""docs/onnx.md: every road at every opset, in every runtime and at every level, through the required float32 cases."""
+"""docs/onnx.md: each exporter, opset, runtime and optimisation level through the required float32 cases."""

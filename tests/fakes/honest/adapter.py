@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder_conformance import Adapter, Environment, Fresh, Tensors, serve
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import Given, encoder
+from encoder_conformance.oracle.encoder import LayerInputs, encoder
 from encoder_conformance.oracle.tape import Node, Tape
 from encoder_conformance.spec.layer import Layer
 
@@ -76,7 +76,7 @@ class Honest(Adapter):
                 return stage
             return Node(self.dropped(name, stage.value, draw).astype(self.dtype))
 
-        given = Given(x, self.parameters, mask, added, memory=self.memory)
+        given = LayerInputs(x, self.parameters, mask, added, memory=self.memory)
         inputs, stages, _ = encoder(tape, self.layer, given, parameters, onward)
         return tape, inputs, parameters, stages
 

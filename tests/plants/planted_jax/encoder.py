@@ -7,14 +7,14 @@ from jax import Array
 from planting import check_ways
 
 from encoder_conformance.impls.jax_pure.encoder import ACTIVATIONS, Config, Tree
-from planted_jax.steps import WAYS
+from planted_jax.steps import VARIANTS
 
 
 def planted_stages(
     config: Config, ways: Mapping[str, str], params: Tree, x: Array, mask: Array | None, bias: Array | None
 ) -> dict[str, Array]:
     """Every stage by name. `ways` names the wrong form of each step that is planted."""
-    check_ways(ways, WAYS)
+    check_ways(ways, VARIANTS)
     first, stages = x, dict[str, Array]()
 
     def tap(name: str, stage: Array) -> Array:
@@ -22,7 +22,7 @@ def planted_stages(
         return stage
 
     def step(name: str, *operands: Any, own: str = "standard") -> Array:
-        return WAYS[name][ways.get(name, own)](*operands)
+        return VARIANTS[name][ways.get(name, own)](*operands)
 
     def attend(x: Array) -> Array:
         p = params["attention"]

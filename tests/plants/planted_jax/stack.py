@@ -8,7 +8,7 @@ from planting import check_ways
 
 from encoder_conformance.impls.jax_pure.encoder import Config, Tree
 from planted_jax.encoder import planted_stages
-from planted_jax.steps import WAYS
+from planted_jax.steps import VARIANTS
 
 
 def planted_encoder(
@@ -17,11 +17,11 @@ def planted_encoder(
     """Every stage by name, of a stack or of one layer by itself. `ways` names the wrong form of each planted step."""
     if "layers" not in params:
         return planted_stages(config, ways, params, x, mask, bias)
-    check_ways(ways, WAYS)
+    check_ways(ways, VARIANTS)
     stages: dict[str, Array] = {}
 
     def step(name: str, *operands: Any) -> Any:
-        return WAYS[name][ways.get(name, "standard")](*operands)
+        return VARIANTS[name][ways.get(name, "standard")](*operands)
 
     if "embedding" in params:
         x = step("tokens", params["embedding"]["weight"], x)

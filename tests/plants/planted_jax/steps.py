@@ -193,7 +193,7 @@ RESIDUAL: dict[str, Form] = {
     "subtracted": lambda x, change, normed, first: x - change,
 }
 
-WAYS: dict[str, dict[str, Form]] = {
+VARIANTS: dict[str, dict[str, Form]] = {
     **dict.fromkeys(("norm1", "norm2"), NORM),
     "final_norm": FINAL_NORM,
     **dict.fromkeys(("query", "key", "value"), PROJECTION),

@@ -7,18 +7,18 @@ from planting import check_ways
 from torch import Tensor
 
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap
-from planted_pytorch.steps import WAYS
+from planted_pytorch.steps import VARIANTS
 
 
 def planted_layer(
     layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
 ) -> Tensor:
     """`ways` names the wrong form of each step that is planted. Taps as `EncoderLayer` does."""
-    check_ways(ways, WAYS)
+    check_ways(ways, VARIANTS)
     first, attention, feed_forward = x, layer.attention, layer.feed_forward
 
     def step(name: str, *operands: Any, own: str = "standard") -> Tensor:
-        return WAYS[name][ways.get(name, own)](*operands)
+        return VARIANTS[name][ways.get(name, own)](*operands)
 
     def attend(x: Tensor) -> Tensor:
         q = tap("query", step("query", attention.W_q, x, attention.num_heads))

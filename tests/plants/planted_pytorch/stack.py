@@ -9,7 +9,7 @@ from torch import Tensor
 from encoder_conformance.impls.pytorch.encoder import Tap, untapped
 from encoder_conformance.impls.pytorch.stack import Encoder
 from planted_pytorch.encoder import planted_layer
-from planted_pytorch.steps import WAYS
+from planted_pytorch.steps import VARIANTS
 
 
 def planted_encoder(
@@ -18,10 +18,10 @@ def planted_encoder(
     """A stack, or one layer by itself. `ways` names the wrong form of each step that is planted."""
     if not isinstance(encoder, Encoder):
         return planted_layer(encoder, ways, x, mask, bias, tap)
-    check_ways(ways, WAYS)
+    check_ways(ways, VARIANTS)
 
     def step(name: str, *operands: Any) -> Any:
-        return WAYS[name][ways.get(name, "standard")](*operands)
+        return VARIANTS[name][ways.get(name, "standard")](*operands)
 
     if encoder.embedding is not None:
         x = step("tokens", encoder.embedding, x)

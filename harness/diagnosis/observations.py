@@ -5,19 +5,19 @@ import threading
 from encoder_conformance.diagnosis.causes import Failed, causes, failed, refused_or_broken
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
 from encoder_conformance.diagnosis.selection import TRIED, choose
+from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observed import Answers
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Sighting, sighting
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.task import Task
 
 
-class Seen:
+class Observations:
     """Of one implementation, case by case and dtype by dtype. Of many cases those are kept that say most."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[str, dict[str, Sighting]]] = {}
+        self._found: dict[str, dict[str, dict[str, Observation]]] = {}
         self._failures: list[Failed] = []
         self._repeats: dict[str, set[Repeats]] = {}
         self._one_at_a_time = threading.Lock()
@@ -44,10 +44,10 @@ class Seen:
 
         Where all that failed was seen to have another cause, numbers say something else only if they explain it."""
         found, failing = [], dict[str, set[str]]()
-        for dtype, sightings in self.by_dtype().items():
-            failing[dtype] = {sighting.case.id for sighting in sightings if sighting.failed}
+        for dtype, observations in self.by_dtype().items():
+            failing[dtype] = {observation.case.id for observation in observations if observation.failed}
             if failing[dtype]:
-                found.append(diagnose(name, dtype, sightings, until, self.repeats(dtype)))
+                found.append(diagnose(name, dtype, observations, until, self.repeats(dtype)))
         by_themselves = list(causes(name, self._failures, found))
         seen = {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}
         told = [
@@ -57,8 +57,8 @@ class Seen:
         ]
         return told + by_themselves
 
-    def see(self, task: Task, expected: Expected, record: Record, observation: Answers) -> None:
-        if found := failed(task, record, expected, observation):
+    def see(self, task: Task, expected: Expected, record: Record, answers: Answers) -> None:
+        if found := failed(task, record, expected, answers):
             with self._one_at_a_time:
                 self._failures.append(found)
         if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
@@ -66,7 +66,7 @@ class Seen:
         if not any(tensor.positions.size for tensor in expected.tensors.values()):
             return  # an empty batch, say, which speaks for nothing
         amiss = record.outcome == Outcome.FAIL
-        whole = sighting(task.case, expected, task.format, observation, failed=amiss)
+        whole = observation_of(task.case, expected, task.format, answers, failed=amiss)
         with self._one_at_a_time:
             cases = self._found.setdefault(task.dtype, {})
             cases.setdefault(task.case.id, {})[task.check] = whole
@@ -74,9 +74,9 @@ class Seen:
                 kept = {each.case.id for each in choose(self.by_dtype()[task.dtype])}
                 self._found[task.dtype] = {case: cases[case] for case in cases if case in kept}
 
-    def by_dtype(self) -> dict[str, list[Sighting]]:
-        """One sighting a case: its stages, unless there are none, or they pass where the output fails."""
-        chosen: dict[str, list[Sighting]] = {}
+    def by_dtype(self) -> dict[str, list[Observation]]:
+        """One observation a case: its stages, unless there are none, or they pass where the output fails."""
+        chosen: dict[str, list[Observation]] = {}
         for dtype, cases in sorted(self._found.items()):
             for _, checks in sorted(cases.items()):  # whichever of two workers saw it first
                 output, stages_seen = checks.get("output"), checks.get("stages")

@@ -1,4 +1,4 @@
-"""What is foretold in size only is no answer because its size fits: what else it predicts has to come true."""
+"""What is predicted in size only is no answer because its size fits: what else it predicts has to come true."""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,10 +9,10 @@ import pytest
 
 from encoder_conformance.deviations.catalogue import catalogue, is_noisy
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observation import Array, Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.sighting import Array, Sighting, sighting
 from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
@@ -37,11 +37,11 @@ Wrong = Callable[[str, Array], Array]
 
 @cache
 def small_cases() -> list[tuple[Case, Expected]]:
-    manifest, cases = read_manifest(), load().cases
+    manifest, cases = read_golden_manifest(), load().cases
     return [(cases[name], read_golden(cases[name], manifest, constants())) for name in SMALL]
 
 
-def seen(wrong: Wrong, *ids: str, show: tuple[str, ...] | None = None) -> list[Sighting]:
+def seen(wrong: Wrong, *ids: str, show: tuple[str, ...] | None = None) -> list[Observation]:
     """What a float32 layer gives whose stages are `wrong`, beside these deviations."""
     found = []
     for case, expected in small_cases():
@@ -58,7 +58,7 @@ def seen(wrong: Wrong, *ids: str, show: tuple[str, ...] | None = None) -> list[S
         answers["output"] = np.asarray(shown.get(last, given["output"]), np.float32)
         check = "stages" if show is None else "output"
         outcome = judge(check, tuple(answers), answers, expected, FLOAT32, constants()).outcome
-        found.append(sighting(case, expected, FLOAT32, answers, failed=outcome != Outcome.PASS))
+        found.append(observation_of(case, expected, FLOAT32, answers, failed=outcome != Outcome.PASS))
     return found
 
 
@@ -77,7 +77,11 @@ def wavy(stage: str, size: float) -> Wrong:
 
 
 def named(diagnosis: Diagnosis) -> list[str]:
-    return [*diagnosis.deviations, *diagnosis.runner_up, *(name for twin in diagnosis.twins for name in twin)]
+    return [
+        *diagnosis.deviations,
+        *diagnosis.runner_up,
+        *(name for twin in diagnosis.indistinguishable for name in twin),
+    ]
 
 
 def of_a_release(*values: Any) -> Any:
@@ -121,21 +125,21 @@ DROPPED = ("dropout-left-on", "attention-dropout-left-on", "attention-dropout-br
 
 @pytest.mark.parametrize("name", [*DROPPED[2:], *map(of_a_release, DROPPED[:2])])
 def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
-    sightings = seen(right, name)
-    differ = diagnose("dropping", "float32", sightings, repeats="differ")
+    observations = seen(right, name)
+    differ = diagnose("dropping", "float32", observations, repeats="differ")
     assert (differ.confidence, differ.deviations) == ("explained", (name,))
     assert "two answers to one question differ" in diagnosis_text(differ)
-    unknown = diagnose("dropping", "float32", sightings)
+    unknown = diagnose("dropping", "float32", observations)
     assert (unknown.confidence, unknown.deviations) == ("closest", (name,))
-    same = diagnose("dropping", "float32", sightings, repeats="same")
+    same = diagnose("dropping", "float32", observations, repeats="same")
     assert not set(named(same)) & set(DROPPED)
 
 
 @pytest.mark.parametrize("count", [2, of_a_release(len(SMALL))])
 def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
     """Its size is all that an output shows: what else would differ twice and be as large is not to be told from it."""
-    sightings = seen(right, "dropout-left-on", show=("output",))[:count]
-    diagnosis = diagnose("fused", "float32", sightings, repeats="differ")
+    observations = seen(right, "dropout-left-on", show=("output",))[:count]
+    diagnosis = diagnose("fused", "float32", observations, repeats="differ")
     assert diagnosis.confidence != "explained"
 
 
@@ -143,7 +147,7 @@ def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
 def test_a_narrow_format_is_explained_by_its_own_values(name: str) -> None:
     diagnosis = diagnose("narrow", "float32", seen(right, name), repeats="same")
     assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
-    assert (name,) in {diagnosis.deviations, *diagnosis.twins}
+    assert (name,) in {diagnosis.deviations, *diagnosis.indistinguishable}
 
 
 def test_a_result_on_a_narrow_formats_grid_is_explained_wherever_it_rounds_inside() -> None:

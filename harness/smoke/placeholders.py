@@ -13,7 +13,7 @@ MARK = "BLANK"
 
 
 @dataclass(frozen=True)
-class Blank:
+class Placeholder:
     path: Path
     line: int
     text: str
@@ -22,12 +22,12 @@ class Blank:
         return f"{shown(self.path)}:{self.line}: {self.text}"
 
 
-def blanks_of(folder: Path) -> list[Blank]:
+def placeholders_of(folder: Path) -> list[Placeholder]:
     """Those that are left, by file and line."""
     return [raised for raised in _raised(folder) if raised.text.startswith(MARK)]
 
 
-def blank_behind(folder: Path, message: str) -> Blank | None:
+def placeholder_behind(folder: Path, message: str) -> Placeholder | None:
     """The one that was run into, if that is what an adapter's error says."""
     _, named, said = message.partition("NotImplementedError: ")
     found = [raised for raised in _raised(folder) if named and said.strip().startswith(raised.text)]
@@ -60,7 +60,7 @@ def _place(file: Path, line: str, of: str) -> str:
     return f"{shown(file)}:{line}, in {of}"
 
 
-def _raised(folder: Path) -> Iterator[Blank]:
+def _raised(folder: Path) -> Iterator[Placeholder]:
     for path in sorted(folder.glob("*.py")):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -71,4 +71,4 @@ def _raised(folder: Path) -> Iterator[Blank]:
                 case ast.Raise(
                     exc=ast.Call(func=ast.Name(id="NotImplementedError"), args=[ast.Constant(value=str(text))])
                 ) if text.strip():
-                    yield Blank(path, node.lineno, text.strip())
+                    yield Placeholder(path, node.lineno, text.strip())

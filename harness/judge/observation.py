@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoder_conformance.judge.answers import Answers, Sampled, values_at
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observed import Answers, Sampled, values_at
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.stages import stages
@@ -20,7 +20,7 @@ SMALL = 64
 
 
 @dataclass(frozen=True)
-class Sighting:
+class Observation:
     """`values` by stage, in the order of computation, at the positions that the golden keeps; None where shape or
     dtype left nothing to compare. `whole` has the stages of a small layer, padding and all, float64, each in the shape
     that it was given in: what later steps were computed from. `in_format`: every answer came in the dtype asked for.
@@ -35,7 +35,7 @@ class Sighting:
     in_format: bool
 
 
-def sighting(case: Case, expected: Expected, dtype: Format, answers: Answers, *, failed: bool) -> Sighting:
+def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answers, *, failed: bool) -> Observation:
     """`answers` holds stages, and "output" from the fused path if the implementation shows no stages."""
     values: dict[str, Array | None] = {}
     whole: dict[str, Array] = {}
@@ -48,4 +48,4 @@ def sighting(case: Case, expected: Expected, dtype: Format, answers: Answers, *,
             comparable = fits and answer.shape == tensor.shape
             values[name] = values_at(answer, tensor.positions).astype(np.float64) if comparable else None
     in_format = all(answer.dtype == dtype.numpy for answer in answers.values())
-    return Sighting(case, expected, dtype, values, whole, failed, in_format)
+    return Observation(case, expected, dtype, values, whole, failed, in_format)

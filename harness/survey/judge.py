@@ -1,19 +1,26 @@
-"""Judges one variant of an implementation, through what `conform run` is made of."""
+"""Judges implementations in every configuration, through the parts of `conform run`, and keeps each row."""
 
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from encoder_conformance.deviations.active import in_short
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.store import read_golden, read_manifest
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.impl.choices import named
 from encoder_conformance.impl.interpreter import Missing, resolve
-from encoder_conformance.impl.manifest import Implementation, find_implementation
+from encoder_conformance.impl.manifest import (
+    Implementation,
+    find_implementation,
+    known_folders,
+    read_implementation_manifest,
+)
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.matrix.rows import Reason, Row, Seen
 from encoder_conformance.plan import plan, select
 from encoder_conformance.results import Record
 from encoder_conformance.runner import Run
@@ -22,7 +29,48 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
+from encoder_conformance.survey.results import Reason, Row, Seen, keep, kept
 from encoder_conformance.task import Task
+
+
+def configurations() -> Iterator[str]:
+    """Every implementation, in every way that it may be told to run, as `conform run --impl` takes it.
+
+    Of an exporter to ONNX the first way alone: docs/onnx.md has the others. What has to be told has none of its own.
+    """
+    for folder in known_folders().values():
+        implementation = read_implementation_manifest(folder)
+        if not implementation.requires_choice:
+            yield from _of(implementation)
+
+
+def _of(implementation: Implementation) -> Iterator[str]:
+    choices = {choice.name: choice.values for choice in implementation.choices}
+    if not choices or "opset" in choices:
+        yield implementation.name
+        return
+    for values in product(*choices.values()):
+        yield named(implementation.name, dict(zip(choices, values, strict=True)))
+
+
+def judge_waiting(
+    path: Path, configurations: Iterable[str], anew: Collection[str], judged: Callable[[str], Row], jobs: int
+) -> dict[str, Row]:
+    """All rows, by variant. Those of `anew`, which names implementations, are forgotten first.
+
+    Ended early, it leaves what waits for the next time.
+    """
+    rows = {name: row for name, row in kept(path).items() if row.implementation not in anew}
+    waiting = [variant for variant in configurations if variant not in rows or rows[variant].failed]
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for number, row in enumerate(pool.map(judged, waiting), 1):
+            rows[row.variant] = row
+            keep(path, rows)
+            print(f"{number} of {len(waiting)}: {row.variant}: {row.passed} of {row.applicable}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return rows
 
 
 @cache
@@ -32,7 +80,7 @@ def cases() -> list[Case]:
 
 @cache
 def expected() -> dict[str, Expected]:
-    return {case.id: read_golden(case, read_manifest(), constants()) for case in cases()}
+    return {case.id: read_golden(case, read_golden_manifest(), constants()) for case in cases()}
 
 
 def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[str, str] | None = None) -> Row:

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from itertools import product
 
 from encoder_conformance.impl.choices import named
-from encoder_conformance.impl.manifest import known_folders, read_manifest
+from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
 
 LEVELS_OF = {"onnxruntime": ("all", "extended", "basic", "disable"), "reference": ("all",), "openvino": ("all",)}
 """Runtime → the levels that tell it apart: it is ONNX Runtime's to have any."""
 
 
-def variants() -> Iterator[str]:
-    """Every road at every opset, in every runtime and at every level, as `conform run --impl` takes it."""
+def configurations() -> Iterator[str]:
+    """Every exporter at every opset, in every runtime and at every level, as `conform run --impl` takes it."""
     for name, folder in known_folders().items():
-        choices = {choice.name: choice.values for choice in read_manifest(folder).choices}
+        choices = {choice.name: choice.values for choice in read_implementation_manifest(folder).choices}
         if "opset" not in choices or "level" not in choices:
             continue
         running = ("runtime", "level")

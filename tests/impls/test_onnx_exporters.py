@@ -1,11 +1,11 @@
-"""Each road through the cases that tell roads apart, and one export of each in every runtime."""
+"""Each exporter through the cases that tell exporters apart, and one export of each in every runtime."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-ROADS = ("onnx_pytorch_legacy", "onnx_direct", "onnx_attention", "onnx_jax", "onnx_keras")
+EXPORTERS = ("onnx_pytorch_legacy", "onnx_direct", "onnx_attention", "onnx_jax", "onnx_keras")
 CASES = (
     "post-relu/no-mask",  # B and S are not those of the export
     "post-relu/length-100",
@@ -32,10 +32,10 @@ VARIANTS = (
 )
 
 
-@pytest.mark.parametrize("road", ROADS)
-def test_a_road_conforms_where_it_says_that_it_does(conform: Callable, road: str) -> None:
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_an_exporter_conforms_where_it_says_that_it_does(conform: Callable, exporter: str) -> None:
     cases = (word for case in CASES for word in ("--case", case))
-    ended = conform("run", "--impl", road, "--dtype", "float32", *cases)
+    ended = conform("run", "--impl", exporter, "--dtype", "float32", *cases)
     assert ended.status == 0, ended.stdout + ended.stderr
     judged = [record for record in ended.report["records"] if record["outcome"] == "pass"]
     assert {record["case"].partition("/")[0] for record in judged} >= {"post-relu", "pre-gelu", "stack-pre-gelu"}

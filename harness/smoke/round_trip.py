@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from encoder_conformance.adapter.base import Array
-from encoder_conformance.smoke.edits import edits
+from encoder_conformance.smoke.parameter_errors import parameter_errors
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.worker.held import Parameters, not_held
+from encoder_conformance.worker.round_trip import StoredParameters, round_trip_error
 
 
 def named(names: tuple[str, ...], own: Mapping[str, str]) -> str:
@@ -15,10 +15,10 @@ def named(names: tuple[str, ...], own: Mapping[str, str]) -> str:
     return " and ".join(f"{name} (the map's {own[name]!r})" if own.get(name, name) != name else name for name in names)
 
 
-def amiss(parameters: Parameters, layer: Layer) -> tuple[str, tuple[str, ...]] | None:
+def mismatch(parameters: StoredParameters, layer: Layer) -> tuple[str, tuple[str, ...]] | None:
     """What came back otherwise than it was sent, and what to do, a line for each parameter; None if all is the same."""
     sent, held = parameters.sent, parameters.held
-    if not (first := not_held(sent, held)):
+    if not (first := round_trip_error(sent, held)):
         return None
     if set(sent) != set(held):
         return first, ("the map takes every parameter of the specification, and gives each back under its name",)
@@ -28,11 +28,11 @@ def amiss(parameters: Parameters, layer: Layer) -> tuple[str, tuple[str, ...]] |
     )
 
 
-def _how(name: str, parameters: Parameters, layer: Layer) -> str:
+def _how(name: str, parameters: StoredParameters, layer: Layer) -> str:
     sent, held = parameters.sent, parameters.held[name]
     if held.dtype != sent[name].dtype:
         return f"came back as {held.dtype}: keep it in {sent[name].dtype}"
-    for edit in edits(sent, layer):
+    for edit in parameter_errors(sent, layer):
         if name in edit.names and _same(edit.made(sent)[name], held):
             verb = edit.says.replace("are ", "is ", 1) if edit.says.startswith("are ") else edit.says
             return verb.replace(", all of them", "")

@@ -14,7 +14,7 @@ Parameter = TypeVar("Parameter", bound=Array | Streamed)
 
 
 @dataclass(frozen=True)
-class Parameters:
+class StoredParameters:
     """What was sent with a layer, what it says it holds, and what the adapter calls each, where it says so."""
 
     sent: Tensors
@@ -22,7 +22,7 @@ class Parameters:
     own: dict[str, str]
 
 
-class Compared:
+class ComparedParameter:
     """A parameter that came back and was compared with the one sent while it was read. Neither is kept."""
 
     def __init__(self, sent: Array | Streamed, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -41,30 +41,33 @@ class Compared:
             part, self._ahead = part[count:], self._ahead[count:]
 
 
-class Comparing:
+class RoundTrip:
     """Takes the parameters that come back of what was sent; those of another name, dtype or shape it leaves whole."""
 
     def __init__(self, sent: Sendable) -> None:
         self._sent = sent
-        self._found: dict[str, Compared] = {}
+        self._found: dict[str, ComparedParameter] = {}
 
     def __call__(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
         due = self._sent.get(name)
         if due is None or (due.dtype, due.shape) != (dtype, shape):
             return None
-        self._found[name] = Compared(due, dtype, shape)
+        self._found[name] = ComparedParameter(due, dtype, shape)
         return self._found[name].take
 
-    def not_held(self, held: Tensors, lacks: Collection[str]) -> str:
-        """What is wrong with what came back, the tensors that were left whole among it; `lacks` as below."""
-        every: dict[str, Array | Compared] = {**held, **self._found}
-        return not_held(with_a_place(self._sent, every, lacks), every)
+    def round_trip_error(self, held: Tensors, missing_parameters: Collection[str]) -> str:
+        """What differs in the parameters that came back, `held` among them; "" if they are the same bits."""
+        every: dict[str, Array | ComparedParameter] = {**held, **self._found}
+        return round_trip_error(expected_parameters(self._sent, every, missing_parameters), every)
 
 
-def with_a_place(sent: Mapping[str, Parameter], held: Collection[str], lacks: Collection[str]) -> dict[str, Parameter]:
-    """What of `sent` the layer is to hold. `lacks` are those that it may have no place for: what comes of that is seen
-    in what it gives."""
-    return {name: value for name, value in sent.items() if name in held or without_prefix(name)[1] not in lacks}
+def expected_parameters(
+    sent: Mapping[str, Parameter], held: Collection[str], missing_parameters: Collection[str]
+) -> dict[str, Parameter]:
+    """The part of `sent` that the layer has to hold. It may leave out `missing_parameters`; its output shows that."""
+    return {
+        name: value for name, value in sent.items() if name in held or without_prefix(name)[1] not in missing_parameters
+    }
 
 
 def _bits(value: Array) -> Array:
@@ -72,7 +75,7 @@ def _bits(value: Array) -> Array:
     return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
-def not_held(sent: Sendable, held: Mapping[str, Array | Compared]) -> str:
+def round_trip_error(sent: Sendable, held: Mapping[str, Array | ComparedParameter]) -> str:
     """What is wrong with the parameters that the layer says it holds; "" when they came back bit for bit."""
     if missing := sorted(set(sent) - set(held)):
         return f"parameters missing from the built layer: {', '.join(missing)}"
@@ -87,12 +90,12 @@ def not_held(sent: Sendable, held: Mapping[str, Array | Compared]) -> str:
     return ""
 
 
-def _same(sent: Array | Streamed, held: Array | Compared) -> bool:
-    if isinstance(held, Compared):
+def _same(sent: Array | Streamed, held: Array | ComparedParameter) -> bool:
+    if isinstance(held, ComparedParameter):
         return held.same
     if not isinstance(sent, Streamed):
         return np.array_equal(_bits(held), _bits(sent))
-    compared = Compared(sent, held.dtype, held.shape)
+    compared = ComparedParameter(sent, held.dtype, held.shape)
     for part in parts_of(held):
         compared.take(part)
     return compared.same

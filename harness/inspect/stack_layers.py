@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.look.trace import Row, trace
+from encoder_conformance.inspect.trace import Row, trace
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.parameters import parameters_of, prefix
@@ -18,19 +18,19 @@ from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import AsGiven, Build, Run
-from encoder_conformance.worker.border import causal_flag, handed_over
 from encoder_conformance.worker.lifecycle import Failure
-from encoder_conformance.worker.session import Observation, Session
+from encoder_conformance.worker.marshalling import causal_flag, encode_inputs
+from encoder_conformance.worker.session import Session
 
-Answered = Callable[[Observation | Failure], Observation]
+Answered = Callable[[Tensors | Failure], Tensors]
 
 
 def input_rows(task: Task) -> list[Row]:
     """What the implementation is handed: x or token ids, and the masks."""
-    return [Row(name, tensor.shape, f"given, {tensor.dtype}") for name, tensor in handed_over(task).items()]
+    return [Row(name, tensor.shape, f"given, {tensor.dtype}") for name, tensor in encode_inputs(task).items()]
 
 
-def inside(session: Session, answered: Answered, task: Task, rows: list[Row], shown: Observation) -> list[Row]:
+def inside(session: Session, answered: Answered, task: Task, rows: list[Row], shown: Tensors) -> list[Row]:
     """`rows` of a stack, and before each `layer_k` those of the stages inside it, named `layer_k.norm1` and so on.
 
     `shown` is what the stack answered. An implementation that cannot be asked for one layer's stages keeps `rows`.
@@ -38,7 +38,7 @@ def inside(session: Session, answered: Answered, task: Task, rows: list[Row], sh
     alone = replace(task, case=replace(task.case, layer=_named_alone(task.case.layer)))
     if task.implementation.opt_out(alone.case, task.dtype, "stages") is not None:
         return rows
-    given, found = shown.get("embedded", handed_over(task).get("x")), list[Row]()
+    given, found = shown.get("embedded", encode_inputs(task).get("x")), list[Row]()
     for row in rows:
         if row.stage == "embedded" and _has_positions(task.case.layer):
             found.append(_token_embedding(session, answered, task))
@@ -59,7 +59,7 @@ def _named(rows: list[Row], stage: str) -> list[Row]:
     return [replace(row, stage=f"{stage}.{row.stage}") for row in rows if row.stage != "output"]
 
 
-def _compared(row: Row, alone: Observation, shown: Observation, task: Task) -> Row:
+def _compared(row: Row, alone: Tensors, shown: Tensors, task: Task) -> Row:
     """`row` of a `layer_k`, with what is wrong where the layer by itself gives something else than in the stack.
 
     Both are of one implementation: they differ by rounding, which is far below the root of the format's roundoff.
@@ -88,12 +88,12 @@ def _token_embedding(session: Session, answered: Answered, task: Task) -> Row:
     names = {parameter.name for parameter in parameters_of(without)}
     held = {name: value for name, value in task.case.parameters().items() if name in names}
     asked = replace(task, case=replace(task.case, layer=without))
-    seen = _asked(session, answered, asked, "token_embedding", held, handed_over(task))
+    seen = _asked(session, answered, asked, "token_embedding", held, encode_inputs(task))
     [row] = [row for row in trace(asked, seen, None) if row.stage == "embedded"]
     return replace(row, stage="token_embedding", note="the tokens' rows (E-15), before their positions")
 
 
-def _asked(session: Session, answered: Answered, task: Task, what: str, held: Tensors, tensors: Tensors) -> Observation:
+def _asked(session: Session, answered: Answered, task: Task, what: str, held: Tensors, tensors: Tensors) -> Tensors:
     """`what` tells this layer from the others that are made to look into."""
     case, dtype = task.case, task.format.numpy
     build = Build(layer=case.layer, dtype=task.dtype)
@@ -117,7 +117,7 @@ def _of_layer(task: Task, number: int) -> Tensors:
 
 
 def _masks(task: Task) -> Tensors:
-    return {name: value for name, value in handed_over(task).items() if name not in ("x", "ids")}
+    return {name: value for name, value in encode_inputs(task).items() if name not in ("x", "ids")}
 
 
 def _has_positions(layer: Layer) -> bool:

@@ -46,7 +46,7 @@ class Rearranged(Case):
 
 
 @dataclass(frozen=True)
-class Variant:
+class FollowUp:
     """One other way to ask: `says` names it, beside `base`, what the case itself is then called."""
 
     says: str
@@ -64,46 +64,46 @@ def base_of(case: Case) -> Case:
     return replace(asked, layer=case.layer.model_copy(update={"layer": named, "dropout": none}))
 
 
-def variants(case: Case) -> tuple[Variant, ...]:
+def follow_ups(case: Case) -> tuple[FollowUp, ...]:
     """Every other way to ask for the case's invariant."""
-    return tuple(_variants(case.situation.invariant or "", base_of(case)))
+    return tuple(_follow_ups(case.situation.invariant or "", base_of(case)))
 
 
-def _variants(invariant: str, base: Case) -> Iterator[Variant]:
+def _follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:
     B, S, _ = base.x_shape
     items, positions = np.indices((B, S))
     match invariant:
         case "padding_content":
-            yield Variant("with other padding", "as drawn", _rearranged(base, items, positions, ~base.valid()))
+            yield FollowUp("with other padding", "as drawn", _rearranged(base, items, positions, ~base.valid()))
         case "padding_length":
             longer, further = np.indices((B, S + MORE_PADDING))
             added = further >= S
             here = longer, np.where(added, 0, further), added
             valid = base.valid()[here[0], here[1]] & ~added
-            yield Variant(f"padded by {MORE_PADDING} more", "as it is", _rearranged(base, *here, valid=valid))
+            yield FollowUp(f"padded by {MORE_PADDING} more", "as it is", _rearranged(base, *here, valid=valid))
         case "batch_independence":
             for b in range(B):
-                yield Variant(f"item {b} alone", "in the batch", _rearranged(base, items[b : b + 1], positions[:1]))
-            yield Variant("the batch reversed", "in order", _rearranged(base, items[::-1], positions))
+                yield FollowUp(f"item {b} alone", "in the batch", _rearranged(base, items[b : b + 1], positions[:1]))
+            yield FollowUp("the batch reversed", "in order", _rearranged(base, items[::-1], positions))
         case "permutation":
             order = permutation(S, base.seed)
-            yield Variant("permuted", "in order", _rearranged(base, items, positions[:, order]))
+            yield FollowUp("permuted", "in order", _rearranged(base, items, positions[:, order]))
         case "causality":
             for last in (S // 2, S - 2):
                 other = _rearranged(base, items, positions, positions > last)
-                yield Variant(f"with other positions after {last}", "as drawn", other)
+                yield FollowUp(f"with other positions after {last}", "as drawn", other)
         case "layout":
             given = _given(base, layout="sequence_first")
-            yield Variant("sequence first", "batch first", _rearranged(base, items, positions, given=given))
+            yield FollowUp("sequence first", "batch first", _rearranged(base, items, positions, given=given))
         case "mask_encoding":
             for said, changes in _encodings(base):
                 other = _rearranged(base, items, positions, given=_given(base, **changes))
-                yield Variant(said, "masks of booleans, true to attend", other)
+                yield FollowUp(said, "masks of booleans, true to attend", other)
         case "determinism":
             for said in ("asked again", "asked a third time"):
-                yield Variant(said, "the first time", _rearranged(base, items, positions))
+                yield FollowUp(said, "the first time", _rearranged(base, items, positions))
         case "train_without_dropout":
-            yield Variant("in mode eval", "in mode train", _rearranged(base, items, positions, mode="eval"))
+            yield FollowUp("in mode eval", "in mode train", _rearranged(base, items, positions, mode="eval"))
 
 
 def permutation(sequence: int, seed: int) -> Indices:
@@ -152,9 +152,9 @@ def _changed(situation: Situation, **changes: Any) -> Situation:
     return Situation.model_validate({**situation.model_dump(), **plain, **changes})
 
 
-def asked_variants(implementation: Implementation, case: Case, dtype: str) -> tuple[Variant, ...]:
+def asked_follow_ups(implementation: Implementation, case: Case, dtype: str) -> tuple[FollowUp, ...]:
     """The variants that the implementation takes; what it does not take is not given to it."""
-    return tuple(v for v in variants(case) if implementation.opt_out(v.case, dtype, "output") is None)
+    return tuple(v for v in follow_ups(case) if implementation.opt_out(v.case, dtype, "output") is None)
 
 
 def opt_out(implementation: Implementation, case: Case, dtype: str) -> str | None:
@@ -162,5 +162,5 @@ def opt_out(implementation: Implementation, case: Case, dtype: str) -> str | Non
     said = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
     if said:
         return said
-    reasons = [implementation.opt_out(variant.case, dtype, "output") for variant in variants(case)]
+    reasons = [implementation.opt_out(variant.case, dtype, "output") for variant in follow_ups(case)]
     return reasons[0] if all(reasons) else None

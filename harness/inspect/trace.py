@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from encoder_conformance.errors import InputError
+from encoder_conformance.inspect.stage_docs import stage_notes
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.verdict import judge_tensor
-from encoder_conformance.look.notes import stage_notes
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.task import Task
-from encoder_conformance.worker.session import Observation
+from encoder_conformance.wire.frames import Tensors
 
 _SECONDS_PER_PRODUCT = 20e-9
 _SECONDS_PER_PARAMETER = 0.7e-6
@@ -37,7 +37,7 @@ class Row:
     problem: str | None = None
 
 
-def trace(task: Task, observed: Observation, expected: Expected | None) -> list[Row]:
+def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]:
     """A row for each stage that was due, in the order of computation, and then for each that was not asked for."""
     due = {name: task.case.expected_shapes("stages")[name] for name in task.tensors}
     rows = (_row(name, shape, observed, task.dtype, expected) for name, shape in due.items())
@@ -52,7 +52,7 @@ def trace(task: Task, observed: Observation, expected: Expected | None) -> list[
     ]
 
 
-def _row(name: str, due: tuple[int, ...], observed: Observation, dtype: str, expected: Expected | None) -> Row:
+def _row(name: str, due: tuple[int, ...], observed: Tensors, dtype: str, expected: Expected | None) -> Row:
     note = stage_notes().get(kind_of(name), "")
     if name not in observed:
         return Row(name, None, note, conforms=False, problem=f"is missing; due in {list(due)}")

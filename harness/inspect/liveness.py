@@ -35,7 +35,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Alive:
+class Liveness:
     """In numbers, not bytes: `peak`, reached while stage `at` is made with `holding` alive; `kept` for backward.
 
     `kept` is without dropout; `kept_in_training` with that of the layer, and the same where it drops nothing.
@@ -50,7 +50,7 @@ class Alive:
     keeping_in_training: tuple[str, ...]
 
 
-def alive(case: Case, placement: Placement) -> Alive:
+def liveness(case: Case, placement: Placement) -> Liveness:
     """For the case's sizes and activation, with the norms where `placement` ("pre" or "post") has them."""
     activation = case.layer.feed_forward.activation
     steps = _steps(placement, activation, frozenset())
@@ -69,7 +69,7 @@ def alive(case: Case, placement: Placement) -> Alive:
     ]
     at, holding = max(moments, key=lambda moment: numbers(moment[1]))
     keeping, in_training = _kept(steps), _kept(training)
-    return Alive(numbers(holding), at, holding, numbers(keeping), keeping, numbers(in_training), in_training)
+    return Liveness(numbers(holding), at, holding, numbers(keeping), keeping, numbers(in_training), in_training)
 
 
 def _kept(steps: list[Step]) -> tuple[str, ...]:

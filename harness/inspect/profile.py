@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.wire.frames import WHOLE
-from encoder_conformance.worker.session import Observation
+from encoder_conformance.wire.frames import WHOLE, Tensors
 
 FEWEST = 5
 """Of fewer passes the quartiles are as good as the extremes, and no stage is named."""
@@ -29,7 +28,7 @@ class StageTime:
 
 @dataclass(frozen=True)
 class Times:
-    """`whole` is the median of a pass by the road that a user takes, in seconds, where nothing is shown or held up.
+    """`whole` is the median of a pass by the path that a user takes, in seconds, where nothing is shown or held up.
 
     `most_expensive`: the stage with the largest median, and after it those that cannot be told from it, since their
     upper quartile reaches its lower one; empty where there were fewer than `FEWEST` passes.
@@ -41,7 +40,7 @@ class Times:
     most_expensive: list[str]
 
 
-def times(observed: Observation, repeats: int) -> Times:
+def times(observed: Tensors, repeats: int) -> Times:
     """Sorted by cost. Raises ValueError with what is wrong, if the answer is not seconds by stage and `whole`."""
     for name, seconds in observed.items():
         if seconds.shape != (repeats,) or seconds.dtype != np.float64:

@@ -6,11 +6,11 @@ import numpy as np
 
 from encoder_conformance.errors import Unanswered
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.look.asking import asking
+from encoder_conformance.inspect.session import asking
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
-from encoder_conformance.worker.held import not_held, with_a_place
 from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.round_trip import expected_parameters, round_trip_error
 
 _SEED = 0
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
@@ -57,8 +57,8 @@ def parameters(ready: Ready, task: Task, threads: int, *, gradients: bool) -> Pa
         built = session.parameters(task)
         if isinstance(built, Failure):
             raise Unanswered(f"{ready.implementation.name}: {built.message}")
-        due = with_a_place(built.sent, built.held, ready.implementation.capabilities.lacks)
-        if wrong := not_held(due, built.held):
+        due = expected_parameters(built.sent, built.held, ready.implementation.capabilities.missing_parameters)
+        if wrong := round_trip_error(due, built.held):
             raise Unanswered(f"{ready.implementation.name}: {wrong}")
         by = answered(session.observe(task, _NO_ROWS)) if gradients else {}
         fresh = session.initialise(task, _SEED)  # last: what was loaded is gone

@@ -23,7 +23,7 @@ _DRAWS = 8
 _NOISE_RUNS = 24
 
 
-def played(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
+def simulate(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
     """Every stage of the case as the wrong implementation computes it, in float64; `draw` settles what is random."""
     return deviant(case, deviations).stages(Arithmetic(np.float64, draw))
 
@@ -79,7 +79,7 @@ _KEPT = 64
 _with_noise = Recent[tuple[dict[str, Array], dict[str, Array]]](_KEPT)
 
 
-def played_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
+def simulate_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage of the wrong layer and its condition, with nothing seen of it: what verdicts are made with."""
     return _with_noise.get(_key(case, deviations), lambda: continued_with_noise(case, deviations, {}, Rounded))
 
@@ -91,13 +91,13 @@ def _key(case: Case, deviations: Sequence[Deviation]) -> tuple[object, ...]:
 _scatter = Recent[dict[str, Array]](_KEPT)
 
 
-def scatter(case: Case, deviations: Sequence[Deviation], foretold: Sequence[Deviation]) -> dict[str, Array]:
-    """How far every value of the wrong layer is, rms over draws, from what those that can be `foretold` make of it."""
-    return _scatter.get(_key(case, deviations), lambda: _scattered(case, deviations, foretold))
+def scatter(case: Case, deviations: Sequence[Deviation], predicted: Sequence[Deviation]) -> dict[str, Array]:
+    """How far every value of the wrong layer is, rms over draws, from what those that can be `predicted` make of it."""
+    return _scatter.get(_key(case, deviations), lambda: _scattered(case, deviations, predicted))
 
 
-def _scattered(case: Case, deviations: Sequence[Deviation], foretold: Sequence[Deviation]) -> dict[str, Array]:
-    centre, drawn = played(case, foretold), draws(case, deviations, {})
+def _scattered(case: Case, deviations: Sequence[Deviation], predicted: Sequence[Deviation]) -> dict[str, Array]:
+    centre, drawn = simulate(case, predicted), draws(case, deviations, {})
     with np.errstate(all="ignore"):
         return {
             name: np.sqrt(np.mean([(draw[name] - centre[name]) ** 2 for draw in drawn], axis=0))
@@ -128,19 +128,19 @@ def _stages(
 
     with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
         computed = forward(wrong.layer, wrong.given, arithmetic, onward)
-    return computed | _not_foretold(wrong, computed, seen)
+    return computed | _not_predicted(wrong, computed, seen)
 
 
-def _not_foretold(wrong: Deviant, computed: Mapping[str, Array], seen: Mapping[str, Array]) -> dict[str, Array]:
+def _not_predicted(wrong: Deviant, computed: Mapping[str, Array], seen: Mapping[str, Array]) -> dict[str, Array]:
     """The weights, and what a layer of a stack gives, with what was seen of queries that a wrong mask leaves no key:
     nobody specifies those (M-4)."""
     mask = wrong.given.mask
     if mask is None or wrong.layer.attention.fully_masked_row != "unspecified":
         return {}
     has_key = np.any(mask, axis=-1, keepdims=True)  # [B or 1, H or 1, S or 1, 1]
-    foretold = {"attention_weights": has_key, "layer_k": has_key.all(axis=1)}
+    predicted = {"attention_weights": has_key, "layer_k": has_key.all(axis=1)}
     return {
-        name: np.where(foretold[kind_of(name)], stage, seen[name])
+        name: np.where(predicted[kind_of(name)], stage, seen[name])
         for name, stage in computed.items()
-        if kind_of(name) in foretold and name in seen and seen[name].shape == stage.shape
+        if kind_of(name) in predicted and name in seen and seen[name].shape == stage.shape
     }

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from encoder_conformance.spec.case import Bools, Case
 from encoder_conformance.spec.masking import Causal
-from encoder_conformance.spec.situation import Given
+from encoder_conformance.spec.situation import InputFormat
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import AsGiven, Run
@@ -22,10 +22,10 @@ CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 
 def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
     """What a task is asked by, with its tensors. A cotangent is zero in `kinked_rows` [n, 2] (B-2)."""
-    case, tensors = task.case, handed_over(task)
+    case, tensors = task.case, encode_inputs(task)
     if task.check == "gradients":
         cotangent = case.cotangent(kinked_rows).astype(task.format.numpy)
-        tensors["cotangent"] = laid_out(cotangent, case.situation.given)
+        tensors["cotangent"] = in_layout(cotangent, case.situation.given)
     return Run(check=task.check, mode=case.situation.mode, given=given_as(case)), tensors
 
 
@@ -34,27 +34,27 @@ def given_as(case: Case) -> AsGiven:
     return AsGiven(layout=given.layout, masks=given.masks, causal_flag=causal_flag(case), checkpoint=given.checkpoint)
 
 
-def handed_over(task: Task) -> Tensors:
+def encode_inputs(task: Task) -> Tensors:
     """x, or token ids in its place, and the masks of the task's case, as its situation gives them, in its dtype."""
     case, given = task.case, task.case.situation.given
     dtype = task.format.numpy
     if case.layer.embedding is not None:
-        return {"ids": laid_out(case.ids(), given), **_masks(case, dtype)}
+        return {"ids": in_layout(case.ids(), given), **_masks(case, dtype)}
     x = case.x()
     if (content := case.situation.input.padding) != "as_drawn":
         x = np.where(case.valid()[:, :, None], x, CONTENT[content])
     memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
-    return {"x": laid_out(x.astype(dtype), given), **memory, **_masks(case, dtype)}
+    return {"x": in_layout(x.astype(dtype), given), **memory, **_masks(case, dtype)}
 
 
-def laid_out(x: Array, given: Given) -> Array:
+def in_layout(x: Array, given: InputFormat) -> Array:
     """[B, S, D], or token ids [B, S], as the situation gives it."""
     if given.layout == "unbatched":
         return np.asarray(x[0])
     return np.ascontiguousarray(x.swapaxes(0, 1)) if given.layout == "sequence_first" else x
 
 
-def turned_back(tensors: Tensors, case: Case) -> Tensors:
+def decode_outputs(tensors: Tensors, case: Case) -> Tensors:
     """What was observed, of no wrong layout, in the harness' own."""
     layout = case.situation.given.layout
     if layout == "batch_first":
@@ -67,7 +67,7 @@ def wrong_layout(tensors: Tensors, case: Case) -> str:
     """What is wrong with the layout of what was observed; "" if nothing is."""
     if case.situation.given.layout == "batch_first":
         return ""  # the judge says it better
-    due = laid_out(np.empty(case.x_shape), case.situation.given).shape
+    due = in_layout(np.empty(case.x_shape), case.situation.given).shape
     for name in ("output", "x"):
         if name in tensors and (shape := tensors[name].shape) != due:
             return f"{name}: shape {list(shape)} instead of {list(due)}, {case.situation.given.layout}"
@@ -99,7 +99,7 @@ def _masks(case: Case, dtype: np.dtype[Any]) -> Tensors:
     return tensors
 
 
-def _encoded(mask: Bools, given: Given, dtype: np.dtype[Any]) -> Array:
+def _encoded(mask: Bools, given: InputFormat, dtype: np.dtype[Any]) -> Array:
     match given.masks:
         case "attend":
             return mask
@@ -115,7 +115,7 @@ def _encoded(mask: Bools, given: Given, dtype: np.dtype[Any]) -> Array:
             return np.where(mask, 0.0, -np.inf).astype(np.float32)
 
 
-def _padding_ranked(mask: Array, given: Given) -> Array:
+def _padding_ranked(mask: Array, given: InputFormat) -> Array:
     """[B, 1, 1, S] as [B, 1, S], [B, S], or [S] for one item."""
     if given.rank == 4:
         return mask
@@ -123,7 +123,7 @@ def _padding_ranked(mask: Array, given: Given) -> Array:
     return flat[0] if given.layout == "unbatched" else flat
 
 
-def _attention_ranked(mask: Array, given: Given, case: Case) -> Array:
+def _attention_ranked(mask: Array, given: InputFormat, case: Case) -> Array:
     """[B or 1, H or 1, S, T] as [B * H, S, T] or [S, T]."""
     if given.rank == 4:
         return mask

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from encoder_conformance.errors import InputError, Unanswered
 from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import find_implementation, judged_unasked
+from encoder_conformance.impl.manifest import default_implementations, find_implementation
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
-from encoder_conformance.wire.frames import LARGEST_FRAME
+from encoder_conformance.wire.frames import LARGEST_FRAME, Tensors
 from encoder_conformance.worker.lifecycle import Failure
-from encoder_conformance.worker.session import Observation, Session
+from encoder_conformance.worker.session import Session
 
 _LAST_LINES = 8
 
 
 def find_task(named: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:
     """The implementation `named`, or else the first one here that can do this; and what it is asked."""
-    candidates = [find_implementation(named)] if named else judged_unasked()
+    candidates = [find_implementation(named)] if named else default_implementations()
     reasons, hint = [], "pip install 'encoder-conformance[all]', or ask another --impl, --layer or --dtype"
     for folder, implementation in candidates:
         found = resolve(implementation, folder, {})
@@ -51,13 +51,13 @@ def must_fit(elements: int, case: Case, dtype: DtypeName) -> None:
 @contextmanager
 def asking(
     ready: Ready, threads: int, variables: Mapping[str, str] | None = None
-) -> Iterator[tuple[Session, Callable[[Observation | Failure], Observation]]]:
+) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
     """A session, ended with the block, and what turns its answers into observations or raises `Unanswered`."""
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
         log = Path(folder) / "worker.log"
         session = Session(ready, "cpu", threads, log, variables)
 
-        def answered(answer: Observation | Failure) -> Observation:
+        def answered(answer: Tensors | Failure) -> Tensors:
             if not isinstance(answer, Failure):
                 return answer
             raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_end_of(log)]))
