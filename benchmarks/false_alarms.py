@@ -3,7 +3,7 @@
     python benchmarks/false_alarms.py
     python benchmarks/false_alarms.py --seed 3 --threads 1 --out alarms
 
-Runs `conform run` once for each seed (0, 1, 2) and thread count (1, 2), then prints one table: passed / applicable
+Runs `conform run` once for each seed (0, 1, 2) and thread count (1, 2), then prints one table: conform / applicable
 checks, the largest rms σ and the largest max σ over all that were judged. Exit status 1 if any check failed.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from encoder_conformance.docs.tables import markdown
 from encoder_conformance.impl.manifest import known_folders
 from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.judge.tally import Tally
 from encoder_conformance.report.ledger import read_report
-from encoder_conformance.report.terminal import score
 from encoder_conformance.results import Record
 
 IMPLEMENTATIONS = tuple(sorted(known_folders()))
@@ -47,10 +47,10 @@ def records_of(seed: int, threads: int, out: Path) -> list[Record]:
 
 
 def cell(records: list[Record]) -> str:
-    passed, applicable = score(records)
+    tally = Tally.of(record.outcome for record in records)
     rms = max((record.rms for record in records if record.rms is not None), default=0.0)
     largest = max((record.max for record in records if record.max is not None), default=0.0)
-    return f"{passed} / {applicable}, {rms:.3g}, {largest:.3g}"
+    return f"{tally.as_expected} / {tally.applicable}, {rms:.3g}, {largest:.3g}"
 
 
 def main() -> int:
@@ -69,15 +69,14 @@ def main() -> int:
         rows.append((name, *(cell(records) for records in own.values())))
     everything = [record for records in runs.values() for record in records]
     rows.append(("all", *(cell(records) for records in runs.values())))
-    print("passed / applicable, largest rms σ, largest max σ\n")
+    print("conform / applicable, largest rms σ, largest max σ\n")
     print(markdown(("implementation", *(f"seed {seed}, threads {n}" for seed, n in runs)), rows))
     for (seed, n), records in runs.items():
         for record in records:
             if record.outcome not in EXPECTED:
                 where = f"{record.implementation} {record.case} {record.dtype} {record.check}"
                 print(f"✗ seed {seed}, threads {n}: {where}: {record.outcome.value}: {record.message}")
-    passed, applicable = score(everything)
-    print(f"\n{passed} of {applicable} applicable checks passed")
+    print(f"\n{Tally.of(record.outcome for record in everything)}")
     return 0 if all(record.outcome in EXPECTED for record in everything) else 1
 
 

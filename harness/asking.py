@@ -13,7 +13,7 @@ import numpy as np
 
 from encoder_conformance.checks.declared import judge_declared
 from encoder_conformance.checks.invariants.asking import put as put_invariant
-from encoder_conformance.checks.refusals import Refused, refused
+from encoder_conformance.checks.refusals import BEGINS, Refused, refused
 from encoder_conformance.checks.training.dropout import put_dropout
 from encoder_conformance.checks.training.initialisation import put_initialisation
 from encoder_conformance.golden.narrow import in_format
@@ -21,6 +21,7 @@ from encoder_conformance.judge.answers import Answers, Sampled
 from encoder_conformance.judge.expected import NOTHING, Expected, key
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.verdict import Judgement, judge
+from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
@@ -43,14 +44,14 @@ class Asked:
 @dataclass(frozen=True)
 class Answer:
     """What came of asking a check: an observation, what judges several answers by each other, why there is no answer,
-    or None where it was not asked. `begins` the message of a check that failed. `expected` is the golden, read now, in
+    or None where it was not asked. `kind` is that of a failure. `expected` is the golden, read now, in
     the format of the task."""
 
     task: Task
     golden: Callable[[Case], Expected]
     found: Answers | Judgement | Failure | None
     seconds: float
-    begins: str = ""
+    kind: Kind | None = None
 
     @cached_property
     def expected(self) -> Expected:
@@ -82,7 +83,7 @@ def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, who
         found = _observe_compared(session, task, golden(task.case))
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(found, Refused):
-        return Answer(task, golden, found.output, seconds, found.begins)
+        return Answer(task, golden, found.output, seconds, found.kind)
     return Answer(task, golden, found, seconds)
 
 
@@ -133,7 +134,8 @@ def judged(answer: Answer, constants: Constants) -> Record:
     """The record of an answer."""
     task, found = answer.task, answer.found
     if found is None:
-        return _record(task, Outcome.UNSUPPORTED, message=task.opt_out)
+        assert task.opt_out
+        return _record(task, Outcome.UNSUPPORTED, message=task.opt_out.text, kind=task.opt_out.kind)
     if isinstance(found, Failure):
         return _record(task, found.outcome, message=found.message, seconds=answer.seconds)
     if callable(found):
@@ -142,8 +144,9 @@ def judged(answer: Answer, constants: Constants) -> Record:
         verdict = judge_declared(task, deviations, found, answer.expected, constants)
     else:
         verdict = judge(task.check, task.tensors, found, answer.expected, task.format, constants)
-    if answer.begins and verdict.outcome not in EXPECTED:
-        verdict = verdict.model_copy(update={"message": f"{answer.begins}{verdict.message}"})
+    if answer.kind and verdict.outcome not in EXPECTED:
+        message = f"{BEGINS[answer.kind]}{verdict.message}"
+        verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})
     return _record(task, **dict(verdict), seconds=answer.seconds)
 
 

@@ -7,6 +7,7 @@ from encoder_conformance.deviations.active import active_deviations
 from encoder_conformance.deviations.active import opt_out as opt_out_by_declaring
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import LEVELS, Level
@@ -52,7 +53,7 @@ def _task(implementation: Implementation, case: Case, dtype: DtypeName, check: C
     return Task(implementation, case, dtype, check, opt_out, deviations)
 
 
-def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> str | None:
+def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> Reason | None:
     if check == "invariant":
         return opt_out_of_invariant(implementation, case, dtype)
     return implementation.opt_out(case, dtype, check)

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict
+from encoder_conformance.reason import Kind
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.situation import Check
 
@@ -31,6 +32,8 @@ class Record(_Frozen):
     max: float | None = None
     stage: str | None = None
     message: str = ""
+    kind: Kind | None = None
+    """Of what kind the reason in `message` is, where a program asks."""
     seconds: float = 0.0
     tensors: tuple[TensorVerdict, ...] = ()
     deviations: tuple[str, ...] = ()

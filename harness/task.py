@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
@@ -17,7 +18,7 @@ class Task:
     case: Case
     dtype: DtypeName
     check: Check
-    opt_out: str | None
+    opt_out: Reason | None
     deviations: tuple[Deviation, ...] = ()
     """What the implementation declares of it."""
     rounded_as: DtypeName | None = None

@@ -11,7 +11,7 @@ import numpy as np
 from encoder_conformance.adapter.base import Adapter, Array, Tensors
 from encoder_conformance.adapter.masks import Masks
 from encoder_conformance.adapter.stopwatch import timed
-from encoder_conformance.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, EndOfStream, Frame, pieces, read_frame
+from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame
 
 
 def serve(adapter: Adapter) -> None:
@@ -84,7 +84,7 @@ def _profile(adapter: Adapter, x: Array, masks: Masks, repeats: int) -> tuple[di
     try:
         by_stage = adapter.profile(x, masks, repeats)
     except NotImplementedError as error:
-        return {"ok": False, "error": f"{UNSUPPORTED}{error}"}, {}
+        return {"ok": False, "error": str(error), "refused": "unsupported"}, {}
     return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks), repeats)}
 
 

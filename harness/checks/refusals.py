@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.reason import Kind
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
@@ -17,10 +18,11 @@ from encoder_conformance.worker.marshalling import encode_inputs
 from encoder_conformance.worker.session import Session
 
 UNKNOWN_ACTIVATION = "swish9"
-AFTER_REFUSALS = "after refusing what is wrong: "
-"""How the message of a refusal check begins where only what was asked next, which is right, fails."""
-BESIDE_REFUSALS = "what is wrong is refused; what is right comes out wrong, before and after: "
-"""How it begins where that fails in the same way as before anything wrong was given: refusing has no part in it."""
+BEGINS: dict[Kind, str] = {
+    "after-refusal": "after refusing what is wrong: ",
+    "beside-refusal": "what is wrong is refused; what is right comes out wrong, before and after: ",
+}
+"""How the message of a refusal check begins that fails by the numbers of the valid request."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,11 @@ class Flawed:
 
 @dataclass(frozen=True)
 class Refused:
-    """The output of what is right, asked after everything that is wrong was refused. `begins` the message of a failure
-    of it: whether it came out to the bit as it did before."""
+    """The output of the valid request, asked after every invalid one was refused. `kind` is of its failure, if it
+    fails: "beside-refusal" where it is the same to the bit as before, and "after-refusal" where it is not."""
 
     output: Tensors
-    begins: str
+    kind: Kind
 
 
 def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Refused | Failure:
@@ -58,7 +60,7 @@ def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> 
     after = session.observe(right, kinked_rows)
     if isinstance(after, Failure):
         return replace(after, message=f"{flaw}: after refusing {' and '.join(given)}: {after.message}")
-    return Refused(after, BESIDE_REFUSALS if _same(before, after) else AFTER_REFUSALS)
+    return Refused(after, "beside-refusal" if _same(before, after) else "after-refusal")
 
 
 def _same(before: Tensors, after: Tensors) -> bool:

@@ -98,7 +98,7 @@ def _show(screen: Console, record: Record) -> None:
 def _row(tensor: TensorVerdict) -> tuple[str, ...]:
     name = tensor.tensor if tensor.conforms else f"✗ {tensor.tensor}"
     if tensor.problem or tensor.worst_index is None:
-        return (name, tensor.problem or "nothing compared")
+        return (name, tensor.problem.text if tensor.problem else "nothing compared")
     return (
         name,
         f"{tensor.rms:.3g}",

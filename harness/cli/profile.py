@@ -15,7 +15,6 @@ from encoder_conformance.inspect.profile import FEWEST, Times, times
 from encoder_conformance.inspect.session import asking, find_task, must_fit
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.wire.frames import UNSUPPORTED
 from encoder_conformance.worker.lifecycle import Failure
 
 _EXAMPLES = """
@@ -61,9 +60,9 @@ def profile(
     must_fit(at.x_shape[0] * at.x_shape[1] * at.x_shape[2], at, dtype)
     with asking(ready, threads) as (session, answered), looking.at_work(f"timing {name}"):
         answer = session.profile(task, repeats)
-        if isinstance(answer, Failure) and answer.message.startswith(f"profile: {UNSUPPORTED}"):
-            reason = answer.message.partition(UNSUPPORTED)[2]
-            raise InputError(f"{name}: unsupported: {reason}", where="--impl", hint="profile another implementation")
+        if isinstance(answer, Failure) and answer.refused == "unsupported":
+            text = f"{name} cannot tell stages apart: {answer.message}"
+            raise InputError(text, where="--impl", hint="profile another implementation")
         try:
             found = times(answered(answer), repeats)
         except ValueError as error:

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from encoder_conformance.deviations.catalogue import catalogue, is_noisy
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.oracle.deviant import changes, changes_unspecified_rows_alone
+from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.situation import Check
-
-_NO_GRADIENT = "no gradient is specified for"
-_SIZE_ALONE = "is predicted in size only"
 
 
 def active_deviations(implementation: Implementation, case: Case, dtype: str, check: Check) -> tuple[Deviation, ...]:
@@ -21,21 +19,14 @@ def active_deviations(implementation: Implementation, case: Case, dtype: str, ch
     return tuple(found) if compared else ()  # rows that are compared nowhere take no gradient out of judgement
 
 
-def opt_out(case: Case, check: Check, deviations: Sequence[Deviation]) -> str | None:
+def opt_out(case: Case, check: Check, deviations: Sequence[Deviation]) -> Reason | None:
     """Why what is declared leaves nothing to judge a check by, or None if something is left."""
     if check not in ("gradients", "invariant"):
         return None
     if check == "gradients" and deviations:
-        return f"{_NO_GRADIENT} {' and '.join(deviation.deviation for deviation in deviations)}"
+        names = " and ".join(deviation.deviation for deviation in deviations)
+        return Reason(kind="no-gradient", text=f"no gradient is specified for {names}")
     if noisy := [deviation.deviation for deviation in deviations if is_noisy(deviation)]:
-        return f"{' and '.join(noisy)} {_SIZE_ALONE}, and {case.situation.invariant} asks for less"
-    return None
-
-
-def in_short(reason: str) -> str | None:
-    """What such a reason says, whatever is declared; None of any other reason, which is the manifest's own."""
-    if _NO_GRADIENT in reason:
-        return "No gradient is specified for what is declared"
-    if _SIZE_ALONE in reason:
-        return "What is declared is predicted in size only, and an invariant asks for less"
+        text = f"{' and '.join(noisy)} is predicted in size only, and {case.situation.invariant} asks for less"
+        return Reason(kind="predicted-in-size", text=text)
     return None

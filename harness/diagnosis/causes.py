@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.checks.invariants.asking import breaks
-from encoder_conformance.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.advice import ADVICE
@@ -17,6 +16,7 @@ from encoder_conformance.judge.answers import Answers, values_at
 from encoder_conformance.judge.expected import Expected, key
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.reason import Kind
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.task import Task
 
@@ -32,6 +32,7 @@ class Failed:
 
     task: Task
     message: str
+    reason: Kind | None = None
     lost: str | None = None
     huge: bool = False
 
@@ -39,7 +40,7 @@ class Failed:
     def kind(self) -> str | None:
         """What of it can be seen by itself, None if numbers have to say."""
         situation, check = self.task.case.situation, self.task.check
-        if check == "refusal" and self.message.startswith(AFTER_REFUSALS):
+        if self.reason == "after-refusal":
             return "after-refusal"
         if check in ("refusal", "invariant"):
             return f"{check} {situation.flaw or situation.invariant}"
@@ -65,15 +66,15 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
         with np.errstate(invalid="ignore"):
             largest = np.abs(tensor.golden[finite]).max(initial=0.0)
             huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
-    return Failed(task, record.message, lost, huge)
+    return Failed(task, record.message, record.kind, lost, huge)
 
 
 def refused_or_broken(task: Task, record: Record) -> Failed | None:
     """A refusal or an invariant that failed; not one that got no answer, which says nothing of either, and not where
     what is wrong is refused, and numbers are wrong without it."""
-    amiss = task.check in ("refusal", "invariant") and record.outcome is Outcome.FAIL
-    amiss = amiss and not record.message.startswith(BESIDE_REFUSALS)
-    return Failed(task, record.message) if amiss else None
+    if task.check not in ("refusal", "invariant") or record.outcome is not Outcome.FAIL:
+        return None
+    return None if record.kind == "beside-refusal" else Failed(task, record.message, record.kind)
 
 
 def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:

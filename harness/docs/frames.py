@@ -12,7 +12,7 @@ from encoder_conformance.paths import SPECS
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.stages import stages
-from encoder_conformance.wire.frames import PROTOCOL, UNSUPPORTED, WHOLE, encode
+from encoder_conformance.wire.frames import PROTOCOL, WHOLE, encode
 from encoder_conformance.wire.messages import (
     Answer,
     AsGiven,
@@ -53,7 +53,9 @@ def example_frames() -> dict[Path, bytes]:
             {"id": 5, **Profile(mode="eval", given=given, repeats=2).model_dump()}, {"x": x, "padding_mask": mask}
         ),
         "5-profile-answer": encode(Answer(id=5, ok=True).model_dump(), seconds),
-        "6-profile-unsupported": encode(Answer(id=6, ok=False, error=f"{UNSUPPORTED}nothing to time").model_dump()),
+        "6-profile-unsupported": encode(
+            Answer(id=6, ok=False, error="nothing to time", refused="unsupported").model_dump()
+        ),
         "7-train-request": encode(
             {"id": 7, **Run(check="output", mode="train", given=given, seed=1).model_dump()}, {"x": x}
         ),

@@ -11,6 +11,7 @@ from encoder_conformance.impl.choices import Choice, Chosen, asked_of, chosen_fr
 from encoder_conformance.impl.entry_points import offered
 from encoder_conformance.impl.limitations import Declared, Unsupported
 from encoder_conformance.paths import IMPLS, shown
+from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
@@ -137,13 +138,14 @@ class Implementation(Strict):
         """Whether this variant makes one of `defaults`, its layer without arguments."""
         return bool(self.defaults) and self._chosen.get("defaults") == "own"
 
-    def opt_out(self, case: Case, dtype: str, check: Check) -> str | None:
+    def opt_out(self, case: Case, dtype: str, check: Check) -> Reason | None:
         """Why this check is not asked, or None if it is."""
         if self.is_told_nothing and case.layer.layer not in self.defaults:
-            return f"told nothing, it makes {' or '.join(self.defaults)}, and no {case.layer.layer}"
+            text = f"told nothing, it makes {' or '.join(self.defaults)}, and no {case.layer.layer}"
+            return Reason(kind="default-layer", text=text)
         for entry in self.unsupported:
             if entry.is_of(case, dtype, check):
-                return entry.reason
+                return Reason(kind="declared", text=entry.reason)
         can, given, layer = self.capabilities, case.situation.given, case.layer.layer
         masked = case.situation.mask.padding or case.situation.mask.attention
         for what, value, known in (
@@ -158,7 +160,7 @@ class Implementation(Strict):
         ):
             if value not in known:
                 value = "" if isinstance(value, bool) else f" {value}"
-                return f"{what}{value} is not among its capabilities"
+                return Reason(kind="capability", text=f"{what}{value} is not among its capabilities")
         return None
 
 

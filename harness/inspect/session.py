@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from encoder_conformance.errors import InputError, Unanswered
-from encoder_conformance.impl.interpreter import Ready, resolve
+from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import default_implementations, find_implementation
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -26,14 +26,14 @@ def find_task(named: str | None, case: Case, dtype: DtypeName, check: Check) -> 
     for folder, implementation in candidates:
         found = resolve(implementation, folder, {})
         cannot = implementation.opt_out(case, dtype, check)
-        if isinstance(found, Ready) and cannot is None:
-            return found, Task(implementation, case, dtype, check, None)
-        if isinstance(found, Ready):
-            reasons.append(f"{implementation.name}: {cannot}")
-            hint = "ask another --impl, --layer or --dtype" if named else hint
-        else:
+        if isinstance(found, Missing):
             reasons.append(f"{implementation.name}: {found.reason}")
             hint = found.hint if named else hint
+        elif cannot:
+            reasons.append(f"{implementation.name}: {cannot.text}")
+            hint = "ask another --impl, --layer or --dtype" if named else hint
+        else:
+            return found, Task(implementation, case, dtype, check, None)
     what = "; ".join(reasons) if named else f"no implementation can be asked here ({'; '.join(reasons)})"
     raise InputError(what, where="--impl", hint=hint)
 

@@ -64,7 +64,15 @@ def _row(name: str, due: tuple[int, ...], observed: Tensors, dtype: str, expecte
     if expected is None:
         return Row(name, found.shape, note)
     verdict = judge_tensor(name, found, expected.tensors[name], FORMATS[dtype], constants())
-    return Row(name, found.shape, note, verdict.rms, verdict.max, verdict.conforms, verdict.problem)
+    return Row(
+        name,
+        found.shape,
+        note,
+        verdict.rms,
+        verdict.max,
+        verdict.conforms,
+        verdict.problem.text if verdict.problem else None,
+    )
 
 
 def _with_dropout(row: Row, rate: float) -> Row:

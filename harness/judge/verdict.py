@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from encoder_conformance.judge.answers import Answers, Observed, values_at
 from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.reason import Kind, Reason
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Check
@@ -23,7 +24,7 @@ Array = npt.NDArray[Any]
 class TensorVerdict(BaseModel):
     """One tensor judged: error in σ, and the element that is furthest out.
 
-    `problem` is set where numbers could not be compared: another shape or dtype, or a value that is not finite.
+    `problem` says why numbers could not be compared: another shape or dtype, or a value that is not finite.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,7 +37,7 @@ class TensorVerdict(BaseModel):
     observed: float | None = None
     expected: float | None = None
     sigma: float | None = None
-    problem: str | None = None
+    problem: Reason | None = None
 
 
 class Verdict(BaseModel):
@@ -53,6 +54,8 @@ class Verdict(BaseModel):
     max: float | None = None
     stage: str | None = None
     message: str = ""
+    kind: Kind | None = None
+    """Of what kind the reason in `message` is, where a program asks."""
     tensors: tuple[TensorVerdict, ...] = ()
     deviations: tuple[str, ...] = ()
     distance: float | None = None
@@ -94,9 +97,9 @@ def judge_tensor(
 ) -> TensorVerdict:
     """Compare one tensor with its golden at the positions that the golden keeps."""
     if observed.shape != expected.shape:
-        return _refused(name, f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
+        return _not_comparable(name, "shape", f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
     if observed.dtype != dtype.numpy:
-        return _refused(name, f"dtype {observed.dtype} instead of {dtype.name}")
+        return _not_comparable(name, "dtype", f"dtype {observed.dtype} instead of {dtype.name}")
     values = values_at(observed, expected.positions).astype(np.float64)
     finite = np.isfinite(expected.golden)
     other = ~np.where(finite, np.isfinite(values), _same_non_finite(values, expected.golden))
@@ -104,7 +107,7 @@ def judge_tensor(
         at, count = int(np.flatnonzero(other)[0]), int(other.sum())
         where = _index(expected, at)
         found = f"{values[at]:g} at {list(where)} instead of {expected.golden[at]:.6g}"
-        return _refused(name, f"{found} ({count} of {values.size} compared elements)")
+        return _not_comparable(name, "non-finite", f"{found} ({count} of {values.size} compared elements)")
     sigma = np.maximum(dtype.roundoff * expected.condition.astype(np.float64), dtype.smallest_normal)
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.abs(values - expected.golden) / sigma
@@ -134,13 +137,13 @@ _LARGEST = 1e300
 """An error beyond this is shown as this: JSON has no infinity."""
 
 
-def _refused(name: str, problem: str) -> TensorVerdict:
-    return TensorVerdict(tensor=name, conforms=False, problem=problem)
+def _not_comparable(name: str, kind: Kind, text: str) -> TensorVerdict:
+    return TensorVerdict(tensor=name, conforms=False, problem=Reason(kind=kind, text=text))
 
 
 def _message(out: TensorVerdict) -> str:
     if out.problem:
-        return f"{out.tensor}: {out.problem}"
+        return f"{out.tensor}: {out.problem.text}"
     assert out.worst_index is not None
     return (
         f"{out.tensor}: rms {out.rms:.3g} σ, max {out.max:.3g} σ at {list(out.worst_index)}: "

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from encoder_conformance.core.order import work_of
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.judge.tally import Tally
 from encoder_conformance.results import Record, Report, Shown
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.task import Task
@@ -63,11 +64,10 @@ def _command_for_all(arguments: Sequence[str]) -> str:
 def row(name: str, records: Sequence[Record], begun: float) -> Text:
     """One implementation that is done, in a line."""
     asked = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
-    good = sum(record.outcome in EXPECTED for record in asked)
+    tally = Tally.of(record.outcome for record in asked)
     largest = max((record.rms for record in asked if record.rms is not None), default=None)
     size = f", largest rms {largest:.3g} σ" if largest is not None else ""
-    text = f"{name}: {good} of {len(asked)} checks as expected{size}, after {time.monotonic() - begun:.0f} s"
-    return Text(text, style="green" if good == len(asked) else "bold red")
+    return Text(f"{name}: {tally}{size}, after {time.monotonic() - begun:.0f} s", style=tally.style)
 
 
 def closing_lines(report: Report, rest: Remainder) -> list[str]:

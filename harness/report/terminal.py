@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.judge.outcome import EXPECTED, SEVERITY, Outcome
+from encoder_conformance.judge.tally import Tally
 from encoder_conformance.report.closing import Remainder, closing_lines
 from encoder_conformance.results import Diagnosis, Record, Report
 
@@ -19,6 +20,7 @@ _SHOWN_INDISTINGUISHABLE = 3
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
 _MARK = {Outcome.PASS: "✓", Outcome.DEVIATES: "≈", Outcome.UNSUPPORTED: "–", Outcome.FAIL: "✗"}
+_CONFORMS = frozenset({Outcome.PASS, Outcome.DEVIATES})
 _NOT_ASKED = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
 
 
@@ -107,7 +109,9 @@ def _short(sigma: float) -> str:
 
 _COLUMNS = (
     "implementation",
-    "passed / applicable",
+    "conforms",
+    "deviates as declared",
+    "does not conform",
     "deviations excluded",
     "clauses cited",
     "largest rms σ",
@@ -124,25 +128,21 @@ def _implementations(report: Report) -> Table:
     for implementation in report.implementations:
         records = [record for record in report.records if record.implementation == implementation.name]
         known = shown.get(implementation.name)
-        passed, applicable = score(records)
+        tally = Tally.of(record.outcome for record in records)
         rms = [record.rms for record in records if record.rms is not None]
         largest = [record.max for record in records if record.max is not None]
         table.add_row(
             implementation.name,
-            Text(f"{passed} / {applicable}", style="green" if passed == applicable else "bold red"),
+            Text(str(tally.conforming), style="green"),
+            Text(str(tally.deviating or "–"), style="cyan"),
+            Text(str(tally.unexpected or "–"), style="bold red"),
             f"{known.excluded} / {known.deviations}" if known else "–",
             f"{known.cited} / {known.clauses}" if known else "–",
             _short(max(rms)) if rms else "",
             _short(max(largest)) if largest else "",
-            str(len(records) - applicable),
+            str(len(records) - tally.applicable),
         )
     return table
-
-
-def score(records: list[Record]) -> tuple[int, int]:
-    """Passed and applicable: a check that was not asked, as unsupported, is in neither."""
-    applicable = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
-    return sum(record.outcome == Outcome.PASS for record in applicable), len(applicable)
 
 
 def _explain_gaps(screen: Console, report: Report) -> None:
@@ -185,7 +185,7 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     size = f"{_short(diagnosis.rms or 0)} {unit}"
     text = f"{who}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
     if diagnosis.came_true:
-        text += f" Foretold and seen: {'; '.join(diagnosis.came_true)}."
+        text += f" Predicted and seen: {'; '.join(diagnosis.came_true)}."
     elif diagnosis.by_size:
         text += " Its size fits, and no more is known of it."
     if diagnosis.indistinguishable:
@@ -202,16 +202,16 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
 
 
 def _last_line(report: Report) -> Text:
-    passed, applicable = score(list(report.records))
+    tally = Tally.of(record.outcome for record in report.records)
     count = Counter(record.outcome for record in report.records)
-    others = [f"{n} {outcome.value}" for outcome, n in count.items() if outcome != Outcome.PASS]
-    text = f"{passed} of {applicable} applicable checks passed" + (f" ({', '.join(others)})" if others else "")
+    others = [f"{n} {outcome.value}" for outcome, n in count.items() if outcome not in _CONFORMS]
+    text = str(tally) + (f" ({', '.join(others)})" if others else "")
     if report.environment.seed:
         text += f", seed {report.environment.seed}"
-    if not applicable:
+    if not tally.applicable:
         return Text("INCOMPLETE: nothing was judged; every check is unsupported", style="bold red")
     if report.ended_by in ("budget", "first failure"):
         return Text(f"ENDED BY THE {report.ended_by.upper()}: {text}", style="bold red")
     if not report.complete:
         return Text(f"INCOMPLETE: {text}", style="bold red")
-    return Text(text, style="bold green" if set(count) <= EXPECTED else "bold red")
+    return Text(text, style=f"bold {tally.style}")

@@ -4,13 +4,13 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 from encoder_conformance.asking import ask
-from encoder_conformance.checks.refusals import AFTER_REFUSALS, BESIDE_REFUSALS
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.build import compute
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
 from encoder_conformance.smoke.diagnosis import diagnose_numbers
 from encoder_conformance.smoke.placeholders import place_of, placeholder_behind, placeholders_of
@@ -120,9 +120,8 @@ class Checklist:
         records = self._put(self._questions.refusals)
         if not records:
             return Step("refusal", "not declared", "its manifest does not have it")
-        refused = [
-            r for r in records if r.message.startswith((AFTER_REFUSALS, BESIDE_REFUSALS)) and numbers.state == "failed"
-        ]
+        wrong_anyway: tuple[Kind, ...] = ("after-refusal", "beside-refusal") if numbers.state == "failed" else ()
+        refused = [record for record in records if record.kind in wrong_anyway]
         if bad := _first(record for record in records if record.outcome not in EXPECTED and record not in refused):
             do = "refuse it in the layer; Adapter.refusal says what an exception of the framework's own refuses"
             return self._broken("refusal", f"{bad.case}: {bad.message}", f"{do}; or take refusal out of checks")
@@ -189,9 +188,9 @@ class Checklist:
 
 def _no_array(record: Record) -> bool:
     """Whether there is nothing whose numbers could be compared: no answer, or another shape or dtype."""
-    problems = [tensor.problem or "" for tensor in record.tensors if not tensor.conforms]
+    problems = [tensor.problem.kind for tensor in record.tensors if tensor.problem]
     no_verdict = record.outcome == Outcome.FAIL and not record.tensors
-    return record.outcome in _NO_ANSWER or no_verdict or any(p.startswith(("shape ", "dtype ")) for p in problems)
+    return record.outcome in _NO_ANSWER or no_verdict or any(kind in ("shape", "dtype") for kind in problems)
 
 
 def _first(records: Iterator[Record]) -> Record | None:

@@ -8,7 +8,6 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from encoder_conformance.deviations.active import in_short
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.choices import named
@@ -22,6 +21,7 @@ from encoder_conformance.impl.manifest import (
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.plan import plan, select
+from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
 from encoder_conformance.runner import Run
 from encoder_conformance.scheduling import Assignment
@@ -29,7 +29,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
-from encoder_conformance.survey.results import Reason, Row, Seen, keep, kept
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, ReasonCount, Row, Seen, keep, kept
 from encoder_conformance.task import Task
 
 
@@ -111,8 +111,8 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
         passed=len(passed),
         applicable=len(judged),
         rms=max((round(record.rms, 2) for record in met if record.rms is not None), default=None),
-        unsupported=reasons((r for r in records if r.outcome == Outcome.UNSUPPORTED), implementation),
-        failed=reasons((record for record in judged if record.outcome not in EXPECTED), implementation),
+        unsupported=reasons(record for record in records if record.outcome == Outcome.UNSUPPORTED),
+        failed=reasons(record for record in judged if record.outcome not in EXPECTED),
         deviates=seen(records),
         versions=dict(versions),
     )
@@ -120,17 +120,17 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
 
 def asked(task: Task) -> bool:
     """What an implementation has not among its capabilities, training say, is no news in its row."""
-    declared = [entry.reason for entry in task.implementation.unsupported]
-    return task.opt_out is None or task.opt_out in declared or in_short(task.opt_out) is not None
+    return task.opt_out is None or task.opt_out.kind not in ("capability", "default-layer")
 
 
-def reasons(records: Iterable[Record], implementation: Implementation) -> list[Reason]:
-    declared = {entry.reason for entry in implementation.unsupported}
-    by_text: dict[str, list[str]] = {}
+def reasons(records: Iterable[Record]) -> list[ReasonCount]:
+    """One for each text: of what is declared of gradients and sizes one text a kind, of a failure without numbers."""
+    cases: dict[tuple[Kind | None, str], list[str]] = {}
     for record in records:
-        text = record.message if record.message in declared else f"{record.outcome.value}: {unnumbered(record.message)}"
-        by_text.setdefault(text, []).append(record.case)
-    return [Reason(text, len(found), some(found)) for text, found in by_text.items()]
+        failed = f"{record.outcome.value}: {unnumbered(record.message)}"
+        text = record.message if record.kind == "declared" else WHATEVER_IS_DECLARED.get(record.kind, failed)
+        cases.setdefault((record.kind, text), []).append(record.case)
+    return [ReasonCount(kind, text, len(found), some(found)) for (kind, text), found in cases.items()]
 
 
 def seen(records: Iterable[Record]) -> list[Seen]:

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from encoder_conformance.deviations.active import in_short
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.docs.tables import markdown
 from encoder_conformance.errors import InputError
@@ -13,7 +12,7 @@ from encoder_conformance.impl.choices import variant_suffix
 from encoder_conformance.impl.limitations import Entry
 from encoder_conformance.impl.manifest import Implementation, find_implementation, read_implementation_manifest
 from encoder_conformance.paths import IMPLS, ROOT
-from encoder_conformance.survey.results import Reason, Row, Seen
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, ReasonCount, Row, Seen
 
 KEPT = ROOT / "docs" / "findings.json"
 PAGE = ROOT / "docs" / "findings.md"
@@ -62,7 +61,7 @@ def matrix(rows: Collection[Row]) -> str:
                 str(sum(reason.checks for reason in row.unsupported) or "–"),
             )
         )
-    return markdown(("implementation", "version", "passed", "largest rms σ", "deviates by", "not asked"), lines)
+    return markdown(("implementation", "version", "conforms", "largest rms σ", "deviates by", "not asked"), lines)
 
 
 def short(row: Row) -> str:
@@ -171,17 +170,16 @@ def _distance(dtype: str, found: list[Seen]) -> str:
 
 def _not_asked(rows: list[Row], scripts: Path) -> Iterator[str]:
     known = entries(rows[0].implementation)
-    ways: dict[str, list[tuple[Row, Reason]]] = {}
+    ways: dict[str, list[tuple[Row, ReasonCount]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
-            ways.setdefault(in_short(reason.text) or reason.text, []).append((row, reason))
+            ways.setdefault(reason.text, []).append((row, reason))
     for text, found in ways.items():
         where = _where([row for row, _ in found], rows)
-        if in_short(found[0][1].text):
-            most = max(sum(reason.checks for other, reason in found if other is row) for row, _ in found)
-            yield f"- {text}{where}: {most} checks. {RULE}"
-            continue
         checks, cases = max(((reason.checks, reason.cases) for _, reason in found), key=lambda one: one[0])
+        if found[0][1].kind in WHATEVER_IS_DECLARED:
+            yield f"- {text}{where}: {checks} checks. {RULE}"
+            continue
         seen = f"{where}: {checks} checks ({cases})"
         yield _point(*(_entry(known[text], seen, scripts) if text in known else [f"{text}{seen}. **unexplained**"]))
 

@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from encoder_conformance.files import replace_file
+from encoder_conformance.reason import Kind
+
+WHATEVER_IS_DECLARED: dict[Kind | None, str] = {
+    "no-gradient": "No gradient is specified for what is declared",
+    "predicted-in-size": "What is declared is predicted in size only, and an invariant asks for less",
+}
+"""One text for each kind of reason that names the deviations that a manifest declares."""
 
 
 @dataclass(frozen=True)
-class Reason:
-    """Why some checks are not asked, or what of them failed. The manifest has the link."""
+class ReasonCount:
+    """Why some checks are not asked, or what of them failed. The manifest has the link. `kind` is null of a failure."""
 
+    kind: Kind | None
     text: str
     checks: int
     cases: str
@@ -42,8 +50,8 @@ class Row:
     applicable: int
     rms: float | None
     """The largest of any tensor of a check that passed, in σ; None where none did."""
-    unsupported: list[Reason]
-    failed: list[Reason]
+    unsupported: list[ReasonCount]
+    failed: list[ReasonCount]
     deviates: list[Seen]
     versions: dict[str, str]
 
@@ -62,5 +70,5 @@ def keep(path: Path, rows: dict[str, Row]) -> None:
 
 
 def _row(row: dict[str, Any]) -> Row:
-    reasons = {key: [Reason(**reason) for reason in row[key]] for key in ("unsupported", "failed")}
+    reasons = {key: [ReasonCount(**reason) for reason in row[key]] for key in ("unsupported", "failed")}
     return Row(**{**row, **reasons, "deviates": [Seen(**seen) for seen in row["deviates"]]})

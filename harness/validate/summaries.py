@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from encoder_conformance.report.terminal import score
+from encoder_conformance.judge.tally import Tally
 from encoder_conformance.spec.case import Case
 from encoder_conformance.validate.findings import Description, Stage
 from encoder_conformance.validate.rows import Row
@@ -36,10 +36,11 @@ def of_answers(stages: Mapping[Stage, Sequence[Case]], rows: Sequence[Row]) -> d
     for stage, cases in stages.items():
         ids = {case.id for case in cases}
         records = [record for row in rows for record in row.records if record.case in ids]
-        passed, applicable = score(records)
+        tally = Tally.of(record.outcome for record in records)
         rms = max((record.rms for record in records if record.rms is not None), default=None)
-        if applicable:
-            said[stage] = f"{passed} of {applicable} checks" + (f", largest rms {rms:.2g} σ" if rms is not None else "")
+        if tally.applicable:
+            size = f", largest rms {rms:.2g} σ" if rms is not None else ""
+            said[stage] = f"{tally.as_expected} of {tally.applicable} checks{size}"
     asked_of = [row for row in rows if row.records]
     said["loads"] = f"{len([row for row in asked_of if not row.lost])} of {len(asked_of)} runtimes and levels"
     return said

@@ -16,7 +16,7 @@ from encoder_conformance.golden.build import compute_all
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.report.terminal import score
+from encoder_conformance.judge.tally import Tally
 from encoder_conformance.results import Diagnosis
 from encoder_conformance.spec.case import Case, CaseParameters
 from encoder_conformance.spec.constants import constants
@@ -236,15 +236,15 @@ def _seconds(results: Sequence[RowResult]) -> dict[str, list[float]]:
 
 def _result(row: Row) -> RowResult:
     records = row.records
-    passed, applicable = score(records)
+    tally = Tally.of(record.outcome for record in records)
     good = [record for record in records if record.outcome in EXPECTED]
     return RowResult(
         runtime=row.runtime,
         level=row.level,
         absent=None if isinstance(row.found, Ready) else row.found.reason,
         versions=dict(row.versions),
-        passed=passed,
-        applicable=applicable,
+        passed=tally.as_expected,
+        applicable=tally.applicable,
         rms=max((record.rms for record in records if record.rms is not None), default=None),
         max=max((record.max for record in records if record.max is not None), default=None),
         seconds=statistics.median(record.seconds for record in good) if good else None,

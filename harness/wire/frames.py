@@ -18,8 +18,6 @@ from encoder_conformance.wire.header import Entry, FrameError, read, written
 from encoder_conformance.wire.streamed import PART, Array, Receive, Sink, Streamed, parts_of, whole
 
 PROTOCOL = 3
-UNSUPPORTED = "unsupported: "
-"""How the error begins with which an adapter says that it has no such operation, and why."""
 WHOLE = "whole"
 """The key, beside the stages', of the seconds that a whole pass takes by the exporter of `output`."""
 LARGEST_FRAME = 2**31

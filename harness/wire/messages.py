@@ -119,7 +119,7 @@ class Run(_Message):
 class Profile(_Message):
     """Put the tensors in the frame through the layer, several times, and answer with the seconds that each stage took.
 
-    Optional: an adapter that cannot say answers with an `error` that begins with `UNSUPPORTED` and gives the reason.
+    Optional: an adapter that cannot tell answers with `refused`: "unsupported", and the reason as `error`.
     """
 
     op: Literal["profile"] = "profile"
@@ -137,8 +137,8 @@ class Stop(_Message):
 Request = Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Run | Profile | Stop
 
 
-Refusal = Literal["configuration", "shape", "dtype"]
-"""What is wrong with what is refused (clause X-1)."""
+Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
+"""Why a request is refused: what is wrong with it (clause X-1), or that this adapter has no such operation."""
 
 
 class Answer(_Message):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from encoder_conformance import ParameterMap, Take, serve
-from encoder_conformance.impls.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
+from encoder_conformance.impls.bases.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
 
 OF_LINEAR = {f"attention.{part}_proj": f"attention.{part}" for part in ("query", "key", "value", "output")}
 OF_LINEAR |= {part: f"feed_forward.{part}" for part in ("hidden", "output")}

@@ -11,8 +11,8 @@ import numpy as np
 from flax.errors import ScopeParamShapeError
 
 from encoder_conformance import Array, Masks, Tensors, serve
-from encoder_conformance.impls.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
-from encoder_conformance.impls.jax_layers.flax import arguments, parameter_map
+from encoder_conformance.impls.bases.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
+from encoder_conformance.impls.bases.jax_layers.flax import arguments, parameter_map
 
 NORMS = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
 SHOWN = {"norm1": "norm1", "norm2": "norm2", "ffn_hidden": "hidden", "ffn_output": "output"}

@@ -8,8 +8,8 @@ import numpy as np
 from flax import nnx
 
 from encoder_conformance import Array, Masks, Tensors, serve
-from encoder_conformance.impls.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
-from encoder_conformance.impls.jax_layers.flax import arguments, parameter_map
+from encoder_conformance.impls.bases.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
+from encoder_conformance.impls.bases.jax_layers.flax import arguments, parameter_map
 
 NORMS = {"layer_norm": nnx.LayerNorm, "rms_norm": nnx.RMSNorm}
 

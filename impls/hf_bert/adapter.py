@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve
-from encoder_conformance.impls.pytorch.adapter import to_numpy, to_tensor
-from encoder_conformance.impls.torch_module.adapter import TorchModule
+from encoder_conformance.impls.bases.torch_module.adapter import TorchModule
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 from transformers import BertConfig

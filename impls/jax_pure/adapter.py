@@ -22,7 +22,7 @@ from encoder_conformance import (
     stack_of,
     timed,
 )
-from encoder_conformance.impls.jax_layers.process import make_room, set_up
+from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 from encoder_conformance.impls.jax_pure.encoder import Config, Dropout, Tree, needed
 from encoder_conformance.impls.jax_pure.encoder import Masks as LayerMasks
 from encoder_conformance.impls.jax_pure.initial import initial

@@ -27,7 +27,7 @@ class KerasLayers(Adapter):
         backend = os.environ["KERAS_BACKEND"] = self.choices["backend"]  # which Keras reads when it is imported
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         if backend == "jax":
-            import_module("encoder_conformance.impls.jax_layers.process").set_up(device, threads)
+            import_module("encoder_conformance.impls.bases.jax_layers.process").set_up(device, threads)
         self.keras, self.framework = import_module("keras"), import_module(backend)
         if backend == "tensorflow":
             self.framework.config.threading.set_intra_op_parallelism_threads(threads)
@@ -35,7 +35,7 @@ class KerasLayers(Adapter):
         return Environment(versions, {"threads": threads, **self.choices})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        from encoder_conformance.impls.keras_layers.block import Block  # now that the backend is chosen
+        from encoder_conformance.impls.bases.keras_layers.block import Block  # now that the backend is chosen
 
         self.heads = layer["attention"]["num_heads"]
         self.made = partial(Block, layer, dtype, own_epsilon=self.choices["defaults"] == "own")

@@ -6,9 +6,9 @@ from typing import Any
 import onnx
 
 from encoder_conformance import Tensors, serve
+from encoder_conformance.impls.bases.onnx_model.adapter import OnnxAdapter
 from encoder_conformance.impls.onnx_attention import operators
 from encoder_conformance.impls.onnx_direct.text import Form, encoder
-from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxAttention(OnnxAdapter):

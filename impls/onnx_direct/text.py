@@ -60,7 +60,7 @@ class Form:
 
 
 def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
-    """The staged model (impls/onnx_model/contract.py). Raises ValueError for a layer that cannot be."""
+    """The staged model (impls/bases/onnx_model/contract.py). Raises ValueError for a layer that cannot be."""
     check(form.layer)
     layer, placement = form.layer, form.layer["norm"]["placement"]
     constants = constants_of(layer, np.dtype(form.dtype))

@@ -11,6 +11,7 @@ import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
+from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.inference import Inferred
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface import numpy_dtype
@@ -19,7 +20,6 @@ from encoder_conformance.impls.onnx_file.parameters import held_in, written
 from encoder_conformance.impls.onnx_file.roles import Roles
 from encoder_conformance.impls.onnx_file.stages import letters, sizes_at
 from encoder_conformance.impls.onnx_file.values import Array
-from encoder_conformance.impls.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import axes_of
 from encoder_conformance.spec.stages import stages as stages_of

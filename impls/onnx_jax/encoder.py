@@ -8,11 +8,11 @@ import onnx
 from jax import export as jax_export
 
 from encoder_conformance import Tensors
+from encoder_conformance.impls.bases.onnx_model.contract import input_names
+from encoder_conformance.impls.bases.onnx_model.names import rename
 from encoder_conformance.impls.jax_pure.adapter import config_of, nested, parameter_map
 from encoder_conformance.impls.jax_pure.encoder import Masks, needed
 from encoder_conformance.impls.jax_pure.stack import encoder_stages
-from encoder_conformance.impls.onnx_model.contract import input_names
-from encoder_conformance.impls.onnx_model.names import rename
 
 
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:

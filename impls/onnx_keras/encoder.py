@@ -12,9 +12,9 @@ import onnx
 import tensorflow as tf
 
 from encoder_conformance import Tensors, stack_of
+from encoder_conformance.impls.bases.onnx_model.contract import input_names, order_outputs
 from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, Tensor
 from encoder_conformance.impls.keras_tf.stack import Encoder
-from encoder_conformance.impls.onnx_model.contract import input_names, order_outputs
 
 
 class Staged(keras.Model):

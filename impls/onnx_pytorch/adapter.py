@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 
 from encoder_conformance import Tensors, serve
-from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
+from encoder_conformance.impls.bases.onnx_model.adapter import OnnxAdapter
 
 
 class OnnxPyTorch(OnnxAdapter):

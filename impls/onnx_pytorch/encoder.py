@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder_conformance import Tensors, stack_of
-from encoder_conformance.impls.onnx_model.contract import input_names
+from encoder_conformance.impls.bases.onnx_model.contract import input_names
 from encoder_conformance.impls.pytorch.adapter import PARAMETERS, choices
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from encoder_conformance.impls.pytorch.stack import Encoder

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder_conformance import Tensors
-from encoder_conformance.impls.onnx_model.contract import input_names
+from encoder_conformance.impls.bases.onnx_model.contract import input_names
 from encoder_conformance.impls.onnx_pytorch.encoder import example, staged
 
 

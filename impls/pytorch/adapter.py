@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from encoder_conformance import (
     serve,
     stack_of,
 )
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap, untapped
 from encoder_conformance.impls.pytorch.stack import Encoder
@@ -179,18 +179,6 @@ def choices(layer: dict[str, Any]) -> dict[str, Any]:
         "empty_row": "zero" if empty_row == "unspecified" else empty_row,
         "dropout": layer["dropout"],
     }
-
-
-def to_tensor(array: Array, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
-    if array.dtype.name == "bfloat16":  # which NumPy has from elsewhere, and PyTorch does not read
-        return torch.tensor(array.view(np.int16), device=device).view(torch.bfloat16)
-    return torch.tensor(array, dtype=dtype, device=device)
-
-
-def to_numpy(tensor: Tensor) -> Array:
-    if tensor.dtype != torch.bfloat16:
-        return tensor.numpy(force=True)
-    return tensor.contiguous().view(torch.int16).numpy(force=True).view(ml_dtypes.bfloat16)
 
 
 if __name__ == "__main__":

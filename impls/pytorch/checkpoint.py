@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from encoder_conformance import Tensors
-from encoder_conformance.impls.pytorch.adapter import PARAMETERS, to_numpy
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
+from encoder_conformance.impls.pytorch.adapter import PARAMETERS
 
 
 def read(path: Path, layer: dict[str, Any], like: Tensors) -> Tensors:

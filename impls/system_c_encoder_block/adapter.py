@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from encoder_conformance import Masks, ParameterMap, Take, serve
-from encoder_conformance.impls.pytorch.adapter import to_tensor
+from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
+from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_c_encoder_block.encoder import EncoderBlock
-from encoder_conformance.impls.torch_module.adapter import TorchModule, set_epsilon
 
 LINEAR = {
     "attention.query": "attention.query",

@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, stack_of
-from encoder_conformance.impls.pytorch.adapter import to_tensor
+from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
+from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_d_encoder.encoder import EncoderLayer, TransformerEncoder
-from encoder_conformance.impls.torch_module.adapter import TorchModule, set_epsilon
 
 LINEAR = {
     "self_attn.q_proj": "attention.query",

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder_conformance import Array, Environment, Masks, ParameterMap, Take, Tensors, serve
-from encoder_conformance.impls.pytorch.adapter import to_numpy, to_tensor
-from encoder_conformance.impls.torch_module.adapter import TorchModule
+from encoder_conformance.impls.bases.torch_module.adapter import TorchModule
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
 QKV = ("attention.query", "attention.key", "attention.value")
 ACTIVATIONS = {"gelu_tanh": partial(F.gelu, approximate="tanh"), "silu": F.silu}

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from x_transformers import Encoder
 
 from encoder_conformance import Masks, ParameterMap, Take, Tensors, serve
-from encoder_conformance.impls.pytorch.adapter import to_tensor
-from encoder_conformance.impls.torch_module.adapter import TorchModule, set_epsilon
+from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
+from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 
 LINEAR = {
     "layers.0.1.to_q": "attention.query",

@@ -21,7 +21,7 @@ from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.deviant import acting, changes, deviant
+from encoder_conformance.oracle.deviant import active_parts, changes, deviant
 from encoder_conformance.paths import SPECS
 from encoder_conformance.plan import plan
 from encoder_conformance.report.ledger import read_report
@@ -99,7 +99,7 @@ def test_a_deviation_that_needs_what_another_makes_of_the_layer_acts_beside_it()
     case, pre, extra = load().cases["post-relu/no-mask"], "norm-placement-pre", "final-norm-extra"
     found = [catalogue()[name] for name in (pre, extra)]
     assert not changes(case, found[1])
-    assert acting(case, found) == found
+    assert active_parts(case, found) == found
     alone, both = (deviant(case, some).stages(Arithmetic(np.float64))["output"] for some in (found[:1], found))
     assert not np.allclose(alone, both)
 
@@ -166,7 +166,7 @@ def test_what_scatters_is_named_by_what_else_it_predicts(name: str) -> None:
     diagnosis = diagnose("noisy", "float32", seen(name), repeats=repeats(name))
     assert diagnosis.confidence == "explained"
     assert (name,) in {diagnosis.deviations, *diagnosis.indistinguishable}  # float16 and TF32 round alike
-    assert "Foretold and seen: " in diagnosis_text(diagnosis)
+    assert "Predicted and seen: " in diagnosis_text(diagnosis)
 
 
 @pytest.mark.release

@@ -206,8 +206,8 @@ def test_the_most_expensive_stage_is_named_where_it_can_be_told(
 @pytest.mark.parametrize(
     ("lie", "status", "said"),
     [
-        ("pass", 2, "unsupported: Liar does not say how long a stage takes"),
-        ("raise NotImplementedError('it is fused')", 2, "unsupported: it is fused"),
+        ("pass", 2, "cannot tell stages apart: profile: Liar does not say how long a stage takes"),
+        ("raise NotImplementedError('it is fused')", 2, "cannot tell stages apart: profile: it is fused"),
         ("raise ValueError('no clock')", 1, "ValueError: no clock"),
         ("return {'norm1': np.ones(repeats + 1)}", 1, "norm1: float64 [4] instead of float64 [3]"),
         ("return {'norm1': -np.ones(repeats)}", 1, "norm1: -1 s is no time"),

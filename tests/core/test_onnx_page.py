@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from encoder_conformance.impl.manifest import find_implementation
-from encoder_conformance.impls.onnx_model.table.configurations import configurations
-from encoder_conformance.impls.onnx_model.table.page import page
+from encoder_conformance.impls.bases.onnx_model.table.configurations import configurations
+from encoder_conformance.impls.bases.onnx_model.table.page import page
 from encoder_conformance.survey.page import entries
 from encoder_conformance.survey.results import kept
 

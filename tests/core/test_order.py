@@ -166,5 +166,5 @@ def test_of_several_implementations_each_has_its_line_when_it_is_done(
         "run", "--impl", honest, "--impl", fake("epsilon", EPSILON), "--case", "pre-gelu/no-mask", "--dtype", "float32"
     )
     before_the_matrix = ended.stdout.partition("case, rms σ")[0]
-    assert "honest: 3 of 3 checks as expected, largest rms" in before_the_matrix
-    assert "epsilon: 0 of 3 checks as expected, largest rms" in before_the_matrix
+    assert "honest: 3 of 3 checks conform, largest rms" in before_the_matrix
+    assert "epsilon: 0 of 3 checks conform, largest rms" in before_the_matrix

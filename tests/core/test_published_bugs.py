@@ -49,7 +49,7 @@ def test_a_published_bug_is_named_on_its_own_layer(
     [diagnosis] = ended.report["diagnoses"]
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", [named])
     assert diagnosis["rms"] < 2
-    assert diagnosis["twins"] == []
+    assert diagnosis["indistinguishable"] == []
 
 
 @pytest.mark.parametrize(

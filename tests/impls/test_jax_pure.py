@@ -110,7 +110,7 @@ def test_programs_are_kept_from_layer_to_layer_until_memory_maps_run_out(monkeyp
     import numpy as np
 
     from encoder_conformance import Masks
-    from encoder_conformance.impls.jax_layers import process
+    from encoder_conformance.impls.bases.jax_layers import process
     from encoder_conformance.impls.jax_pure.adapter import JaxPure, forward
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from encoder_conformance.impls.bases.onnx_model import runtimes
+from encoder_conformance.impls.bases.onnx_model.contract import finish
 from encoder_conformance.impls.onnx_jax.encoder import export
-from encoder_conformance.impls.onnx_model import runtimes
-from encoder_conformance.impls.onnx_model.contract import finish
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.stages import SHAPES, stages

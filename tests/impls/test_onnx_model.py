@@ -50,7 +50,7 @@ def drawn(seed: int) -> dict[str, np.ndarray]:
 def test_parameters_are_found_by_value_put_and_read_back() -> None:
     from onnx import numpy_helper
 
-    from encoder_conformance.impls.onnx_model.binding import Binding, bind
+    from encoder_conformance.impls.bases.onnx_model.binding import Binding, bind
 
     model = fused(drawn(0))
     binding = Binding.from_json(bind(model, drawn(0)).to_json())
@@ -67,7 +67,7 @@ def test_parameters_are_found_by_value_put_and_read_back() -> None:
 
 
 def test_a_parameter_that_the_export_has_changed_is_missed_by_name() -> None:
-    from encoder_conformance.impls.onnx_model.binding import bind
+    from encoder_conformance.impls.bases.onnx_model.binding import bind
 
     with pytest.raises(LookupError, match=r"attention\.key\.weight"):
         bind(fused(drawn(0)), {**drawn(0), "attention.key.weight": random(4, 4, seed=9)})
@@ -76,7 +76,7 @@ def test_a_parameter_that_the_export_has_changed_is_missed_by_name() -> None:
 def test_an_export_is_kept_and_a_torn_or_foreign_file_is_made_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from encoder_conformance.impls.onnx_model.store import stored
+    from encoder_conformance.impls.bases.onnx_model.store import stored
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, made = exported("post-relu"), []
@@ -103,8 +103,8 @@ def test_an_export_is_kept_and_a_torn_or_foreign_file_is_made_again(
 
 def exported(name: str) -> Any:
     """Of onnx_direct, in float32, with its parameters."""
+    from encoder_conformance.impls.bases.onnx_model.contract import finish
     from encoder_conformance.impls.onnx_direct.adapter import OnnxDirect
-    from encoder_conformance.impls.onnx_model.contract import finish
 
     layer = load().layers[name]
     parameters = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
@@ -122,8 +122,8 @@ def given(layer: Any, batch: int, sequence: int) -> dict[str, np.ndarray]:
 
 
 def test_a_model_says_what_it_is_and_keeps_that_when_it_is_cut() -> None:
-    from encoder_conformance.impls.onnx_model.contract import metadata
-    from encoder_conformance.impls.onnx_model.cut import deployed, padded
+    from encoder_conformance.impls.bases.onnx_model.contract import metadata
+    from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
 
     model = exported("post-relu")
     for each in (model, deployed(model), padded(deployed(model))):
@@ -137,8 +137,8 @@ def test_a_model_says_what_it_is_and_keeps_that_when_it_is_cut() -> None:
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "reference", "openvino"])
 def test_one_mask_of_padding_says_what_the_two_masks_say(runtime: str) -> None:
-    from encoder_conformance.impls.onnx_model import runtimes
-    from encoder_conformance.impls.onnx_model.cut import deployed, padded
+    from encoder_conformance.impls.bases.onnx_model import runtimes
+    from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
 
     layer, model = load().layers["post-relu"], deployed(exported("post-relu"))
     whole = runtimes.open(model.SerializeToString(), runtime)
@@ -153,7 +153,7 @@ def test_one_mask_of_padding_says_what_the_two_masks_say(runtime: str) -> None:
 
 @pytest.mark.parametrize("runtime", ["reference", "openvino"])
 def test_what_a_runtime_would_cast_or_broadcast_is_refused(runtime: str) -> None:
-    from encoder_conformance.impls.onnx_model import runtimes
+    from encoder_conformance.impls.bases.onnx_model import runtimes
 
     layer, model = load().layers["post-relu"], exported("post-relu")
     session, feeds = runtimes.open(model.SerializeToString(), runtime), given(layer, 2, 3)
@@ -167,8 +167,8 @@ def test_levels_are_what_onnx_runtime_calls_by_that_name() -> None:
     """A level that did nothing would be a row of the table that says nothing: fused operators tell them apart."""
     import onnx
 
-    from encoder_conformance.impls.onnx_model import runtimes
-    from encoder_conformance.impls.onnx_model.cut import deployed
+    from encoder_conformance.impls.bases.onnx_model import runtimes
+    from encoder_conformance.impls.bases.onnx_model.cut import deployed
 
     model = deployed(exported("post-relu")).SerializeToString()
     operators = {}

@@ -133,7 +133,7 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
 
 
 def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
-    from encoder_conformance.impls.onnx_model.timing import leading_to
+    from encoder_conformance.impls.bases.onnx_model.timing import leading_to
 
     layer = load().layers["pre-gelu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}

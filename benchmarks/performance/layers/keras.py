@@ -20,7 +20,7 @@ from benchmarks.performance.layers.contest import (
     forward,
     subject,
 )
-from encoder_conformance.impls.keras_layers.block import Block
+from encoder_conformance.impls.bases.keras_layers.block import Block
 from encoder_conformance.impls.keras_mha.adapter import PARAMETERS
 
 Layer = Callable[[Any], Any]

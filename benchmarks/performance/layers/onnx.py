@@ -21,9 +21,9 @@ from benchmarks.performance.layers.contest import (
     forward,
     subject,
 )
+from encoder_conformance.impls.bases.onnx_model import runtimes
+from encoder_conformance.impls.bases.onnx_model.adapter import OnnxAdapter
 from encoder_conformance.impls.onnx_attention.adapter import OnnxAttention
-from encoder_conformance.impls.onnx_model import runtimes
-from encoder_conformance.impls.onnx_model.adapter import OnnxAdapter
 from encoder_conformance.impls.onnx_pytorch.adapter import OnnxPyTorch
 from encoder_conformance.impls.torch_encoder_layer.adapter import TorchEncoderLayer
 

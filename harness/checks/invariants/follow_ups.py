@@ -14,6 +14,7 @@ import numpy.typing as npt
 from encoder_conformance import portable
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.portable import Floats
+from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Bools, Case
 from encoder_conformance.spec.layer import Dropout
 from encoder_conformance.spec.masking import Causal
@@ -157,7 +158,7 @@ def asked_follow_ups(implementation: Implementation, case: Case, dtype: str) -> 
     return tuple(v for v in follow_ups(case) if implementation.opt_out(v.case, dtype, "output") is None)
 
 
-def opt_out(implementation: Implementation, case: Case, dtype: str) -> str | None:
+def opt_out(implementation: Implementation, case: Case, dtype: str) -> Reason | None:
     """Why the case's invariant is not asked, or None if it is: of the case itself, or of every variant of it."""
     said = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
     if said:

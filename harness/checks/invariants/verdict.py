@@ -11,6 +11,7 @@ from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict, Verdict, judge_tensor
 from encoder_conformance.oracle.measured import measured_condition
+from encoder_conformance.reason import Kind, Reason
 from encoder_conformance.spec.case import Bools, Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
@@ -70,8 +71,8 @@ def _within_noise(
     base: Case, variant: FollowUp, first: Array, answer: Array, dtype: Format, constants: Constants
 ) -> TensorVerdict:
     if answer.shape != variant.case.x_shape:
-        problem = f"shape {list(answer.shape)} instead of {list(variant.case.x_shape)}"
-        return TensorVerdict(tensor=variant.says, conforms=False, problem=problem)
+        text = f"shape {list(answer.shape)} instead of {list(variant.case.x_shape)}"
+        return _not_comparable(variant, "shape", text)
     returned, at = _returned(variant, answer, first.shape)
     places = np.flatnonzero(at)
     least = dtype.smallest_normal / dtype.roundoff
@@ -83,8 +84,9 @@ def _within_noise(
 
 def _same_bits(variant: FollowUp, first: Array, answer: Array) -> TensorVerdict:
     if (answer.shape, answer.dtype) != (first.shape, first.dtype):
-        problem = f"{answer.dtype} {list(answer.shape)} instead of {first.dtype} {list(first.shape)}"
-        return TensorVerdict(tensor=variant.says, conforms=False, problem=problem)
+        kind: Kind = "shape" if answer.shape != first.shape else "dtype"
+        text = f"{answer.dtype} {list(answer.shape)} instead of {first.dtype} {list(first.shape)}"
+        return _not_comparable(variant, kind, text)
     returned, at = _returned(variant, answer, first.shape)
     bits = np.dtype(f"u{first.dtype.itemsize}")
     differ = at & (returned.view(bits) != np.ascontiguousarray(first).view(bits))
@@ -93,11 +95,15 @@ def _same_bits(variant: FollowUp, first: Array, answer: Array) -> TensorVerdict:
     with np.errstate(invalid="ignore"):
         distance = np.nan_to_num(np.abs(returned.astype(np.float64) - first.astype(np.float64)), nan=np.inf)
     where = tuple(int(i) for i in np.unravel_index(int(np.where(differ, distance, -1.0).argmax()), first.shape))
-    problem = (
+    text = (
         f"{float(returned[where]):.9g} at {list(where)}, {variant.base} {float(first[where]):.9g} "
         f"({int(differ.sum())} of {int(at.sum())} elements have other bits)"
     )
-    return TensorVerdict(tensor=variant.says, conforms=False, problem=problem)
+    return _not_comparable(variant, "bits", text)
+
+
+def _not_comparable(variant: FollowUp, kind: Kind, text: str) -> TensorVerdict:
+    return TensorVerdict(tensor=variant.says, conforms=False, problem=Reason(kind=kind, text=text))
 
 
 def _returned(variant: FollowUp, answer: Array, shape: tuple[int, ...]) -> tuple[Array, Bools]:
@@ -111,7 +117,7 @@ def _returned(variant: FollowUp, answer: Array, shape: tuple[int, ...]) -> tuple
 
 def _message(variant: FollowUp, out: TensorVerdict) -> str:
     if out.problem:
-        return f"{variant.says}: {out.problem}"
+        return f"{variant.says}: {out.problem.text}"
     assert out.worst_index is not None
     return (
         f"{variant.says} gives {out.observed:.9g} at {list(out.worst_index)}, {variant.base} {out.expected:.9g}: "

@@ -5,7 +5,7 @@ import onnx
 import onnx.utils
 from onnx import helper, numpy_helper
 
-from encoder_conformance.impls.onnx_model.names import rename
+from encoder_conformance.impls.bases.onnx_model.names import rename
 
 
 def deployed(staged: onnx.ModelProto) -> onnx.ModelProto:

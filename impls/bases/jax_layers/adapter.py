@@ -15,7 +15,7 @@ import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
 from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, Recent, Tensors
-from encoder_conformance.impls.jax_layers.process import make_room, set_up
+from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 
 Tree = Any
 Key = jax.Array | None

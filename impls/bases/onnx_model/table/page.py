@@ -87,7 +87,8 @@ def note(text: str, entry: Entry | None, rows: Iterable[Row]) -> str:
 
 _PAGE = """# ONNX: every exporter, opset, runtime and level
 
-`python -m encoder_conformance.impls.onnx_model.table` generates this page from docs/onnx.json; a test compares the two.
+`python -m encoder_conformance.impls.bases.onnx_model.table` generates this page from docs/onnx.json. A test compares
+them.
 A row is a configuration of an exporter (`conform run --impl onnx_jax:opset=18,level=basic`). It was judged on each
 required case in float32: output, stages, attention weights, refusals and invariants. Batch and sequence are free, and
 one export serves all cases. Notes below each table say why checks are not asked in a row and how many they are,

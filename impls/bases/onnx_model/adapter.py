@@ -12,13 +12,13 @@ import onnx
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from encoder_conformance import Adapter, Array, Environment, Masks, Recent, Tensors
-from encoder_conformance.impls.onnx_model import runtimes
-from encoder_conformance.impls.onnx_model.binding import Binding
-from encoder_conformance.impls.onnx_model.contract import finish, metadata
-from encoder_conformance.impls.onnx_model.cut import deployed, padded
-from encoder_conformance.impls.onnx_model.inputs import check_symbols, whole
-from encoder_conformance.impls.onnx_model.store import digest_of, essence, stored
-from encoder_conformance.impls.onnx_model.timing import Timing
+from encoder_conformance.impls.bases.onnx_model import runtimes
+from encoder_conformance.impls.bases.onnx_model.binding import Binding
+from encoder_conformance.impls.bases.onnx_model.contract import finish, metadata
+from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
+from encoder_conformance.impls.bases.onnx_model.inputs import check_symbols, whole
+from encoder_conformance.impls.bases.onnx_model.store import digest_of, essence, stored
+from encoder_conformance.impls.bases.onnx_model.timing import Timing
 
 RUNNING = ("runtime", "level")
 """The choices that an export does not depend on."""
@@ -36,7 +36,7 @@ class OnnxAdapter(Adapter):
     packages: tuple[str, ...]
     """The distributions that make the export, whose versions it depends on."""
     sources: tuple[str, ...]
-    """The Python packages of this repository that make it, beside `encoder_conformance.impls.onnx_model`."""
+    """The Python packages of this repository that make it, beside `encoder_conformance.impls.bases.onnx_model`."""
 
     @abstractmethod
     def export(
@@ -54,8 +54,8 @@ class OnnxAdapter(Adapter):
         self.recent = Recent[dict[bool, onnx.ModelProto]](LAYERS_KEPT)
         packages = {name: version(name) for name in (*self.packages, "onnx", "numpy")}
         sources = digest_of(
-            "encoder_conformance.impls.onnx_model.binding",
-            "encoder_conformance.impls.onnx_model.contract",
+            "encoder_conformance.impls.bases.onnx_model.binding",
+            "encoder_conformance.impls.bases.onnx_model.contract",
             *self.sources,
         )
         told = {name: value for name, value in self.choices.items() if name not in RUNNING}

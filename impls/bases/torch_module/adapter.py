@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, Tensors
-from encoder_conformance.impls.pytorch.adapter import to_numpy, to_tensor
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
 NARROW = ("dtype", "scalar type", "data type")
 """What an error says that PyTorch raises of tensors whose number formats do not agree."""

@@ -11,7 +11,7 @@ import onnxruntime as ort
 from onnx import reference
 
 from encoder_conformance import Tensors
-from encoder_conformance.impls.onnx_model.inputs import Shape, check_stated
+from encoder_conformance.impls.bases.onnx_model.inputs import Shape, check_stated
 
 PROVIDER = "CPUExecutionProvider"
 DISABLED = "MatMulScaleFusion"  # makes 1/√d a float32 attribute in float64 models too (microsoft/onnxruntime#28145)

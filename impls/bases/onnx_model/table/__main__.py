@@ -1,8 +1,8 @@
 """Judges the rows that nothing is kept of, or that failed, keeps each as it comes, and writes the page.
 
-    python -m encoder_conformance.impls.onnx_model.table                        # begins where it was ended
-    python -m encoder_conformance.impls.onnx_model.table --anew onnx_keras      # forgets the rows of an exporter first
-    python -m encoder_conformance.impls.onnx_model.table --page                 # the page alone, of what is kept
+    python -m encoder_conformance.impls.bases.onnx_model.table                        # goes on where it ended
+    python -m encoder_conformance.impls.bases.onnx_model.table --anew onnx_keras      # judges one exporter anew
+    python -m encoder_conformance.impls.bases.onnx_model.table --page                 # the page alone, of what is kept
 
 What an exporter says that it cannot do belongs to its rows: judge them anew when its impl.yaml changes.
 """
@@ -11,14 +11,14 @@ import argparse
 import os
 from functools import partial
 
-from encoder_conformance.impls.onnx_model.table.configurations import configurations
-from encoder_conformance.impls.onnx_model.table.page import KEPT, PAGE, page
+from encoder_conformance.impls.bases.onnx_model.table.configurations import configurations
+from encoder_conformance.impls.bases.onnx_model.table.page import KEPT, PAGE, page
 from encoder_conformance.survey.judge import judge_waiting, judged
 from encoder_conformance.survey.results import kept
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(prog="python -m encoder_conformance.impls.onnx_model.table")
+    asked = argparse.ArgumentParser(prog="python -m encoder_conformance.impls.bases.onnx_model.table")
     asked.add_argument(
         "--anew", action="append", default=[], metavar="EXPORTER", help="forget what is kept of this exporter"
     )

@@ -15,8 +15,8 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from encoder_conformance import cache_folder
-from encoder_conformance.impls.onnx_model.binding import Binding
-from encoder_conformance.impls.onnx_model.contract import metadata
+from encoder_conformance.impls.bases.onnx_model.binding import Binding
+from encoder_conformance.impls.bases.onnx_model.contract import metadata
 
 DIGITS = 64
 TITLES = ("layer", "title", "clauses", "family")

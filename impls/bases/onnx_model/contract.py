@@ -22,7 +22,7 @@ import onnx.inliner
 
 import encoder_conformance
 from encoder_conformance import Tensors
-from encoder_conformance.impls.onnx_model.binding import bind
+from encoder_conformance.impls.bases.onnx_model.binding import bind
 from encoder_conformance.spec.stages import axes_of
 
 PREFIX = "encoder-conformance."

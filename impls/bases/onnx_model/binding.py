@@ -13,7 +13,7 @@ import onnx
 from onnx import numpy_helper
 
 from encoder_conformance import Array, Tensors
-from encoder_conformance.impls.onnx_model.names import rename
+from encoder_conformance.impls.bases.onnx_model.names import rename
 
 FLOATING = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 

@@ -1,0 +1,1 @@
+"""What adapters are built on: bases that are no implementations themselves."""
