@@ -75,6 +75,17 @@ def test_every_clause_has_a_case_and_every_cited_clause_exists() -> None:
     assert all(text.rstrip().endswith((".", ":", ".)")) for text in clauses().values())
 
 
+def test_clauses_and_rules_stand_in_the_order_of_their_numbers() -> None:
+    """E-1, E-2, … without a gap, and all of one letter together."""
+    readme = (SPECS / "README.md").read_text(encoding="utf-8")
+    numbers: dict[str, list[int]] = {}
+    for letter, number in re.findall(r"^- \*{1,2}([A-Z])-([0-9]+)\*", readme, re.MULTILINE):
+        numbers.setdefault(letter, []).append(int(number))
+    assert numbers == {letter: list(range(1, len(found) + 1)) for letter, found in numbers.items()}
+    ids = [tuple(name.split("-")) for name in clauses()]
+    assert ids == sorted(ids, key=lambda name: (list(dict(ids)).index(name[0]), int(name[1])))
+
+
 def test_every_case_has_an_id_of_its_own() -> None:
     pairs = [(case.layer.layer, case.situation.situation) for case in CASES.values()]
     assert len(CASES) == len(set(pairs)) >= 45
