@@ -13,9 +13,11 @@ from encoder_conformance.oracle.steps.needs import IS_CHOICE, Inapplicable, mask
 from encoder_conformance.oracle.steps.softmax import EMPTY_ROW
 from encoder_conformance.spec.case import Bools, Case, causal_mask, joined
 from encoder_conformance.spec.deviation import Deviation, Measured, Patch
+from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.spec.stage_equations import stage_equations
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,18 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
     """The case with every patch applied, in order."""
     start, patched = given(case), _patched_case(case, deviations)
     parameters, mask, ways = dict(start.parameters), start.mask, dict[str, str]()
-    epsilons = dict[str, float]()
+    epsilons, equations = dict[str, float](), dict[str, Equation]()
     for deviation in deviations:
         patch = deviation.patch
         parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
         ways |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
+        equations |= {stage: Equation(text) for stage, text in patch.stages.items()}
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
-    wrong = replace(start, parameters=parameters, mask=mask, bias=bias, ways=ways, epsilons=epsilons)
+    wrong = replace(
+        start, parameters=parameters, mask=mask, bias=bias, ways=ways, epsilons=epsilons, equations=equations
+    )
     return Deviant(patched.layer, wrong)
 
 
@@ -75,6 +80,7 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
         found.append(_of_layer(layer, deviation))
     found += [_of_step(case, step, form) for step, form in patch.steps.items()]
     found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
+    found += [_of_stage(layer, stage, Equation(text)) for stage, text in patch.stages.items()]
     if patch.mask is not None:
         found.append(_of_mask(case, patch.mask))
     if isinstance(deviation, Measured) and deviation.epsilons:
@@ -110,6 +116,16 @@ def _of_step(case: Case, step: str, form: str) -> Inapplicable | None:
     return Inapplicable.OTHER_CHOICE if form_of(step, right, form) is None else None
 
 
+def _of_stage(layer: Layer, stage: str, equation: Equation) -> Inapplicable | None:
+    right = stage_equations(layer.one_of_it)
+    if stage not in right:
+        return Inapplicable.NO_STEP
+    if right[stage].form == equation.form:
+        return Inapplicable.OWN_CHOICE
+    later = list(right)[list(right).index(stage) :]
+    return Inapplicable.OTHER_CHOICE if equation.names & {*later} else None
+
+
 def _of_parameter(layer: Layer, bare: str, patch: Patch) -> Inapplicable | None:
     shapes = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
     edits = {name: edit for name in shapes if without_prefix(name)[1] == bare and (edit := _edit_of(name, patch))}
@@ -141,7 +157,8 @@ def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
 
 def mixes_items(deviation: Deviation) -> bool:
     """Whether it carries anything of one item of the batch into another."""
-    return deviation.patch.mask == "first-item" or any(form in MIXES_ITEMS for form in deviation.patch.steps.values())
+    patch = deviation.patch
+    return patch.mask == "first-item" or bool(patch.stages) or any(form in MIXES_ITEMS for form in patch.steps.values())
 
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:

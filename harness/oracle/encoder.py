@@ -6,10 +6,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.equation import Operands
+from encoder_conformance.oracle.equation import evaluate as evaluate_equation
 from encoder_conformance.oracle.stack import encoder_stack
 from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 
 
@@ -38,6 +41,8 @@ class LayerInputs:
     """Step → the wrong form of it that is played; every other step takes its standard form."""
     epsilons: Mapping[str, float] = field(default_factory=dict)
     """Norm → the wrong epsilon that it has; every other has the layer's."""
+    equations: Mapping[str, Equation] = field(default_factory=dict)
+    """Stage → the wrong equation that it is computed by (rule V-12)."""
     items: tuple[int, ...] | None = None
     """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
     memory: Array | None = None
@@ -115,11 +120,11 @@ def encoder(
     leaf = None if layer.embedding is not None else tape.leaf(x)
     if leaf is not None and not layer.is_stack:
         memory = None if what.memory is None else tape.leaf(what.of_items(what.memory))
-        stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what.ways, onward, what.epsilons, memory)
+        stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what, onward, memory)
         return {"x": leaf} if memory is None else {"x": leaf, "memory": memory}, stages, [stages]
 
     def one(own: dict[str, Node], x: Node) -> dict[str, Node]:
-        return encoder_layer(tape, layer, own, x, mask, bias, what.ways, epsilons=what.epsilons)
+        return encoder_layer(tape, layer, own, x, mask, bias, what)
 
     ways = {**right_ways(layer), **what.ways}
     return {} if leaf is None else {"x": leaf}, *encoder_stack(
@@ -134,23 +139,30 @@ def encoder_layer(
     x: Node,
     mask: Array | None,
     bias: Array | None = None,
-    ways: Mapping[str, str] = {},
+    wrong: LayerInputs | None = None,
     onward: Onward = as_computed,
-    epsilons: Mapping[str, float] = {},
     memory: Node | None = None,
 ) -> dict[str, Node]:
     """Every stage of one layer, in order; of attention alone where there is a `memory` [B, T, D] (clause E-17).
 
-    `x` is [B, S, D]; `mask`, None or bool, and `bias`, None or numbers, are broadcastable to [B, H, S, T].
+    `x` is [B, S, D]; `mask`, None or bool, and `bias`, None or numbers, are broadcastable to [B, H, S, T]. Of `wrong`
+    are the steps, epsilons and equations that are not the layer's.
     """
     stage: dict[str, Node] = {}
     first, num_heads = x, layer.attention.num_heads
+    ways, epsilons, equations = (wrong.ways, wrong.epsilons, wrong.equations) if wrong else ({}, {}, {})
     taken = {**right_ways(layer), **ways}
     softmax_choices = _softmax_choices(layer)
+    known = _operands(x, memory, mask, bias, parameters) if equations else {}
 
     def show(name: str, node: Node) -> Node:
+        if name in equations:
+            operands = Operands(layer, known, softmax_choices)
+            node = Node(evaluate_equation(equations[name], tape.arithmetic, operands))
         stage[name] = node
-        return onward(name, node)
+        passed_on = onward(name, node)
+        known[name] = passed_on.value
+        return passed_on
 
     def step(name: str, *operands: Node, **choices: object) -> Node:
         return tape.apply(VARIANTS[name][taken.get(name, "standard")], *operands, **choices)
@@ -206,6 +218,15 @@ def encoder_layer(
         x = norm("norm1", residual("residual1", x, attention(x, x), x))
         show("output", norm("norm2", residual("residual2", x, feed_forward(x), x)))
     return stage
+
+
+def _operands(
+    x: Node, memory: Node | None, mask: Array | None, bias: Array | None, parameters: Mapping[str, Node]
+) -> dict[str, Array]:
+    """What an equation may name before any stage is there."""
+    inputs = {"x": x.value, "memory": None if memory is None else memory.value, "mask": mask, "bias": bias}
+    given = {name: value for name, value in inputs.items() if value is not None}
+    return given | {name: node.value for name, node in parameters.items()}
 
 
 def _softmax_choices(layer: Layer) -> dict[str, object]:

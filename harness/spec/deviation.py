@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
+from encoder_conformance.spec.stages import SHAPES
 from encoder_conformance.spec.strict import Identifier, Link, Sentence, Strict
 
 Kind = Literal["numerics", "mask", "wiring", "parameters", "layout", "training", "precision"]
@@ -54,20 +56,32 @@ class Patch(Strict):
     steps: dict[str, str] = Field(default_factory=dict, description="step → its wrong form")
     parameters: dict[str, ParameterEdit] = Field(default_factory=dict, description="parameter → how it is edited")
     mask: MaskEdit | None = None
+    stages: dict[str, str] = Field(
+        default_factory=dict, description="stage → the equation that it is computed by (V-12)"
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> "Patch":
-        if not (self.layer or self.steps or self.parameters or self.mask):
+        if not (self.layer or self.steps or self.parameters or self.mask or self.stages):
             raise ValueError("changes nothing")
         sources = [edit.removeprefix("from ") for edit in self.parameters.values() if edit.startswith("from ")]
         unknown = sorted({*self.parameters, *sources} - set(PARAMETER_NAMES))
         if unknown:
             raise ValueError(f"parameters names none of the specification's: {', '.join(unknown)}")
+        if unknown := sorted({*self.stages} - {*SHAPES}):
+            raise ValueError(f"stages names none of the specification's: {', '.join(unknown)}")
+        for stage, text in self.stages.items():
+            try:
+                Equation(text)
+            except ValueError as error:
+                raise ValueError(f"stages.{stage}: {error}") from None
         return self
 
     @model_validator(mode="after")
     def _edits_dropout_alone(self) -> "Patch":
-        if self.in_training and (self.steps or self.parameters or self.mask or (self.layer and self.layer.norm)):
+        if self.in_training and (
+            self.steps or self.parameters or self.mask or self.stages or (self.layer and self.layer.norm)
+        ):
             raise ValueError("edits dropout, which shows in training alone, beside what shows in evaluation")
         return self
 

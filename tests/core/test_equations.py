@@ -1,0 +1,76 @@
+"""Equations of stages (rule V-12): the specified ones give what the oracle gives, and bad ones are refused."""
+
+import numpy as np
+import pytest
+
+from encoder_conformance.deviations.simulate import simulate
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stage_equations import stage_equations
+
+CASES = load().cases
+SITUATIONS = ("no-mask", "padding-right", "mask-per-head", "alibi", "cross-no-mask", "blind-queries")
+LAYERS = sorted({case.layer.layer for case in CASES.values() if case.layer.d_model <= 64 and not case.layer.is_stack})
+
+
+def deviation(**stages: str) -> Deviation:
+    patch = {"stages": stages}
+    return Deviation.model_validate(
+        {"deviation": "mine", "sentence": "A patch of a test.", "kind": "wiring", "patch": patch, "unseen": None, "links": ()}
+    )
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_specified_equations_give_what_the_oracle_gives(layer: str) -> None:
+    cases = [CASES[f"{layer}/{name}"] for name in SITUATIONS if f"{layer}/{name}" in CASES]
+    if not cases:
+        cases = [next(case for case in CASES.values() if case.layer.layer == layer and case.situation.mode == "eval")]
+    for case in cases:
+        what, equations = given(case), stage_equations(case.layer)
+        right = forward(case.layer, what, Arithmetic(np.float64))
+        assert set(equations) == set(right)
+        told = LayerInputs(**{**vars(what), "equations": equations})
+        found = forward(case.layer, told, Arithmetic(np.float64))
+        for stage, value in right.items():
+            np.testing.assert_allclose(found[stage], value, rtol=1e-11, atol=1e-12, err_msg=f"{case.id} {stage}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("norm1 @", "is no expression"),
+        ("norm1 @ attention.value.wieght", "names attention.value.wieght, which is no stage"),
+        ("open('x')", "open is no function of the language"),
+        ("sqrt(x, 2)", "sqrt takes 1 to 1 arguments"),
+        ("x if mask else x", "IfExp is no part of the language"),
+        ("x // 2", "FloorDiv is no operator of the language"),
+        ("sum(x, axis=1)", "Call is no part of the language"),
+        ("x.__class__", "names x.__class__, which is no stage"),
+        ("True", "True is no number"),
+    ],
+)
+def test_what_is_no_equation_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        Equation(text)
+
+
+def test_a_patch_of_a_stage_is_simulated() -> None:
+    case = CASES["pre-gelu/no-mask"]
+    halved = simulate(case, [deviation(residual2="0.5 * residual1 + ffn_output")])
+    right = simulate(case, [])
+    np.testing.assert_allclose(halved["residual2"], 0.5 * right["residual1"] + right["ffn_output"], rtol=1e-12)
+    np.testing.assert_array_equal(halved["output"], halved["residual2"])
+
+
+def test_a_patch_of_a_stage_is_refused_where_its_operands_are_not_there_yet() -> None:
+    assert changes(CASES["pre-gelu/no-mask"], deviation(residual1="x + 2 * attention_output"))
+    assert not changes(CASES["pre-gelu/no-mask"], deviation(residual1="x + attention_output"))
+    assert not changes(CASES["pre-gelu/no-mask"], deviation(query="residual1"))
+    with pytest.raises(ValueError, match=r"stages.query: names nothing"):
+        deviation(query="nothing")
+    with pytest.raises(ValueError, match="stages names none of the specification's: quarry"):
+        deviation(quarry="x")
