@@ -98,6 +98,20 @@ class Evidence:
         self._relative = np.repeat(self._relative_noise(), self._sizes)
         self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
 
+    @property
+    def seen(self) -> Mapping[str, Array]:
+        """Stages that were seen whole, float64, and can be compared."""
+        return self._seen
+
+    @property
+    def places(self) -> dict[str, tuple[tuple[int, ...], npt.NDArray[np.int64]]]:
+        """Stage → its shape, and the flat positions at which it is compared."""
+        return {name: (shape, positions) for name, shape, positions in self._places}
+
+    def sigma(self, stage: str) -> Array:
+        """σ of a right step that is given what was seen before it, in the stage's shape."""
+        return self._sigma(np.nan_to_num(self._whole_condition[stage]))
+
     def against(self, deviations: Sequence[Deviation], *, measured: bool = False) -> Errors:
         """`measured`: σ is the wrong layer's own. It is slow, and right where a wrong step makes other noise.
 

@@ -43,7 +43,7 @@ def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
         mask = _edited_mask(case, mask, patch.mask)
         ways |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
-        equations |= {stage: Equation(text) for stage, text in patch.stages.items()}
+        equations |= _equations(patched.layer, patch)
     bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
     wrong = replace(
         start, parameters=parameters, mask=mask, bias=bias, ways=ways, epsilons=epsilons, equations=equations
@@ -80,7 +80,7 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
         found.append(_of_layer(layer, deviation))
     found += [_of_step(case, step, form) for step, form in patch.steps.items()]
     found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
-    found += [_of_stage(layer, stage, Equation(text)) for stage, text in patch.stages.items()]
+    found += [_of_stage(layer, stage, patch) for stage in patch.stages]
     if patch.mask is not None:
         found.append(_of_mask(case, patch.mask))
     if isinstance(deviation, Measured) and deviation.epsilons:
@@ -116,14 +116,24 @@ def _of_step(case: Case, step: str, form: str) -> Inapplicable | None:
     return Inapplicable.OTHER_CHOICE if form_of(step, right, form) is None else None
 
 
-def _of_stage(layer: Layer, stage: str, equation: Equation) -> Inapplicable | None:
-    right = stage_equations(layer.one_of_it)
-    if stage not in right:
+def _of_stage(layer: Layer, stage: str, patch: Patch) -> Inapplicable | None:
+    specified = stage_equations(layer.one_of_it)
+    if stage not in specified:
         return Inapplicable.NO_STEP
-    if right[stage].form == equation.form:
-        return Inapplicable.OWN_CHOICE
-    later = list(right)[list(right).index(stage) :]
-    return Inapplicable.OTHER_CHOICE if equation.names & {*later} else None
+    equation = _equations(layer, patch).get(stage)
+    if equation is None:
+        return Inapplicable.OTHER_CHOICE
+    return Inapplicable.OWN_CHOICE if equation.form == specified[stage].form else None
+
+
+def _equations(layer: Layer, patch: Patch) -> dict[str, Equation]:
+    """Stage → the equation in the place of the one that is specified for this layer, where the patch has one."""
+    found = {}
+    for stage, equation in stage_equations(layer.one_of_it).items() if patch.stages else ():
+        wrong = {Equation(right).form: Equation(text) for right, text in patch.stages.get(stage, {}).items()}
+        if equation.form in wrong:
+            found[stage] = wrong[equation.form]
+    return found
 
 
 def _of_parameter(layer: Layer, bare: str, patch: Patch) -> Inapplicable | None:

@@ -152,12 +152,12 @@ def encoder_layer(
     first, num_heads = x, layer.attention.num_heads
     ways, epsilons, equations = (wrong.ways, wrong.epsilons, wrong.equations) if wrong else ({}, {}, {})
     taken = {**right_ways(layer), **ways}
-    softmax_choices = _softmax_choices(layer)
+    choices_of_softmax = softmax_choices(layer)
     known = _operands(x, memory, mask, bias, parameters) if equations else {}
 
     def show(name: str, node: Node) -> Node:
         if name in equations:
-            operands = Operands(layer, known, softmax_choices)
+            operands = Operands(layer, known, choices_of_softmax)
             node = Node(evaluate_equation(equations[name], tape.arithmetic, operands))
         stage[name] = node
         passed_on = onward(name, node)
@@ -189,7 +189,7 @@ def encoder_layer(
         if bias is not None:
             scores = step("attention_bias", scores, bias=bias)
         form = VARIANTS["masked_softmax"][taken.get("masked_softmax", "standard")]
-        softmax = form(tape.arithmetic, scores.value, mask, **softmax_choices)
+        softmax = form(tape.arithmetic, scores.value, mask, **choices_of_softmax)
         # The weights are shown; their gradient goes through `attend` as a whole.
         weights = show("attention_weights", Node(softmax.weights)).value
         context = show("context", step("attend", scores, value, softmax=replace(softmax, weights=weights)))
@@ -229,7 +229,7 @@ def _operands(
     return given | {name: node.value for name, node in parameters.items()}
 
 
-def _softmax_choices(layer: Layer) -> dict[str, object]:
+def softmax_choices(layer: Layer) -> dict[str, object]:
     fill = layer.attention.masked_score
     return {
         "fill": -np.inf if fill == "minus_infinity" else float(fill),

@@ -6,7 +6,7 @@ Shapes: B items, H heads, S queries, T keys; x is [B, S, D], heads are [B, H, S,
 import ast
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -47,10 +47,19 @@ class Operands:
             return np.zeros(())
         raise ValueError(f"this layer has no {name}, or not yet")
 
+    def having(self, name: str, value: Array) -> "Operands":
+        """With one more."""
+        return replace(self, values={**self.values, name: value})
+
 
 def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Array:
     """The stage that the equation gives. Raises ValueError where shapes do not fit."""
-    return np.asarray(_value(equation.tree, a, operands))
+    return evaluate_tree(equation.tree, a, operands)
+
+
+def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Array:
+    """The same of an equation's tree, which may name operands that no equation may."""
+    return np.asarray(_value(tree, a, operands))
 
 
 def _value(node: ast.expr, a: Arithmetic, operands: Operands) -> Any:

@@ -56,8 +56,8 @@ class Patch(Strict):
     steps: dict[str, str] = Field(default_factory=dict, description="step → its wrong form")
     parameters: dict[str, ParameterEdit] = Field(default_factory=dict, description="parameter → how it is edited")
     mask: MaskEdit | None = None
-    stages: dict[str, str] = Field(
-        default_factory=dict, description="stage → the equation that it is computed by (V-12)"
+    stages: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="stage → its specified equation → the equation in its place (V-12)"
     )
 
     @model_validator(mode="after")
@@ -70,11 +70,12 @@ class Patch(Strict):
             raise ValueError(f"parameters names none of the specification's: {', '.join(unknown)}")
         if unknown := sorted({*self.stages} - {*SHAPES}):
             raise ValueError(f"stages names none of the specification's: {', '.join(unknown)}")
-        for stage, text in self.stages.items():
-            try:
-                Equation(text)
-            except ValueError as error:
-                raise ValueError(f"stages.{stage}: {error}") from None
+        for stage, equations in self.stages.items():
+            for text in (*equations.keys(), *equations.values()):
+                try:
+                    Equation(text)
+                except ValueError as error:
+                    raise ValueError(f"stages.{stage}: {error}") from None
         return self
 
     @model_validator(mode="after")

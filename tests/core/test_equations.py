@@ -13,14 +13,29 @@ from encoder_conformance.spec.load import load
 from encoder_conformance.spec.stage_equations import stage_equations
 
 CASES = load().cases
-SITUATIONS = ("no-mask", "padding-right", "mask-per-head", "alibi", "cross-no-mask", "blind-queries")
+SITUATIONS = (
+    "no-mask",
+    "padding-right",
+    "mask-per-head",
+    "alibi",
+    "memory-longer",
+    "memory-mask-per-item",
+    "blind-queries",
+)
 LAYERS = sorted({case.layer.layer for case in CASES.values() if case.layer.d_model <= 64 and not case.layer.is_stack})
 
 
-def deviation(**stages: str) -> Deviation:
+def deviation(**stages: dict[str, str]) -> Deviation:
     patch = {"stages": stages}
     return Deviation.model_validate(
-        {"deviation": "mine", "sentence": "A patch of a test.", "kind": "wiring", "patch": patch, "unseen": None, "links": ()}
+        {
+            "deviation": "mine",
+            "sentence": "A patch of a test.",
+            "kind": "wiring",
+            "patch": patch,
+            "unseen": None,
+            "links": (),
+        }
     )
 
 
@@ -60,17 +75,24 @@ def test_what_is_no_equation_is_refused(text: str, message: str) -> None:
 
 def test_a_patch_of_a_stage_is_simulated() -> None:
     case = CASES["pre-gelu/no-mask"]
-    halved = simulate(case, [deviation(residual2="0.5 * residual1 + ffn_output")])
+    halved = simulate(case, [deviation(residual2={"residual1 + ffn_output": "0.5 * residual1 + ffn_output"})])
     right = simulate(case, [])
     np.testing.assert_allclose(halved["residual2"], 0.5 * right["residual1"] + right["ffn_output"], rtol=1e-12)
     np.testing.assert_array_equal(halved["output"], halved["residual2"])
 
 
-def test_a_patch_of_a_stage_is_refused_where_its_operands_are_not_there_yet() -> None:
-    assert changes(CASES["pre-gelu/no-mask"], deviation(residual1="x + 2 * attention_output"))
-    assert not changes(CASES["pre-gelu/no-mask"], deviation(residual1="x + attention_output"))
-    assert not changes(CASES["pre-gelu/no-mask"], deviation(query="residual1"))
+def test_a_patch_of_a_stage_is_of_layers_that_specify_that_equation() -> None:
+    twice = deviation(residual1={"x + attention_output": "x + 2 * attention_output"})
+    assert changes(CASES["pre-gelu/no-mask"], twice)
+    assert not changes(CASES["cross-attention/memory-longer"], twice)
+    of_pre_norm = deviation(residual2={"residual1 + ffn_output": "residual1"})
+    assert changes(CASES["pre-gelu/no-mask"], of_pre_norm)
+    assert not changes(CASES["post-relu/no-mask"], of_pre_norm)
+    assert not changes(CASES["pre-gelu/no-mask"], deviation(residual1={"x + attention_output": "x+attention_output"}))
+
+
+def test_a_patch_that_names_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"stages.query: names nothing"):
-        deviation(query="nothing")
+        deviation(query={"x": "nothing"})
     with pytest.raises(ValueError, match="stages names none of the specification's: quarry"):
-        deviation(quarry="x")
+        deviation(quarry={"x": "x"})

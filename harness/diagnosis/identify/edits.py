@@ -1,0 +1,266 @@
+"""The neighbourhood of an equation: every equation that differs from it in one place.
+
+An edit is one of those that people make by mistake: another operand, an operation left out or done twice, another axis,
+another order of a tensor's elements, another use of the mask, a number. A number that an edit needs is the name `c`,
+which `constants` fits to the data.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+
+from encoder_conformance.spec.equation import dotted
+
+CONSTANT = "c"
+Shapes = Mapping[str, tuple[int, ...]]
+"""Operand → its shape: what may stand in the place of what."""
+_ACTIVATIONS = (
+    "maximum({0}, 0)",
+    "maximum({0}, 0) ** 2",
+    "maximum({0}, c * {0})",
+    "minimum(maximum({0}, 0), c)",
+    "{0} * sigmoid({0})",
+    "{0} * sigmoid(c * {0})",
+    "sigmoid({0})",
+    "tanh({0})",
+    "erf({0})",
+    "0.5 * {0} * (1 + erf({0} / sqrt(2)))",
+    "0.5 * {0} * (1 + tanh(sqrt(2 / pi) * ({0} + 0.044715 * {0} ** 3)))",
+    "0.5 * {0} * (1 + tanh(c * {0}))",
+    "softplus({0})",
+    "{0} * tanh(softplus({0}))",
+    "where({0} > 0, {0}, exp(minimum({0}, 0)) - 1)",
+    "where({0} > 0, {0}, c * (exp(minimum({0}, 0)) - 1))",
+    "1.0507009873554805 * where({0} > 0, {0}, 1.6732632423543772 * (exp(minimum({0}, 0)) - 1))",
+    "{0} / (1 + abs({0}))",
+    "{0} * minimum(maximum({0} + 3, 0), 6) / 6",
+    "minimum(maximum({0} + 3, 0), 6) / 6",
+    "where(abs({0}) > c, {0}, 0)",
+    "{0} - tanh({0})",
+    "sin({0})",
+    "abs({0})",
+    "exp({0})",
+    "{0}",
+    "{0} ** 2",
+)
+"""Activations of the field, of one input."""
+_OF_MASK = (
+    "~mask",
+    "transpose(mask)",
+    "flip(mask, -1)",
+    "flip(mask, -2)",
+    "flip(mask, 0)",
+    "flip(mask, 1)",
+    "roll(mask, 1, -1)",
+    "roll(mask, -1, -1)",
+    "roll(mask, 1, -2)",
+    "roll(mask, -1, -2)",
+    "roll(mask, 1, 0)",
+    "roll(mask, 1, 1)",
+    "permute(mask, 0, 0)",
+    "permute(mask, 1, 0)",
+    "mask | ~mask",
+    "mask & (index(attention_scores, -1) <= index(attention_scores, -2))",
+    "index(attention_scores, -1) <= index(attention_scores, -2)",
+    "mask & (index(attention_scores, -1) != index(attention_scores, -2))",
+    "mask | (index(attention_scores, -1) == index(attention_scores, -2))",
+)
+_OF_SOFTMAX = (
+    "softmax({0}, mask, -2)",
+    "softmax({0}, mask, 1)",
+    "softmax({0}, mask, 0)",
+    "softmax({0}, mask | ~mask) * mask",
+    "softmax({0} * mask, mask | ~mask)",
+    "softmax(where(mask, {0}, c), mask | ~mask)",
+    "softmax({0} + where(mask, 0, c), mask | ~mask)",
+    "where(mask, exp({0} - largest({0}, -1)), 0) / (c + sum(where(mask, exp({0} - largest({0}, -1)), 0), -1))",
+    "where(mask, exp({0}), 0) / (c + sum(where(mask, exp({0}), 0), -1))",
+    "where(mask, sigmoid({0}), 0)",
+    "where(mask, exp({0} - largest({0}, -1)), 0)",
+    "where(mask, maximum({0}, 0), 0)",
+    "softmax({0}, mask) ** c",
+    "maximum(softmax({0}, mask), c)",
+    "log(softmax({0}, mask))",
+)
+"""Ways to make weights of the scores {0}."""
+_AROUND = (
+    "abs({0})",
+    "{0} ** 2",
+    "sqrt({0})",
+    "tanh({0})",
+    "exp({0})",
+    "c * tanh({0} / c)",
+    "minimum({0}, c)",
+    "maximum({0}, c)",
+)
+_ARRANGED = ("interleaved", "by-reshape")
+
+
+def parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def edits(tree: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
+    """Every tree that differs in one place, some of them with the name `c` for a number, and some of them twice."""
+    for node, put in _places(tree):
+        for other in _instead(node, shapes):
+            yield put(other)
+
+
+def _places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
+    """Each part of the tree, and how to put another in its place."""
+    yield tree, lambda other: other
+    if dotted(tree):
+        return
+    for field, value in ast.iter_fields(tree):
+        if isinstance(tree, ast.Call) and field == "func":
+            continue
+        children = value if isinstance(value, list) else [value]
+        for at, child in enumerate(children):
+            if isinstance(child, ast.expr):
+                yield from _places_below(tree, field, at if isinstance(value, list) else None, child)
+
+
+def _places_below(
+    tree: ast.expr, field: str, at: int | None, child: ast.expr
+) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
+    for node, put in _places(child):
+
+        def put_here(other: ast.expr, put: Callable[[ast.expr], ast.expr] = put, old: ast.expr = tree) -> ast.expr:
+            fields = dict(ast.iter_fields(old))
+            new = put(other)
+            fields[field] = new if at is None else [*fields[field][:at], new, *fields[field][at + 1 :]]
+            return type(old)(**fields)
+
+        yield node, put_here
+
+
+def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
+    """What may stand in the place of one part."""
+    text = ast.unparse(node)
+    match node:
+        case ast.Constant(value=int() | float()):
+            yield parsed(CONSTANT)
+            return
+        case ast.Name() | ast.Attribute():
+            yield from _other_operand(dotted(node) or "", shapes)
+        case ast.BinOp(left=left, op=operator, right=right):
+            yield from _other_operation(left, operator, right)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            yield from _other_call(name, arguments)
+    if text == "mask" or isinstance(node, ast.Compare):
+        return
+    yield parsed(f"{CONSTANT} * ({text})")
+    yield parsed(f"{text} + {CONSTANT}")
+    for form in _AROUND:
+        yield parsed(form.format(f"({text})"))
+
+
+def _other_operand(name: str, shapes: Shapes) -> Iterator[ast.expr]:
+    if name == "mask":
+        yield from map(parsed, _OF_MASK)
+        return
+    shape = shapes.get(name)
+    if shape is None:  # a size
+        yield from (parsed(size) for size in ("d_model", "head_dim", "num_heads", "d_ff") if size != name)
+        return
+    for other, its_shape in shapes.items():
+        if other != name and its_shape == shape and other != "mask":
+            yield parsed(other)
+            yield parsed(f"{name} + {CONSTANT} * {other}")
+        if len(shape) == 2 and its_shape == shape[::-1] and (other != name or shape[0] == shape[1]):
+            yield parsed(f"transpose({other})")
+    for axis in range(-len(shape), 0):
+        if shape[axis] > 1:
+            yield parsed(f"flip({name}, {axis})")
+            yield parsed(f"roll({name}, 1, {axis})")
+            yield parsed(f"roll({name}, -1, {axis})")
+    if len(shape) == 4:  # one head for all
+        yield parsed(f"{name} * 0 + permute({name}, 1, 0)")
+    if len(shape) in (1, 2):
+        yield parsed(f"0 * {name}")
+        yield parsed(f"1 + {name}")
+
+
+def _other_operation(left: ast.expr, operator: ast.operator, right: ast.expr) -> Iterator[ast.expr]:
+    one, other = f"({ast.unparse(left)})", f"({ast.unparse(right)})"
+    yield left
+    yield right
+    match operator:
+        case ast.Add():
+            forms = ("{0} - {1}", "{1} - {0}", "{0} * {1}", "{0} + {1} + {1}", "maximum({0}, {1})")
+        case ast.Sub():
+            forms = ("{0} + {1}", "{1} - {0}", "{0} - 2 * {1}")
+        case ast.Mult():
+            forms = ("{0} / {1}", "{0} + {1}", "{0} * {1} * {1}", "{0} * {0} * {1}", "{0} * (1 + {1})")
+        case ast.Div():
+            forms = (
+                "{0} * {1}",
+                "{0} / {1} / {1}",
+                "{0} / {1} ** 2",
+                "{0} - {1}",
+                "{0} / ({1} + c)",
+                "{0} / sqrt({1})",
+            )
+        case ast.MatMult():
+            forms = ("{0} @ transpose({1})", "transpose({0}) @ {1}", "transpose({0} @ {1})")
+        case _:
+            forms = ("{0} ** c",)
+    yield from (parsed(form.format(one, other)) for form in forms)
+
+
+def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
+    given = [ast.unparse(argument) for argument in arguments]
+    match name, given:
+        case (("mean" | "var" | "sum" | "largest"), [x, _]):
+            yield from (parsed(f"{name}({x}, {axis})") for axis in (0, 1, 2))
+            others = {"mean": ("sum", "largest"), "var": ("largest",)}.get(name, ())
+            yield from (parsed(f"{other}({x}, -1)") for other in others)
+            if name == "var":
+                yield from map(
+                    parsed, (f"var({x}, -1, 1)", f"mean({x} ** 2, -1)", f"mean(abs({x} - mean({x}, -1)), -1) ** 2")
+                )
+            if name == "mean":
+                yield parsed(f"0 * mean({x}, -1)")
+        case "sqrt", [x]:
+            yield arguments[0]
+            match arguments[0]:
+                case ast.BinOp(left=inner, op=ast.Add(), right=epsilon):
+                    yield parsed(f"sqrt({ast.unparse(inner)}) + {ast.unparse(epsilon)}")
+                    yield parsed(f"sqrt(maximum({ast.unparse(inner)}, {ast.unparse(epsilon)}))")
+        case "softmax", [scores, "mask", *_]:
+            yield from (parsed(form.format(f"({scores})")) for form in _OF_SOFTMAX)
+        case (("split_heads" | "merge_heads"), [x, *_]):
+            yield from (parsed(f"{name}({x}, {form!r})") for form in _ARRANGED)
+        case (("erf" | "tanh" | "sigmoid" | "exp"), [x]):
+            yield from (parsed(f"{other}({x})") for other in ("erf", "tanh", "sigmoid", "sin") if other != name)
+            yield arguments[0]
+        case (("maximum" | "minimum"), [x, y]):
+            yield parsed(f"{'minimum' if name == 'maximum' else 'maximum'}({x}, {y})")
+            yield arguments[0]
+        case "transpose", [x]:
+            yield arguments[0]
+
+
+def activations(of: str) -> Iterator[ast.expr]:
+    """The activations of the field, of this input."""
+    yield from (parsed(form.format(of)) for form in _ACTIVATIONS)
+
+
+def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:
+    """Norms of this input that differ in more than one place: the divisors, centres and affine parts there are."""
+    centred = f"({of} - mean({of}, -1))"
+    inner = (of, centred)
+    divisors = (
+        f"sqrt(var({of}, -1) + epsilon)",
+        f"sqrt(mean({of} ** 2, -1) + epsilon)",
+        f"(sqrt(var({of}, -1)) + epsilon)",
+        f"sqrt(var({of}, -1, 1) + epsilon)",
+        f"(sqrt(var({of}, -1, 1)) + epsilon)",
+        f"sqrt(sum({of} ** 2, -1) + epsilon)",
+        f"(mean(abs({of}), -1) + epsilon)",
+        f"(largest(abs({of}), -1) + epsilon)",
+        "1",
+    )
+    affine = (f"* {gain} + {shift}", f"* (1 + {gain}) + {shift}", f"* {gain}", f"+ {shift}", "")
+    yield from (parsed(f"{x} / {divisor} {ending}") for x, divisor, ending in product(inner, divisors, affine))

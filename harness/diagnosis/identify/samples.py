@@ -1,0 +1,101 @@
+"""What a stage was computed from and what came out, case by case: the data that an equation is fitted to."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.judge.observation import Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import given, softmax_choices
+from encoder_conformance.oracle.equation import Operands, evaluate_tree
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.stage_equations import stage_equations
+
+EXACT = Arithmetic(np.float64)
+_LOST = 1e12
+"""The error, in σ, of a value that is not finite where the other is."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A stage of one case. `observed` and `sigma`, float64, are at the flat `positions` that are compared in `shape`;
+    σ is that of the specified step."""
+
+    evidence: Evidence
+    operands: Operands
+    specified: Equation
+    shape: tuple[int, ...]
+    positions: Array
+    observed: Array
+    sigma: Array
+
+    def errors(self, tree: ast.expr, constant: float | None = None) -> Array | None:
+        """(computed − observed) / σ, [n], of an equation's tree; None where it gives another shape or cannot be.
+
+        `constant` is the value of the name `c` in the tree.
+        """
+        computed = self.computed(tree, constant)
+        if computed is None:
+            return None
+        both = np.isfinite(computed) & np.isfinite(self.observed)
+        same = both | (np.isnan(computed) & np.isnan(self.observed)) | (computed == self.observed)
+        with np.errstate(all="ignore"):
+            apart = np.where(both, (computed - self.observed) / self.sigma, np.where(same, 0.0, _LOST))
+        return np.clip(apart, -_LOST, _LOST)
+
+    def computed(self, tree: ast.expr, constant: float | None = None) -> Array | None:
+        """What the tree gives at `positions`, [n], exact; None where it gives another shape or cannot be."""
+        operands = self.operands if constant is None else self.operands.having("c", np.asarray(constant))
+        try:
+            with np.errstate(all="ignore"):
+                value = evaluate_tree(tree, EXACT, operands)
+        except (ValueError, IndexError, TypeError, KeyError):
+            return None
+        if value.shape != self.shape:
+            return None
+        return value.astype(np.float64).reshape(-1)[self.positions]
+
+
+def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
+    """The cases that show this stage and all stages before it whole, and where something of it is compared."""
+    found = []
+    for piece in evidence:
+        specified = stage_equations(piece.case.layer)
+        if stage not in specified:
+            continue
+        before = list(specified)[: list(specified).index(stage)]
+        seen, places = piece.seen, piece.places.get(stage)
+        if stage not in seen or places is None or not all(name in seen for name in before):
+            continue
+        shape, positions = places
+        if seen[stage].shape != shape:
+            continue
+        what = given(piece.case)
+        inputs = {"x": what.x, "memory": what.memory, "mask": what.mask, "bias": what.bias}
+        values = {name: value for name, value in inputs.items() if value is not None} | what.parameters
+        values |= {name: seen[name] for name in before}
+        operands = Operands(piece.case.layer, values, softmax_choices(piece.case.layer))
+        observed = seen[stage].reshape(-1)[positions]
+        sigma = piece.sigma(stage).reshape(-1)[positions]
+        found.append(Sample(piece, operands, specified[stage], shape, positions, observed, sigma))
+    return found
+
+
+def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:
+    """Mean of log(1 + error²) over elements and cases, which no one element decides; ∞ where it cannot be."""
+    total = 0.0
+    for sample in samples:
+        errors = sample.errors(tree, constant)
+        if errors is None:
+            return np.inf
+        total += float(np.mean(np.log1p(errors * errors)))
+    return total / len(samples)
+
+
+def rms(samples: Sequence[Sample], tree: ast.expr) -> float:
+    """The largest rms error of any case, in σ of the specified step."""
+    found = [sample.errors(tree) for sample in samples]
+    return max((np.inf if errors is None else float(np.sqrt(np.mean(errors**2))) for errors in found), default=np.inf)
