@@ -11,14 +11,14 @@ import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
-from encoder_conformance.impls.onnx_file.inference import Inferred
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
-from encoder_conformance.impls.onnx_file.interface import numpy_dtype
-from encoder_conformance.impls.onnx_file.masks import fed
-from encoder_conformance.impls.onnx_file.parameters import held_in, written
-from encoder_conformance.impls.onnx_file.roles import Roles
-from encoder_conformance.impls.onnx_file.stages import letters, sizes_at
-from encoder_conformance.impls.onnx_file.values import Array
+from encoder_conformance.impls.onnx_file.interface.input_semantics import Roles
+from encoder_conformance.impls.onnx_file.interface.mask_inputs import fed
+from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
+from encoder_conformance.impls.onnx_file.layer.inference import Inferred
+from encoder_conformance.impls.onnx_file.layer.parameters import held_in, written
+from encoder_conformance.impls.onnx_file.layer.stages import letters, sizes_at
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array
 from encoder_conformance.impls.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import axes_of

@@ -9,17 +9,23 @@ import numpy as np
 import onnx
 
 from encoder_conformance import Masks
-from encoder_conformance.impls.onnx_file.checks import check, every_node, unknown_opset
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.functions import check_functions
-from encoder_conformance.impls.onnx_file.graph import Graph
-from encoder_conformance.impls.onnx_file.inference import Inferred, infer
-from encoder_conformance.impls.onnx_file.interface import Interface, check_dimensions, interface, numpy_dtype, port
-from encoder_conformance.impls.onnx_file.masks import fed
-from encoder_conformance.impls.onnx_file.order import check_order
-from encoder_conformance.impls.onnx_file.reading import Unreadable, read
-from encoder_conformance.impls.onnx_file.roles import MaskRole, Roles, roles
-from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner
+from encoder_conformance.impls.onnx_file.graph.execution import Array, Failed, Runner
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.interface.input_semantics import MaskRole, Roles, roles
+from encoder_conformance.impls.onnx_file.interface.mask_inputs import fed
+from encoder_conformance.impls.onnx_file.interface.ports import (
+    Interface,
+    check_dimensions,
+    interface,
+    numpy_dtype,
+    port,
+)
+from encoder_conformance.impls.onnx_file.layer.inference import Inferred, infer
+from encoder_conformance.impls.onnx_file.reading.checker import check, every_node, unknown_opset
+from encoder_conformance.impls.onnx_file.reading.functions import check_functions
+from encoder_conformance.impls.onnx_file.reading.loading import Unreadable, read
+from encoder_conformance.impls.onnx_file.reading.node_order import check_order
 
 Tensors = dict[str, Array]
 

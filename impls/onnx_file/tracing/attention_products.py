@@ -2,8 +2,15 @@
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.products import Groups, Product, arranged, constant_along, sizes_of, spread_out
-from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import (
+    Groups,
+    Product,
+    arranged,
+    constant_along,
+    sizes_of,
+    spread_out,
+)
 
 
 def score_product(

@@ -6,9 +6,9 @@ from itertools import islice, product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph import Graph
-from encoder_conformance.impls.onnx_file.interface import Interface, Port, numpy_dtype
-from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.interface.ports import Interface, Port, numpy_dtype
 
 BATCH, SEQUENCE = 3, 5
 LONGEST_TRIED = 512

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import onnx
 
-from encoder_conformance.impls.onnx_file.graph import Graph, used_by
-from encoder_conformance.impls.onnx_file.operators import IDENTITIES
-from encoder_conformance.impls.onnx_file.products import named
+from encoder_conformance.impls.onnx_file.graph.graph import Graph, used_by
+from encoder_conformance.impls.onnx_file.graph.operators import IDENTITIES
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import named
 
 ADDED = frozenset(("Add", "Sum", "Mul", "LayerNormalization")) | IDENTITIES
 """What stands between an embedding and the first layer: positions and token types added, a factor, a norm."""

@@ -5,10 +5,18 @@ from math import prod
 import numpy as np
 import onnx
 
-from encoder_conformance.impls.onnx_file.attention import context_product, score_product
-from encoder_conformance.impls.onnx_file.known import Known
-from encoder_conformance.impls.onnx_file.products import Product, attributes, named, product_of
-from encoder_conformance.impls.onnx_file.values import Array, Context, NotUnderstood, Scores, Value, View, Weights
+from encoder_conformance.impls.onnx_file.tracing.attention_products import context_product, score_product
+from encoder_conformance.impls.onnx_file.tracing.expressions import (
+    Array,
+    Context,
+    NotUnderstood,
+    Scores,
+    Value,
+    View,
+    Weights,
+)
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import Product, attributes, named, product_of
+from encoder_conformance.impls.onnx_file.tracing.value_table import Known
 
 
 def of_two(known: Known, node: onnx.NodeProto, one: View, two: View) -> View:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.values import Array, Local, NotUnderstood
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Local, NotUnderstood
 
 
 @dataclass(frozen=True)

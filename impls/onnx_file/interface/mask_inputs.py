@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance import Masks, Tensors
-from encoder_conformance.impls.onnx_file.interface import numpy_dtype
-from encoder_conformance.impls.onnx_file.roles import MaskRole, Roles
-from encoder_conformance.impls.onnx_file.values import Array
+from encoder_conformance.impls.onnx_file.interface.input_semantics import MaskRole, Roles
+from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array
 
 
 class Unsupported(NotImplementedError):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.roles import MaskRole, Roles
-from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.interface.input_semantics import MaskRole, Roles
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood, Source
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood, Source
 
 CLOSE = 1e-4
 NEAR = 0.2

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.reading import Unreadable
+from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
 
 MOST_NODES = 1_000_000
 """Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""

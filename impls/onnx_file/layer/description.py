@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.layer import Encoder, OneLayer
-from encoder_conformance.impls.onnx_file.roles import Roles
+from encoder_conformance.impls.onnx_file.interface.input_semantics import Roles
+from encoder_conformance.impls.onnx_file.layer.structure import Encoder, OneLayer
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""

@@ -5,10 +5,10 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph import Graph
-from encoder_conformance.impls.onnx_file.interface import FLOATS, Interface, Port, numpy_dtype
-from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner, Tensors
-from encoder_conformance.impls.onnx_file.trials import Trial, first_that_runs, trials
+from encoder_conformance.impls.onnx_file.graph.execution import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, Interface, Port, numpy_dtype
+from encoder_conformance.impls.onnx_file.interface.probe_runs import Trial, first_that_runs, trials
 
 CUT = 1e-3
 """Of what a change does to another position, what is left where the mask hides it."""

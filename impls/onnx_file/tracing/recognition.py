@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.activations import activation_of, probe
-from encoder_conformance.impls.onnx_file.norms import Constant, norm_of
-from encoder_conformance.impls.onnx_file.products import FLOATS, attributes, named
-from encoder_conformance.impls.onnx_file.softmax import softmax_of
-from encoder_conformance.impls.onnx_file.values import (
+from encoder_conformance.impls.onnx_file.tracing.activations import activation_of, probe
+from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Activation,
     Array,
     Fixed,
@@ -26,9 +23,12 @@ from encoder_conformance.impls.onnx_file.values import (
     View,
     Weights,
 )
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import FLOATS, attributes, named
+from encoder_conformance.impls.onnx_file.tracing.norms import Constant, norm_of
+from encoder_conformance.impls.onnx_file.tracing.softmax import softmax_of
 
 if TYPE_CHECKING:
-    from encoder_conformance.impls.onnx_file.known import Known
+    from encoder_conformance.impls.onnx_file.tracing.value_table import Known
 
 CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""

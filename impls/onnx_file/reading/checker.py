@@ -8,7 +8,7 @@ import onnxruntime as ort
 from onnx import defs
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.running import said
+from encoder_conformance.impls.onnx_file.graph.execution import said
 
 SMALL = 1024
 """Elements of an initializer that shapes may be computed from."""

@@ -8,7 +8,7 @@ import onnx
 import onnx.inliner
 from onnx import numpy_helper
 
-from encoder_conformance.impls.onnx_file.rewriting import MICROSOFT, rewrite, rounds
+from encoder_conformance.impls.onnx_file.graph.lowering import MICROSOFT, rewrite, rounds
 
 
 class Graph:

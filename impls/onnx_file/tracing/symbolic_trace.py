@@ -9,14 +9,18 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx
 
-from encoder_conformance.impls.onnx_file import closing
-from encoder_conformance.impls.onnx_file.known import Known, data_of
-from encoder_conformance.impls.onnx_file.operators import ELEMENTWISE, IDENTITIES, MOVES, PRODUCTS, REDUCTIONS, ROWWISE
-from encoder_conformance.impls.onnx_file.pairs import attention, of_two
-from encoder_conformance.impls.onnx_file.products import FLOATS, attributes, linear_map, named, product_of
-from encoder_conformance.impls.onnx_file.rows import axes_of, row_axis
-from encoder_conformance.impls.onnx_file.running import said
-from encoder_conformance.impls.onnx_file.values import (
+from encoder_conformance.impls.onnx_file.graph.execution import said
+from encoder_conformance.impls.onnx_file.graph.operators import (
+    ELEMENTWISE,
+    IDENTITIES,
+    MOVES,
+    PRODUCTS,
+    REDUCTIONS,
+    ROWWISE,
+)
+from encoder_conformance.impls.onnx_file.tracing import recognition as closing
+from encoder_conformance.impls.onnx_file.tracing.attention import attention, of_two
+from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Array,
     Fixed,
     Linear,
@@ -32,6 +36,15 @@ from encoder_conformance.impls.onnx_file.values import (
     Weights,
     rows_of,
 )
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import (
+    FLOATS,
+    attributes,
+    linear_map,
+    named,
+    product_of,
+)
+from encoder_conformance.impls.onnx_file.tracing.rows import axes_of, row_axis
+from encoder_conformance.impls.onnx_file.tracing.value_table import Known, data_of
 
 
 class Flow(Known):

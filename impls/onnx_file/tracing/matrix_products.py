@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood, Source
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood, Source
 
 
 @dataclass(frozen=True)

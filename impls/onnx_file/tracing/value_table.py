@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from encoder_conformance.impls.onnx_file import closing
-from encoder_conformance.impls.onnx_file.graph import Graph
-from encoder_conformance.impls.onnx_file.operators import IDENTITIES, MOVES
-from encoder_conformance.impls.onnx_file.running import Nodes
-from encoder_conformance.impls.onnx_file.values import (
+from encoder_conformance.impls.onnx_file.graph.execution import Nodes
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.graph.operators import IDENTITIES, MOVES
+from encoder_conformance.impls.onnx_file.tracing import recognition as closing
+from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Array,
     Fixed,
     Given,

@@ -6,11 +6,11 @@ from math import prod
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.known import Known
-from encoder_conformance.impls.onnx_file.layer import Encoder, OneLayer, Projection
-from encoder_conformance.impls.onnx_file.layout import Layout, Sizes, layout_of
-from encoder_conformance.impls.onnx_file.products import named
-from encoder_conformance.impls.onnx_file.values import Array, Root, View
+from encoder_conformance.impls.onnx_file.layer.layout import Layout, Sizes, layout_of
+from encoder_conformance.impls.onnx_file.layer.structure import Encoder, OneLayer, Projection
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Root, View
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import named
+from encoder_conformance.impls.onnx_file.tracing.value_table import Known
 from encoder_conformance.spec.stages import axes_of
 
 LETTERS = {"B S D": "BSD", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}

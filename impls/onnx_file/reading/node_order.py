@@ -3,8 +3,8 @@
 import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.products import named
-from encoder_conformance.impls.onnx_file.reading import Unreadable
+from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import named
 
 SORTED = (
     "sort them: OnnxModel(onnx.load(path)).topological_sort(), of onnxruntime.transformers.onnx_model; float16's "

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from encoder_conformance.impls.onnx_file.graph import Graph
-from encoder_conformance.impls.onnx_file.layer import Encoder, OneLayer, Projection
-from encoder_conformance.impls.onnx_file.values import Array, Norm, Source
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.layer.structure import Encoder, OneLayer, Projection
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Norm, Source
 from encoder_conformance.spec.dtypes import FORMATS
 
 ABSENT = "absent"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from encoder_conformance.impls.onnx_file.values import (
+from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Activation,
     Array,
     Context,

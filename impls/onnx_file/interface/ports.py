@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from encoder_conformance.impls.onnx_file.embedding import embedding
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph import Graph, used_by
+from encoder_conformance.impls.onnx_file.graph.graph import Graph, used_by
+from encoder_conformance.impls.onnx_file.interface.embedding import embedding
 
 Dim = int | str | None
 FLOATS = {"float32", "float64", "float16", "bfloat16"}

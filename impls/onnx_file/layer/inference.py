@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from encoder_conformance.impls.onnx_file.describe import describe
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.flow import Flow
-from encoder_conformance.impls.onnx_file.graph import Graph
-from encoder_conformance.impls.onnx_file.interface import numpy_dtype
-from encoder_conformance.impls.onnx_file.layer import encoder_of
-from encoder_conformance.impls.onnx_file.parameters import Held, parameters_of
-from encoder_conformance.impls.onnx_file.proof import empty_row, prove
-from encoder_conformance.impls.onnx_file.roles import Roles
-from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner, Tensors
-from encoder_conformance.impls.onnx_file.stages import Anchor, anchors, letters, sizes_at
-from encoder_conformance.impls.onnx_file.values import NotUnderstood
+from encoder_conformance.impls.onnx_file.graph.execution import Array, Failed, Runner, Tensors
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.interface.input_semantics import Roles
+from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
+from encoder_conformance.impls.onnx_file.layer.description import describe
+from encoder_conformance.impls.onnx_file.layer.parameters import Held, parameters_of
+from encoder_conformance.impls.onnx_file.layer.stages import Anchor, anchors, letters, sizes_at
+from encoder_conformance.impls.onnx_file.layer.structure import encoder_of
+from encoder_conformance.impls.onnx_file.layer.verification import empty_row, prove
+from encoder_conformance.impls.onnx_file.tracing.expressions import NotUnderstood
+from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import Flow
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.layer import Layer

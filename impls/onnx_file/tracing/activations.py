@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood
 from encoder_conformance.oracle import special
 
 EXACT = 2e-5

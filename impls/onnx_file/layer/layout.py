@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.values import Array
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array
 
 Sizes = dict[str, int]
 

@@ -6,9 +6,9 @@ from math import prod
 import numpy as np
 import onnx
 
-from encoder_conformance.impls.onnx_file.operators import REDUCTIONS
-from encoder_conformance.impls.onnx_file.products import attributes
-from encoder_conformance.impls.onnx_file.values import Array, NotUnderstood, Root, rows_of
+from encoder_conformance.impls.onnx_file.graph.operators import REDUCTIONS
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood, Root, rows_of
+from encoder_conformance.impls.onnx_file.tracing.matrix_products import attributes
 
 
 def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str], Array]) -> tuple[int, ...]:
