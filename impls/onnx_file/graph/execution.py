@@ -1,4 +1,4 @@
-"""Runs a model, whole and with its inner values, or one node of it by itself."""
+"""Executes a model, with or without its intermediate values, or one node by itself."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -14,40 +14,40 @@ Array = np.ndarray
 Tensors = dict[str, Array]
 
 
-class Failed(Exception):
-    """A model or a node does not run on what it was given."""
+class ExecutionError(Exception):
+    """A model or a node does not run on its inputs."""
 
 
-class Runner:
-    """A model in ONNX Runtime with every optimisation off; in ONNX's reference implementation where that will not.
+class ModelRunner:
+    """A model in ONNX Runtime without optimisation, or in ONNX's reference implementation where that fails.
 
-    One session answers for the outputs and for every value inside: a large file is not handed over twice. `problem`
-    says what ONNX Runtime had against the model.
+    One session gives the outputs and every intermediate value: a large file is loaded once. `problem` is ONNX Runtime's
+    complaint about the model.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._model = model
         self._own = [output.name for output in model.graph.output]
-        made = [name for node in model.graph.node for name in node.output if name]
-        self._all = [*self._own, *dict.fromkeys(name for name in made if name not in self._own)]
+        produced = [name for node in model.graph.node for name in node.output if name]
+        self._all = [*self._own, *dict.fromkeys(name for name in produced if name not in self._own)]
         self._reference: ReferenceEvaluator | None = None
         self.session: ort.InferenceSession | None = None
         self.problem = ""
-        for shown in (self._all[len(self._own) :], []):  # a value of a kind that is no output's is not looked at
+        for shown in (self._all[len(self._own) :], []):  # some types of value cannot be outputs
             try:
                 self.session = _session(model, shown)
             except Exception as error:  # ONNX Runtime has a class of its own for every status
-                self.problem = said(error)
+                self.problem = error_text(error)
             else:
                 self._all, self.problem = [*self._own, *shown], ""
                 break
 
     def run(self, feeds: Mapping[str, Array]) -> Tensors:
-        """The outputs by name; raises Failed."""
+        """The outputs by name; raises ExecutionError."""
         return self._run(self._own, feeds)
 
     def trace(self, feeds: Mapping[str, Array]) -> Tensors:
-        """The outputs and, where they can be looked at, the values inside; raises Failed."""
+        """The outputs and, where possible, the intermediate values; raises ExecutionError."""
         return self._run(self._all, feeds)
 
     def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
@@ -59,18 +59,18 @@ class Runner:
                 with np.errstate(all="ignore"):
                     answers = self._reference.run(names, dict(feeds))
         except Exception as error:
-            raise Failed(said(error)) from None
+            raise ExecutionError(error_text(error)) from None
         return {name: np.asarray(value) for name, value in zip(names, answers, strict=True)}
 
-    def refer(self, problem: str) -> "Runner":
-        """The same in ONNX's reference implementation, since ONNX Runtime has this problem with the model."""
+    def on_reference(self, problem: str) -> "ModelRunner":
+        """The same model in ONNX's reference implementation; `problem` is ONNX Runtime's complaint."""
         other = copy(self)
         other.session, other.problem = None, problem
         return other
 
 
 def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
-    """With these values of the graph for outputs, too."""
+    """A session with these intermediate values as extra outputs."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -86,23 +86,23 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
     return ort.InferenceSession(data, options, ["CPUExecutionProvider"])
 
 
-class Nodes:
-    """Single nodes of a graph, computed by ONNX's reference implementation on whatever numbers they are given."""
+class NodeRunner:
+    """Executes single nodes of a graph in ONNX's reference implementation."""
 
     def __init__(self, opsets: Mapping[str, int]) -> None:
         self.imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
         self._made = lru_cache(maxsize=None)(self._make)
         self._nodes: dict[int, onnx.NodeProto] = {}
 
-    def run(self, node: onnx.NodeProto, given: Iterable[Array | None]) -> list[Array]:
-        """Its outputs; raises Failed."""
+    def run(self, node: onnx.NodeProto, inputs: Iterable[Array | None]) -> list[Array]:
+        """Its outputs; raises ExecutionError."""
         self._nodes[id(node)] = node  # kept alive, so that the number stays its own
-        feeds = {name: value for name, value in zip(node.input, given, strict=True) if name and value is not None}
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name and value is not None}
         try:
             with np.errstate(all="ignore"):
                 return [np.asarray(value) for value in self._made(id(node)).run(None, feeds)]
         except Exception as error:
-            raise Failed(f"{node.op_type}: {said(error)}") from None
+            raise ExecutionError(f"{node.op_type}: {error_text(error)}") from None
 
     def _make(self, key: int) -> ReferenceEvaluator:
         node = self._nodes[key]
@@ -116,6 +116,6 @@ class Nodes:
         return ReferenceEvaluator(helper.make_model(graph, opset_imports=self.imports))
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

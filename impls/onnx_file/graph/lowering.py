@@ -1,8 +1,7 @@
-"""Writes what ONNX Runtime's optimiser and quantiser put into a graph in ONNX's own operators, to be followed.
+"""Lowers ONNX Runtime's fused and quantised operators to ONNX's own, so that the graph can be traced.
 
-Only the copy that is looked into is written anew: the file that is run stays as it is. Integer weights become the real
-numbers that they stand for, and what rounds x on its way is left out: how far that is from the file is for runs to
-tell.
+Only the traced copy changes; the file that runs stays as it is. Integer weights become the real numbers that they
+stand for, and the rounding of activations is left out. A run then shows how far that is from the file.
 """
 
 from collections.abc import Callable
@@ -17,24 +16,24 @@ ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
 Nodes = list[onnx.NodeProto]
 
 
-def rewrite(graph: onnx.GraphProto) -> None:
+def lower(graph: onnx.GraphProto) -> None:
     """In place; Constant nodes are initializers already."""
     kept: Nodes = []
     for node in graph.node:
-        plain = PLAIN.get(node.op_type) if node.domain == MICROSOFT else None
-        kept += plain(node, graph) if plain else [node]
+        lowering = LOWERINGS.get(node.op_type) if node.domain == MICROSOFT else None
+        kept += lowering(node, graph) if lowering else [node]
     kept = _without_rounding(kept, graph)
     del graph.node[:]
     graph.node.extend(kept)
 
 
-def rounds(graph: onnx.GraphProto) -> bool:
-    """Whether it computes with integers that stand for numbers."""
+def is_quantised(graph: onnx.GraphProto) -> bool:
+    """Whether the graph computes with integers that stand for real numbers."""
     return any(node.op_type in ROUNDING for node in graph.node)
 
 
-def _attribute(node: onnx.NodeProto, name: str, otherwise: float) -> float:
-    return next((attribute.f for attribute in node.attribute if attribute.name == name), otherwise)
+def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
+    return next((attribute.f for attribute in node.attribute if attribute.name == name), default)
 
 
 def _constant(graph: onnx.GraphProto, name: str, value: np.ndarray) -> str:
@@ -48,15 +47,15 @@ def _number(graph: onnx.GraphProto, name: str, value: float) -> str:
 
 def _skip_norm(node: onnx.NodeProto, graph: onnx.GraphProto) -> Nodes:
     """(x + skip + bias) normed; the sum is the fourth output."""
-    given, simplified = list(node.input), "Simplified" in node.op_type
-    gain, *rest = given[2:]
+    inputs, simplified = list(node.input), "Simplified" in node.op_type
+    gain, *rest = inputs[2:]
     shift, bias = ("", *rest, "")[:2] if simplified else (*rest, "", "")[:2]
     out = node.output[0]
     total = node.output[3] if len(node.output) > 3 and node.output[3] else f"{out}/sum"
-    skip = f"{out}/biased" if bias else given[1]
-    nodes = [helper.make_node("Add", [given[0], bias], [skip])] if bias else []
+    skip = f"{out}/biased" if bias else inputs[1]
+    nodes = [helper.make_node("Add", [inputs[0], bias], [skip])] if bias else []
     # The bias is of the linear map that comes first; what is skipped is the other.
-    pair = [skip, given[1]] if bias else [given[0], given[1]]
+    pair = [skip, inputs[1]] if bias else [inputs[0], inputs[1]]
     kind = "RMSNormalization" if simplified else "LayerNormalization"
     epsilon = _attribute(node, "epsilon", 1e-5)
     nodes.append(helper.make_node("Add", pair, [total]))
@@ -92,15 +91,15 @@ def _quick_gelu(node: onnx.NodeProto, graph: onnx.GraphProto) -> Nodes:
 
 
 def _chain(steps: list[tuple[str, list[str]]], out: str) -> Nodes:
-    """Nodes one after the other; "" is what the one before gives."""
+    """Nodes in sequence; the input "" is the output of the node before."""
     nodes: Nodes = []
-    for number, (op, given) in enumerate(steps):
+    for number, (op, inputs) in enumerate(steps):
         name = out if number == len(steps) - 1 else f"{out}/{number}"
-        nodes.append(helper.make_node(op, [g or nodes[-1].output[0] for g in given], [name]))
+        nodes.append(helper.make_node(op, [g or nodes[-1].output[0] for g in inputs], [name]))
     return nodes
 
 
-PLAIN: dict[str, Callable[[onnx.NodeProto, onnx.GraphProto], Nodes]] = {
+LOWERINGS: dict[str, Callable[[onnx.NodeProto, onnx.GraphProto], Nodes]] = {
     "SkipLayerNormalization": _skip_norm,
     "SkipSimplifiedLayerNormalization": _skip_norm,
     "BiasGelu": _gelu,
@@ -111,10 +110,10 @@ PLAIN: dict[str, Callable[[onnx.NodeProto, onnx.GraphProto], Nodes]] = {
 
 
 def _without_rounding(nodes: Nodes, graph: onnx.GraphProto) -> Nodes:
-    """x goes on as it is past what quantises it, and integer matrices are multiplied by as real ones."""
-    held = {tensor.name: tensor for tensor in graph.initializer}
+    """Bypass the quantisation of activations, and multiply by integer matrices as real ones."""
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
     rounded = {name: node.input[0] for node in nodes for name in node.output[:1]
-               if node.op_type in ROUNDING and node.input[0] not in held}  # fmt: skip
+               if node.op_type in ROUNDING and node.input[0] not in initializers}  # fmt: skip
     scales = {node.output[1]: node for node in nodes if node.op_type == "DynamicQuantizeLinear"}
     kept: Nodes = []
     for node in nodes:
@@ -122,9 +121,9 @@ def _without_rounding(nodes: Nodes, graph: onnx.GraphProto) -> Nodes:
             continue
         if node.op_type == "DequantizeLinear" and node.input[0] in rounded:
             node = helper.make_node("Identity", [rounded[node.input[0]]], [node.output[0]], name=node.name)
-        elif node.op_type == "MatMulInteger" and node.input[0] in rounded and node.input[1] in held:
-            zero = held.get(node.input[3]) if len(node.input) > 3 else None
-            whole = numpy_helper.to_array(held[node.input[1]]).astype(np.float32)
+        elif node.op_type == "MatMulInteger" and node.input[0] in rounded and node.input[1] in initializers:
+            zero = initializers.get(node.input[3]) if len(node.input) > 3 else None
+            whole = numpy_helper.to_array(initializers[node.input[1]]).astype(np.float32)
             if zero is not None:
                 whole = whole - numpy_helper.to_array(zero).astype(np.float32)
             weight = _constant(graph, f"{node.input[1]}/real", whole)
@@ -137,8 +136,8 @@ def _without_rounding(nodes: Nodes, graph: onnx.GraphProto) -> Nodes:
 
 
 def _scaled_weights(nodes: Nodes, graph: onnx.GraphProto) -> Nodes:
-    """The scale of an integer matrix, which its product is multiplied by, goes into the matrix."""
-    held = {tensor.name: tensor for tensor in graph.initializer}
+    """Move the scale of an integer matrix, a factor of its product, into the matrix."""
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
     passing = {node.output[0]: node.input[0] for node in nodes if node.op_type in ("Identity", "Cast")}
     products = {node.output[0]: node for node in nodes if node.op_type == "MatMul" and node.input[1].endswith("/real")}
 
@@ -151,9 +150,9 @@ def _scaled_weights(nodes: Nodes, graph: onnx.GraphProto) -> Nodes:
         if node.op_type != "Mul":
             continue
         for product, scale in (node.input, node.input[::-1]):
-            if origin(product) in products and origin(scale) in held:
-                tensor = held[products[origin(product)].input[1]]
-                real = numpy_helper.to_array(tensor) * numpy_helper.to_array(held[origin(scale)])
+            if origin(product) in products and origin(scale) in initializers:
+                tensor = initializers[products[origin(product)].input[1]]
+                real = numpy_helper.to_array(tensor) * numpy_helper.to_array(initializers[origin(scale)])
                 tensor.CopyFrom(numpy_helper.from_array(real.astype(np.float32), tensor.name))
                 changed = helper.make_node("Identity", [product], [node.output[0]], name=node.name)
                 node.CopyFrom(changed)

@@ -1,4 +1,8 @@
-"""ONNX's operators by what they do to the elements of a value."""
+"""ONNX's operators, classified by their effect on the elements of a value."""
+
+import onnx
+
+FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 MOVES = frozenset(
     (
@@ -29,5 +33,5 @@ ROWWISE = frozenset(
         "LpNormalization", "MeanVarianceNormalization",
     )
 )  # fmt: skip
-"""Each element depends on its whole row, and the result has the shape of what is given."""
+"""Each element depends on its whole row, and the shape stays."""
 PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum", "FusedMatMul"))

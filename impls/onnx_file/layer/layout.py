@@ -1,9 +1,8 @@
-"""How a graph value holds a stage, as letters: "S B (H d)" for [S, B, D] with the heads one after the other.
+"""The layout of a stage in a graph value, in Einstein notation: "S B (H d)" is [S, B, D] with heads one by one.
 
-Found at the sizes of the trace, and good at any others.
+A layout is found at the sizes of the trace and holds at all others.
 """
 
-import re
 from dataclasses import dataclass
 from math import prod
 
@@ -16,19 +15,13 @@ Sizes = dict[str, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """`axes` has the letters of each axis of the value, the slowest first; `part` is the (axis, start, stop) that is
-    the stage, of a value that holds more."""
+    """`axes` has the letters of each axis of the value, the slowest first.
+
+    `part` (axis, start, stop) is the stage's slice of a value that holds more.
+    """
 
     axes: tuple[str, ...]
     part: tuple[int, int, int] | None = None
-
-    def __str__(self) -> str:
-        return " ".join(axis if len(axis) == 1 else f"({' '.join(axis)})" if axis else "1" for axis in self.axes)
-
-    @classmethod
-    def parse(cls, text: str, part: tuple[int, int, int] | None) -> "Layout":
-        axes = re.findall(r"\(([^)]*)\)|(\S+)", text)
-        return cls(tuple((group or single).replace(" ", "").replace("1", "") for group, single in axes), part)
 
     def stage(self, value: Array, letters: str, shape: tuple[int, ...], sizes: Sizes) -> Array:
         """The stage, whose axes have these `letters` and then `shape`, out of the graph's value."""
@@ -41,7 +34,7 @@ class Layout:
 
 
 def layout_of(index: Array, letters: str, sizes: Sizes) -> Layout | None:
-    """`index` says of each element of a value which it is of the stage, whose axes have these letters, −1 for none.
+    """`index` numbers the stage's elements in a value, −1 for others; `letters` are the stage's axes.
 
     None where the value does not hold the whole stage, each element once, in axes that can be told apart.
     """
@@ -52,38 +45,42 @@ def layout_of(index: Array, letters: str, sizes: Sizes) -> Layout | None:
         if part is None:
             return None
         index = index.take(range(part[1], part[2]), part[0])
-    dims = [sizes[letter] for letter in letters]
+    dims = tuple(sizes[letter] for letter in letters)
     if index.size != prod(dims):
         return None
-    coordinates = dict(zip(letters, np.unravel_index(index, dims), strict=True))
-    axes = []
-    for axis in range(index.ndim):
-        at = tuple(slice(None) if a == axis else 0 for a in range(index.ndim))
-        axes.append(_letters({letter: values[at] for letter, values in coordinates.items()}, sizes))
-    if any(axis is None for axis in axes):
+    axes = _axes(index, letters, sizes)
+    if axes is None:
         return None
-    used = "".join(axes)  # type: ignore[arg-type]
+    layout = Layout(axes)
+    whole = layout.stage(index, letters, dims, sizes)
+    return Layout(axes, part) if np.array_equal(whole.reshape(-1), np.arange(whole.size)) else None
+
+
+def _axes(index: Array, letters: str, sizes: Sizes) -> tuple[str, ...] | None:
+    """The letters of each axis of a value that holds the stage and nothing else."""
+    coordinates = dict(zip(letters, np.unravel_index(index, [sizes[letter] for letter in letters]), strict=True))
+    axes: list[str] = []
+    for axis in range(index.ndim):
+        line = tuple(slice(None) if a == axis else 0 for a in range(index.ndim))
+        found = _letters({letter: values[line] for letter, values in coordinates.items()}, sizes)
+        if found is None:
+            return None
+        axes.append(found)
+    used = "".join(axes)
     rest = [letter for letter in letters if letter not in used]
     if len(set(used)) != len(used) or any(sizes[letter] != 1 for letter in rest):
         return None
-    if rest:  # a size of 1 here may be another elsewhere: the letter goes to an axis that has none, in order
-        free = [i for i, axis in enumerate(axes) if not axis]
-        for letter, i in zip(rest, free, strict=False):
-            axes[i] = letter
-        left = rest[len(free) :]
-        if left:
-            axes[-1] = "".join(left) + axes[-1]  # type: ignore[operator]
-    layout = Layout(tuple(axes), part)  # type: ignore[arg-type]
-    whole = (
-        layout.stage(index, letters, tuple(dims), sizes)
-        if not part
-        else Layout(layout.axes).stage(index, letters, tuple(dims), sizes)
-    )
-    return layout if np.array_equal(whole.reshape(-1), np.arange(whole.size)) else None
+    # A size of 1 here may be another elsewhere: its letter goes to an axis that has none, in order.
+    free = [i for i, axis in enumerate(axes) if not axis]
+    for letter, i in zip(rest, free, strict=False):
+        axes[i] = letter
+    if left := rest[len(free) :]:
+        axes[-1] = "".join(left) + axes[-1]
+    return tuple(axes)
 
 
 def _block(inside: Array) -> tuple[int, int, int] | None:
-    """The one axis along which a value is part of a stage, and from where to where."""
+    """The axis along which a stage is a slice of a value, and the slice."""
     for axis in range(inside.ndim):
         line = np.moveaxis(inside, axis, 0).reshape(inside.shape[axis], -1)
         if (line == line[:, :1]).all() and line.any():

@@ -1,4 +1,4 @@
-"""Which graph value is which stage of the specification, and how it holds it."""
+"""Locates the specification's stages among the graph values, each with its layout."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,12 +6,14 @@ from math import prod
 
 import numpy as np
 
+from encoder_conformance.impls.onnx_file.graph.nodes import node_label
 from encoder_conformance.impls.onnx_file.layer.layout import Layout, Sizes, layout_of
-from encoder_conformance.impls.onnx_file.layer.structure import Encoder, OneLayer, Projection
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Root, View
-from encoder_conformance.impls.onnx_file.tracing.matrix_products import named
-from encoder_conformance.impls.onnx_file.tracing.value_table import Known
+from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Operation, View
+from encoder_conformance.impls.onnx_file.tracing.recognition import view_if_any
+from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.spec.stages import axes_of
+from encoder_conformance.validate.findings import Anchor
 
 LETTERS = {"B S D": "BSD", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
 BY_HEADS = frozenset(("query", "key", "value", "context_merged"))
@@ -19,30 +21,30 @@ BY_HEADS = frozenset(("query", "key", "value", "context_merged"))
 
 
 @dataclass(frozen=True)
-class Anchor:
-    """`layout` is how the tensor holds the stage; `dtype` its own, which may be narrower than that of x."""
+class StageTensor:
+    """The graph value that is a stage; `dtype` is its own, which may be narrower than that of x."""
 
     tensor: str
     node: str
     layout: Layout
     dtype: str
 
-    def as_json(self) -> dict[str, str]:
-        return {"tensor": self.tensor, "node": self.node}
+    def anchor(self) -> Anchor:
+        return Anchor(tensor=self.tensor, node=self.node)
 
 
 @dataclass(frozen=True)
-class Sought:
-    """A stage: the elements of `root` that it is, in the stage's order, times `factor`."""
+class StageTarget:
+    """A stage to look for: these elements of `operation`, in the stage's order, times `factor`; or its `last` value."""
 
-    root: Root
+    operation: Operation
     elements: Array
     factor: float = 1.0
     last: bool = False
 
 
 def letters(stage: str) -> str:
-    """The letters of a stage's axes, heads apart where it counts its features by them."""
+    """The letters of a stage's axes; features of heads have an axis of their own."""
     if stage in BY_HEADS:
         return "BSHd"
     return LETTERS[axes_of(stage)]
@@ -52,17 +54,17 @@ def sizes_at(B: int, S: int, d_model: int, num_heads: int, d_ff: int) -> Sizes:
     return {"B": B, "S": S, "Q": S, "K": S, "D": d_model, "H": num_heads, "d": d_model // num_heads, "F": d_ff}
 
 
-def anchors(flow: Known, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, Anchor]:
-    """Stage → the value that is it, of those that a value is. `masked` are the values that depend on a mask."""
-    found: dict[str, Anchor] = {}
-    for stage, sought in _sought(encoder, sizes):
-        anchor = _anchor(flow, sought, letters(stage), sizes, masked if stage == "attention_scores" else set())
-        if anchor:
-            found[stage] = anchor
+def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:
+    """Stage → its graph value, if it has one. `masked` are the values that depend on a mask."""
+    found: dict[str, StageTensor] = {}
+    for stage, target in _targets(encoder, sizes):
+        tensor = _locate(trace, target, letters(stage), sizes, masked if stage == "attention_scores" else set())
+        if tensor and tensor.tensor in trace.graph.original_values:
+            found[stage] = tensor
     return found
 
 
-def _sought(encoder: Encoder, sizes: Sizes) -> Iterator[tuple[str, Sought]]:
+def _targets(encoder: Encoder, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
     layers, final = encoder.layers, encoder.final_norm
     if len(layers) == 1 and final is None:
         yield from _of_layer(layers[0], sizes)
@@ -74,21 +76,24 @@ def _sought(encoder: Encoder, sizes: Sizes) -> Iterator[tuple[str, Sought]]:
     yield "output", _whole(final or layers[-1].output, last=True)
 
 
-def _of_layer(layer: OneLayer, sizes: Sizes) -> Iterator[tuple[str, Sought]]:
+def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
     B, S, H, d = (sizes[letter] for letter in "BSHd")
     yield "norm1", _whole(layer.norm1)
     for name, projection in (("query", layer.query), ("key", layer.key), ("value", layer.value)):
         flat = _columns(projection, B * S)
-        yield name, Sought(projection.linear, flat)
-        yield f"{name}_heads", Sought(projection.linear, flat.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1))
-    if not layer.scores.attention:
+        yield name, StageTarget(projection.linear, flat)
+        yield (
+            f"{name}_heads",
+            StageTarget(projection.linear, flat.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1)),
+        )
+    if not layer.scores.fused_in:
         pairs = np.arange(prod(layer.scores.shape)).reshape(layer.scores.shape)
         turned = pairs if layer.weights.query_first else pairs.swapaxes(-1, -2)
-        yield "attention_scores", Sought(layer.scores, turned.reshape(-1), layer.weights.scale)
-        yield "attention_weights", Sought(layer.weights, pairs.reshape(-1), last=True)
+        yield "attention_scores", StageTarget(layer.scores, turned.reshape(-1), layer.weights.scale)
+        yield "attention_weights", StageTarget(layer.weights, pairs.reshape(-1), last=True)
     merged = np.arange(B * S * H * d)
-    yield "context", Sought(layer.context, merged.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1))
-    yield "context_merged", Sought(layer.context, merged)
+    yield "context", StageTarget(layer.context, merged.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1))
+    yield "context_merged", StageTarget(layer.context, merged)
     yield "attention_output", _whole(layer.attention_output)
     yield "residual1", _whole(layer.residual1)
     yield "norm2", _whole(layer.norm2)
@@ -99,8 +104,8 @@ def _of_layer(layer: OneLayer, sizes: Sizes) -> Iterator[tuple[str, Sought]]:
     yield "output", _whole(layer.output, last=True)
 
 
-def _whole(root: Root, last: bool = False) -> Sought:
-    return Sought(root, np.arange(prod(root.shape)), last=last)
+def _whole(operation: Operation, last: bool = False) -> StageTarget:
+    return StageTarget(operation, np.arange(prod(operation.shape)), last=last)
 
 
 def _columns(projection: Projection, positions: int) -> Array:
@@ -108,23 +113,25 @@ def _columns(projection: Projection, positions: int) -> Array:
     return (np.arange(positions)[:, None] * width + projection.columns).reshape(-1)
 
 
-def _anchor(flow: Known, sought: Sought, letters: str, sizes: Sizes, barred: set[str]) -> Anchor | None:
-    """The first value that is the stage exactly, else the first that holds it; the last of them where that is meant."""
-    place = np.full(prod(sought.root.shape), -1)
-    place[sought.elements] = np.arange(sought.elements.size)
+def _locate(
+    trace: SymbolicTrace, target: StageTarget, letters: str, sizes: Sizes, excluded: set[str]
+) -> StageTensor | None:
+    """The first value that is the stage exactly, else the first that holds it; where `last`, the last of them."""
+    place = np.full(prod(target.operation.shape), -1)
+    place[target.elements] = np.arange(target.elements.size)
     holding = []
-    for name in flow.values:
-        view = flow.values[name]
-        if not isinstance(view, View) and getattr(view, "root", None) is sought.root and sought.factor != 1:
-            view = flow.tried(name)
-        if not isinstance(view, View) or view.root is not sought.root or name in barred:
+    for name in trace.values:
+        view = trace.values[name]
+        if not isinstance(view, View) and getattr(view, "operation", None) is target.operation and target.factor != 1:
+            view = view_if_any(trace, name)
+        if not isinstance(view, View) or view.operation is not target.operation or name in excluded:
             continue
-        if abs(view.factor - sought.factor) > 1e-5 * abs(sought.factor):
+        if abs(view.factor - target.factor) > 1e-5 * abs(target.factor):
             continue
         layout = layout_of(place[view.index], letters, sizes)
         if layout is not None:
-            node = flow.graph.makers.get(name)
-            made = named(node) if node is not None else ""
-            holding.append(Anchor(name, made, layout, flow.trace[name].dtype.name))
-    exact = [anchor for anchor in holding if anchor.layout.part is None] or holding
-    return (exact[-1] if sought.last else exact[0]) if exact else None
+            node = trace.graph.producers.get(name)
+            made = node_label(node) if node is not None else ""
+            holding.append(StageTensor(name, made, layout, trace.computed[name].dtype.name))
+    exact = [tensor for tensor in holding if tensor.layout.part is None] or holding
+    return (exact[-1] if target.last else exact[0]) if exact else None

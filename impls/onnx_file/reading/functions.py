@@ -1,10 +1,11 @@
-"""A model's own functions, before they are inlined: none may call itself, and what they come to has to be held."""
+"""Checks a model's own functions before they are inlined: no recursion, and no explosion of nodes."""
 
 from collections.abc import Iterable
 
 import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.graph.nodes import subgraphs
 from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
 
 MOST_NODES = 1_000_000
@@ -13,20 +14,22 @@ Key = tuple[str, str, str]
 
 
 def check_functions(model: onnx.ModelProto, findings: Findings) -> None:
-    """Raises Unreadable after a finding of stage `file`."""
+    """Raises Unreadable after a finding of phase `file`."""
     try:
         count = _Counting(model).of(model.graph.node)
     except Unreadable as reason:
         findings.error("file", str(reason), "a function may call others, and not itself")
         raise
     if count > MOST_NODES:
-        said = f"its functions come to {count:.3g} nodes in one graph, and {MOST_NODES:.0e} are the most that are read"
-        findings.error("file", said, "export without functions, or inline what is needed")
-        raise Unreadable(said)
+        message = (
+            f"its functions come to {count:.3g} nodes in one graph, and {MOST_NODES:.0e} are the most that are read"
+        )
+        findings.error("file", message, "export without functions, or inline what is needed")
+        raise Unreadable(message)
 
 
 class _Counting:
-    """Each function is counted once, however often it is called."""
+    """Counts the nodes after inlining; visits each function once, however often it is called."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
@@ -38,9 +41,7 @@ class _Counting:
         for node in nodes:
             key = node.domain, node.op_type, getattr(node, "overload", "")
             total += self._called(key) if key in self.functions else 1
-            for attribute in node.attribute:
-                for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                    total += self.of(graph.node)
+            total += sum(self.of(graph.node) for graph in subgraphs(node))
         return total
 
     def _called(self, key: Key) -> int:

@@ -1,6 +1,6 @@
-"""Reads a stranger's file safely: nothing outside its own folder, no more memory than it may need, no crash.
+"""Loads an untrusted file: no data from outside its folder, bounded memory, no crash.
 
-Everything that names a file beside the model is checked before any of it is read.
+Every reference to external data is checked before any of it is read.
 """
 
 import resource
@@ -27,6 +27,10 @@ class Unreadable(Exception):
     """The file cannot be taken any further; the findings say why."""
 
 
+Refuse = Callable[..., Unreadable]
+"""Message and hint of a finding → the exception to raise."""
+
+
 def bound_memory(file_bytes: int) -> None:
     """No more address space than a file of this size needs, from now on and for good."""
     wanted = OWN_MEMORY + COPIES * min(file_bytes, LARGEST)
@@ -35,16 +39,26 @@ def bound_memory(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def read(path: Path, findings: Findings, external: set[str]) -> onnx.ModelProto:
+def load(path: Path, findings: Findings, external: set[str]) -> onnx.ModelProto:
     """The model with its external data, the names of whose files go into `external`.
 
-    Raises Unreadable after a finding of stage `file`.
+    Raises Unreadable after a finding of phase `file`.
     """
 
     def refuse(message: str, hint: str = "") -> Unreadable:
         findings.error("file", message, hint)
         return Unreadable(message)
 
+    bytes_beside = _check_file(path, refuse)
+    bound_memory(path.stat().st_size + max(bytes_beside, 0))
+    model = _parse(path, refuse)
+    external |= {e.value for tensor in tensors(model) for e in tensor.external_data if e.key == "location"}
+    load_external(model, path.resolve().parent, refuse)
+    return model
+
+
+def _check_file(path: Path, refuse: Refuse) -> int:
+    """The bytes of the other files in its folder."""
     try:
         status = path.stat()
     except OSError as error:
@@ -58,35 +72,28 @@ def read(path: Path, findings: Findings, external: set[str]) -> onnx.ModelProto:
     if not status.st_size:
         raise refuse(f"{path.name} is empty", "export it again")
     if status.st_size > LARGEST:
-        raise refuse(
-            f"{path.name} has {status.st_size} bytes, more than a protobuf message can (2 GiB)",
-            "export with external data",
-        )
-    beside = sum(other.stat().st_size for other in path.parent.iterdir() if other.is_file()) - status.st_size
-    bound_memory(status.st_size + max(beside, 0))
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise refuse(f"{path.name} cannot be read: {error.strerror}", "check its permissions") from None
+        message = f"{path.name} has {status.st_size} bytes, more than a protobuf message can (2 GiB)"
+        raise refuse(message, "export with external data")
+    return sum(other.stat().st_size for other in path.parent.iterdir() if other.is_file()) - status.st_size
+
+
+def _parse(path: Path, refuse: Refuse) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(data)
-    except (DecodeError, RuntimeError) as error:  # upb says one or the other by what is wrong
+        model.ParseFromString(path.read_bytes())
+    except OSError as error:
+        raise refuse(f"{path.name} cannot be read: {error.strerror}", "check its permissions") from None
+    except (DecodeError, RuntimeError) as error:  # upb raises one or the other, by the problem
         why = f" ({error})" if str(error) else ""
-        raise refuse(
-            f"{path.name} is no ONNX model, or is cut short: it does not parse{why}", "export it again"
-        ) from None
-    except RecursionError:
-        raise refuse(f"{path.name} nests its graphs too deep", "") from None
+        message = f"{path.name} is no ONNX model, or is cut short: it does not parse{why}"
+        raise refuse(message, "export it again") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise refuse(f"{path.name} parses, but holds no graph", "is it an ONNX model?")
-    external |= {e.value for tensor in tensors(model) for e in tensor.external_data if e.key == "location"}
-    load_external(model, path.resolve().parent, refuse)
     return model
 
 
-def load_external(model: onnx.ModelProto, folder: Path, refuse: Callable[..., Unreadable]) -> None:
-    """Read what lies beside the model, after all of it is checked."""
+def load_external(model: onnx.ModelProto, folder: Path, refuse: Refuse) -> None:
+    """Read the external data, after all references are checked."""
     external = [tensor for tensor in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     problems = [problem for tensor in external if (problem := external_problem(tensor, folder))]
     if problems:
@@ -105,7 +112,7 @@ def load_external(model: onnx.ModelProto, folder: Path, refuse: Callable[..., Un
 
 
 def external_problem(tensor: onnx.TensorProto, folder: Path) -> str:
-    """Why this tensor's external data is not to be read; "" if nothing speaks against it."""
+    """Why this tensor's external data must not be read; "" if it may."""
     name, of = tensor.name or "a tensor without a name", "external data of"
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")

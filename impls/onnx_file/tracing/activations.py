@@ -1,17 +1,17 @@
-"""Which activation a function is, by its values."""
+"""Recognises an activation by its values."""
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, UnsupportedPattern
 from encoder_conformance.oracle import special
 
 EXACT = 2e-5
 NEAR = 0.2
-"""What is this close to an activation, and no closer, is taken for it done wrong, and said to be."""
+"""A function this close to an activation, and no closer, is taken for an inexact one; a finding says so."""
 
 
 def probe(shape: tuple[int, ...]) -> Array:
-    """−8 … 8, evenly, whatever the shape; the values near 0, where activations differ, come with it."""
+    """−8 … 8, evenly, and −2 … 2, where activations differ most."""
     size = int(np.prod(shape))
     values = np.linspace(-8, 8, size)
     values[::3] /= 4
@@ -26,17 +26,19 @@ ACTIVATIONS = {
 }
 
 
-def activation_of(seen: Array, given: Array, name: str) -> tuple[str, float, float]:
-    """The name; a factor, where the function is that many times the activation (an optimiser moves a half past a
-    product); and by how much it is not that at most, 0 where it is."""
+def activation_of(observed: Array, inputs: Array, name: str) -> tuple[str, float, float]:
+    """The name, the factor and the largest error, which is 0 where the function is exact.
+
+    The factor is not 1 where an optimiser moved a factor, such as GELU's half, past the next product.
+    """
     with np.errstate(all="ignore"):
-        due = {function: f(given) for function, f in ACTIVATIONS.items()}
-        off = {function: float(np.abs(seen - values).max()) for function, values in due.items()}
-        for function, values in due.items():
-            factor = float(np.vdot(seen, values) / np.vdot(values, values))
-            if np.abs(seen - factor * values).max() <= EXACT * max(1.0, abs(factor)):
+        expected = {function: f(inputs) for function, f in ACTIVATIONS.items()}
+        errors = {function: float(np.abs(observed - values).max()) for function, values in expected.items()}
+        for function, values in expected.items():
+            factor = float(np.vdot(observed, values) / np.vdot(values, values))
+            if np.abs(observed - factor * values).max() <= EXACT * max(1.0, abs(factor)):
                 return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
-    function = min(off, key=lambda f: off[f] if np.isfinite(off[f]) else np.inf)
-    if not off[function] <= NEAR:
-        raise NotUnderstood(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
-    return function, 1.0, off[function]
+    function = min(errors, key=lambda f: errors[f] if np.isfinite(errors[f]) else np.inf)
+    if not errors[function] <= NEAR:
+        raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
+    return function, 1.0, errors[function]

@@ -1,12 +1,13 @@
-"""What a value of the graph is, for the flow: a view of something named, or on the way to becoming it.
+"""What a graph value is in the symbolic trace: a view of an operation, a function of one, a constant, or unknown.
 
-Everything is worked out at one concrete batch B and sequence S, element by element: a `View` says of each element of a
-graph value which element of its root it is, so that no reshaping, transposition, split or slice has to be understood,
-only carried out. A root of features is [N, F], N = B · S positions (item-major) of F features; the context of
-attention counts its features head by head. A root of pairs is [B, H, Q, K].
+The trace works at one concrete batch B and sequence S, element by element. A `View` maps each element of a graph value
+to an element of its operation, so reshapes, transpositions, splits and slices are executed on the numbers of elements.
+
+An operation on features has shape [N, F]: N = B · S positions, item by item, of F features. The context of attention
+has its features head by head. An operation on pairs has shape [B, H, Q, K].
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """Numbers that are a parameter, or part of one: `elements` numbers each by the initializers' elements counted
-    through, None where they are computed from them by more than rearrangement."""
+    """The numbers of a parameter or of a part of it.
+
+    `elements` are the numbers of the initializer elements that they come from, as `Graph.offsets` counts them; None
+    where they are computed by more than rearrangement.
+    """
 
     value: Array
     elements: Array | None
@@ -25,40 +29,44 @@ class Source:
     def take(self, *at: Any) -> "Source":
         return Source(self.value[at], None if self.elements is None else self.elements[at])
 
+    def reshape(self, *shape: int) -> "Source":
+        return Source(self.value.reshape(shape), None if self.elements is None else self.elements.reshape(shape))
+
+    def flat(self) -> "Source":
+        return self.reshape(-1)
+
     def key(self) -> bytes:
-        held = self.value if self.elements is None else self.elements
-        return held.tobytes()
+        return (self.value if self.elements is None else self.elements).tobytes()
 
 
 @dataclass(eq=False)
-class Root:
-    """Something named. `tensors` are the graph values that show it, with the node that made each."""
+class Operation:
+    """A step of an encoder layer; `name` is the graph value that first shows it."""
 
     shape: tuple[int, ...]
     name: str
-    """The graph value that it was first seen at."""
 
 
 @dataclass(eq=False)
-class Given(Root):
+class Input(Operation):
     """The input x, as features."""
 
 
 @dataclass(eq=False)
-class Norm(Root):
+class Norm(Operation):
     of: "View"
     kind: str
     epsilon: float
     gain: Source | None
     shift: Source | None
     evidence: str
-    off: float = 0.0
-    """By how much, relatively, it is not the specification's norm."""
+    error: float = 0.0
+    """The relative distance from the specification's norm."""
 
 
 @dataclass(eq=False)
-class Linear(Root):
-    """of · weight + bias; weight [in, out]. `shared` by the heads: one map of the features of each head."""
+class Linear(Operation):
+    """of · weight + bias; weight [in, out]. `heads` > 1: one map that these heads share, of the features of each."""
 
     of: "View"
     weight: Source
@@ -67,65 +75,66 @@ class Linear(Root):
 
 
 @dataclass(eq=False)
-class Activation(Root):
+class Activation(Operation):
     of: "View"
     function: str
-    off: float = 0.0
+    error: float = 0.0
+    """The largest distance from `function`."""
 
 
 @dataclass(eq=False)
-class Scores(Root):
-    """Pairs. `first` and `second` are the sides of the product, [H, d] the features of each head in its root."""
+class Scores(Operation):
+    """The product of `first` and `second`; `*_heads` [H, d] are the features of each head in that side's operation."""
 
     first: "View"
     second: "View"
     first_heads: Array
     second_heads: Array
-    attention: dict[str, Any] = field(default_factory=dict)
-    """What an Attention operator says of itself: its node, scale, is_causal."""
+    fused_in: str = ""
+    """The Attention node that computes scores, weights and context in one; "" where each is a node."""
 
 
 @dataclass(eq=False)
-class Weights(Root):
+class Weights(Operation):
     of: Scores
     scale: float
     query_first: bool
     constant: Array | None
-    """What is added to the scores in the file itself, [B, H, Q, K]; None for nothing."""
+    """A constant that the file adds to the scores, [B, H, Q, K]."""
 
 
 @dataclass(eq=False)
-class Context(Root):
+class Context(Operation):
     of: Weights
     value: "View"
     value_heads: Array
-    """[H, d], the features of value."""
+    """[H, d]: the features of each head in the operation of `value`."""
 
 
 @dataclass(eq=False)
-class Sum(Root):
+class Sum(Operation):
     one: "View"
     other: "View"
 
 
 @dataclass(frozen=True)
 class View:
-    """`index` has the value's shape: the flat element of the root. `factor` is what the root is multiplied by."""
+    """`index`, of the value's shape, numbers the elements of the operation; `factor` multiplies them."""
 
-    root: Root
+    operation: Operation
     index: Array
     factor: float = 1.0
 
 
 @dataclass(frozen=True)
-class Local:
-    """A function of one root, each element depending on one element of it, or (`rowwise`) on one row.
+class Expression:
+    """A function of one operation, not recognised yet: elementwise, or of whole rows (`rowwise`).
 
     `index` is as a view's; where `reduced`, each element belongs to a row as a whole, and `index` is the row's number.
-    `axis` is the one that rows run along: -1, and of pairs also -2.
+    Rows run along `axis`: -1, or also -2 in an operation on pairs.
     """
 
-    root: Root
+    operation: Operation
     index: Array
     rowwise: bool
     reduced: bool
@@ -133,34 +142,30 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """Does not depend on x: a constant, a size, or what becomes of a mask that hides nothing."""
+class Constant:
+    """Does not depend on x: an initializer, a size, or a value computed from masks that hide nothing."""
 
     value: Array
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """`reason` says what was not understood, at the node where it began."""
+    """`node` is the first one that the trace does not support, and `reason` says why."""
 
     reason: str
     node: str
 
 
-Value = View | Local | Fixed | Unknown
+Value = View | Expression | Constant | Unknown
 
 
-class NotUnderstood(Exception):
-    """What a node does with x has no place in an encoder layer as the specification knows it."""
+class UnsupportedPattern(Exception):
+    """A node or an operation that no encoder layer of the specification has in this place."""
 
 
-def broadcast_index(index: Array, shape: tuple[int, ...]) -> Array:
-    return np.broadcast_to(index, shape)
-
-
-def rows_of(root: Root, index: Array, axis: int) -> Array:
+def rows_of(operation: Operation, index: Array, axis: int) -> Array:
     """The number of the row along `axis` that each element is in."""
     if axis == -1:
-        return index // root.shape[-1]
-    Q, K = root.shape[-2:]
+        return index // operation.shape[-1]
+    Q, K = operation.shape[-2:]
     return index // (Q * K) * K + index % K

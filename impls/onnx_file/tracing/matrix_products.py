@@ -1,4 +1,4 @@
-"""Matrix products of every spelling, as letters: MatMul, Gemm and Einsum, and what they do to labelled elements."""
+"""Matrix products in Einstein notation: MatMul, Gemm and Einsum, and their effect on numbered elements."""
 
 from dataclasses import dataclass
 from math import prod
@@ -6,9 +6,9 @@ from string import ascii_letters
 
 import numpy as np
 import onnx
-from onnx import helper
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood, Source
+from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Source, UnsupportedPattern
 
 
 @dataclass(frozen=True)
@@ -21,23 +21,6 @@ class Product:
 
     def swapped(self) -> "Product":
         return Product(self.second, self.first, self.out)
-
-
-FLOATS = (
-    onnx.TensorProto.FLOAT,
-    onnx.TensorProto.DOUBLE,
-    onnx.TensorProto.FLOAT16,
-    onnx.TensorProto.BFLOAT16,
-)
-
-
-def named(node: onnx.NodeProto) -> str:
-    """A node, in a message."""
-    return f"{node.op_type} {node.name or node.output[0]!r}"
-
-
-def attributes(node: onnx.NodeProto) -> dict[str, object]:
-    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 def product_of(node: onnx.NodeProto, first: Array, second: Array) -> tuple[Product, Array, Array]:
@@ -59,16 +42,16 @@ def _without_repeated(letters: str, operand: Array, sizes: dict[str, int]) -> tu
 
 def _letters(node: onnx.NodeProto, first: int, second: int) -> tuple[str, str, str]:
     """The letters of both operands, of `first` and `second` axes, and of the result."""
-    said = attributes(node)
+    attributes = attributes_of(node)
     if node.op_type == "Gemm":
-        return ("ki" if said.get("transA") else "ik"), ("jk" if said.get("transB") else "kj"), "ij"
+        return ("ki" if attributes.get("transA") else "ik"), ("jk" if attributes.get("transB") else "kj"), "ij"
     if node.op_type == "Einsum":
-        return _einsum(bytes(said["equation"]).decode(), (first, second))  # type: ignore[arg-type]
-    if said.get("transBatchA") or said.get("transBatchB"):
-        raise NotUnderstood(f"{node.op_type} with transposed batches")
+        return _einsum(bytes(attributes["equation"]).decode(), (first, second))  # type: ignore[arg-type]
+    if attributes.get("transBatchA") or attributes.get("transBatchB"):
+        raise UnsupportedPattern(f"{node.op_type} with transposed batches")
     batch = ascii_letters[20 : 20 + max(first, second, 2) - 2]
-    a = "k" if first == 1 else batch[len(batch) - (first - 2) :] + ("ki" if said.get("transA") else "ik")
-    b = "k" if second == 1 else batch[len(batch) - (second - 2) :] + ("jk" if said.get("transB") else "kj")
+    a = "k" if first == 1 else batch[len(batch) - (first - 2) :] + ("ki" if attributes.get("transA") else "ik")
+    b = "k" if second == 1 else batch[len(batch) - (second - 2) :] + ("jk" if attributes.get("transB") else "kj")
     return a, b, batch + ("i" if first > 1 else "") + ("j" if second > 1 else "")
 
 
@@ -76,7 +59,7 @@ def _einsum(equation: str, ranks: tuple[int, int]) -> tuple[str, str, str]:
     left, arrow, out = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != 2:
-        raise NotUnderstood(f"Einsum of {len(terms)} operands")
+        raise UnsupportedPattern(f"Einsum of {len(terms)} operands")
     free = [c for c in ascii_letters if c not in equation]
     spread = [
         rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)
@@ -89,7 +72,7 @@ def _einsum(equation: str, ranks: tuple[int, int]) -> tuple[str, str, str]:
     out = out.replace("...", dots)
     for letters, rank in ((a, ranks[0]), (b, ranks[1])):
         if len(set(letters)) != len(letters) or len(letters) != rank:
-            raise NotUnderstood(f"Einsum {equation!r}, which takes a diagonal")
+            raise UnsupportedPattern(f"Einsum {equation!r}, which takes a diagonal")
     return a, b, out
 
 
@@ -120,7 +103,7 @@ class Groups:
         a, b, out = product.first, product.second, product.out
         alone = [c for c in a if c not in b and c not in out] + [c for c in b if c not in a and c not in out]
         if alone:
-            raise NotUnderstood("a product that also sums one of its operands")
+            raise UnsupportedPattern("a product that also sums one of its operands")
         return cls(
             "".join(c for c in out if c in a and c in b),
             "".join(c for c in a if c not in b),
@@ -137,7 +120,7 @@ def constant_along(values: Array, axis: int, what: str) -> Array:
     """`values` with this axis gone, along which they have to be equal."""
     head = values.take([0], axis)
     if not (values == head).all():
-        raise NotUnderstood(what)
+        raise UnsupportedPattern(what)
     return head.squeeze(axis)
 
 
@@ -148,7 +131,7 @@ def linear_map(product: Product, index: Array, source: Source, F: int) -> tuple[
     """
     groups, sizes = Groups.of(product), sizes_of(product, index, source.value)
     if groups.shared and prod(sizes[c] for c in groups.shared) > 1:
-        raise NotUnderstood("a linear map that differs from one head or position to the next")
+        raise UnsupportedPattern("a linear map that differs from one head or position to the next")
     data = arranged(index, product.first, groups.first + groups.shared, groups.summed)  # [R, K]
     positions = constant_along(data // F, 1, "a product that sums over positions")
     features = data % F
@@ -156,15 +139,14 @@ def linear_map(product: Product, index: Array, source: Source, F: int) -> tuple[
     if not (features == features[:1]).all():
         features, block, heads = _by_heads(features, F)
     elif not np.array_equal(np.sort(features[0]), np.arange(F)):
-        raise NotUnderstood("a linear map of some of the features alone")
+        raise UnsupportedPattern("a linear map of some of the features alone")
     else:
         features, block = features[0], np.zeros(len(data), np.int64)
     weight_at = arranged(
         np.arange(source.value.size).reshape(source.value.shape), product.second, groups.summed, groups.second
     )
     in_order = np.argsort(features)
-    flat = Source(source.value.reshape(-1), None if source.elements is None else source.elements.reshape(-1))
-    weight = flat.take(weight_at[in_order])
+    weight = source.flat().take(weight_at[in_order])
     out = weight.value.shape[1]
     labels = positions[:, None] * (out * heads) + block[:, None] * out + np.arange(out)
     spread = spread_out(labels, sizes, product.out, groups.first + groups.shared, groups.second)
@@ -176,7 +158,7 @@ def _by_heads(features: Array, F: int) -> tuple[Array, Array, int]:
     K = features.shape[1]
     inside, block = features % K, features // K
     if F % K or not (inside == inside[:1]).all() or not (block == block[:, :1]).all():
-        raise NotUnderstood("a linear map of other features at one position than at the next")
+        raise UnsupportedPattern("a linear map of other features at one position than at the next")
     if not np.array_equal(np.sort(inside[0]), np.arange(K)):
-        raise NotUnderstood("a linear map that takes a feature twice")
+        raise UnsupportedPattern("a linear map that takes a feature twice")
     return inside[0], block[:, 0], F // K

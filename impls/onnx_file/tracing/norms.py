@@ -1,4 +1,4 @@
-"""Which norm a function of rows is, by its values: LayerNorm or RMSNorm, its epsilon, its gain and its shift."""
+"""Recognises a norm by its values: LayerNorm or RMSNorm, its epsilon, its gain and its shift."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -6,30 +6,30 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NotUnderstood, Source
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Source, UnsupportedPattern
 
 CLOSE = 1e-4
 NEAR = 0.2
-"""What is this close to a norm on ordinary rows, and no closer, is taken for one done wrong, and said to be."""
+"""A function this close to a norm on ordinary rows, and no closer, is taken for an inexact one; a finding says so."""
 
 
 @dataclass(frozen=True)
-class Found:
+class RecognisedNorm:
     kind: str
     epsilon: float
     gain: Source | None
     shift: Source | None
     evidence: str
-    off: float = 0.0
+    error: float = 0.0
 
 
 @dataclass(frozen=True)
-class Constant:
-    """What the function takes beside x: `source` flat, of this `shape` in the file; `name` "" for an attribute."""
+class NormOperand:
+    """A constant operand: `source` is flat, `shape` is the file's; `name` is "" for an attribute."""
 
     name: str
     source: Source
-    said: str
+    evidence: str
     shape: tuple[int, ...] = ()
 
 
@@ -42,12 +42,12 @@ def norm_of(
     of: Callable[[Array, Mapping[str, Array]], Array],
     at: Callable[[Array], Array],
     shape: tuple[int, ...],
-    constants: list[Constant],
-) -> Found:
-    """Raises NotUnderstood. `of` is the function, of the root's values and of others in the place of its constants;
-    `at` puts the values of the root in the places where it gives them.
+    constants: list[NormOperand],
+) -> RecognisedNorm:
+    """Raises UnsupportedPattern. `of` is the function, of the operation's values and of replacements for its constants;
+    `at` rearranges values of the operation as the function does.
 
-    Every vector is tried as the gain and as the shift with numbers drawn for it, since the file's own may be equal.
+    Every vector is tried as the gain and as the shift, with numbers drawn for it: the file's own two may be equal.
     """
     N, F = shape
     draw = np.random.default_rng(1)
@@ -56,29 +56,29 @@ def norm_of(
     vectors = [c for c in constants if c.name and c.source.value.size == F and (F > 1 or c.shape)]
     drawn = {c.name: draw.uniform(0.5, 1.5, c.source.value.size) for c in vectors}
     put = {c.name: drawn[c.name].reshape(c.shape) for c in vectors}
-    seen, seen_ordinary = of(rows, put), of(ordinary, put)
-    pairs: list[tuple[Constant | None, Constant | None]] = [
+    observed, observed_ordinary = of(rows, put), of(ordinary, put)
+    pairs: list[tuple[NormOperand | None, NormOperand | None]] = [
         *product(vectors, vectors), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)
     ]  # fmt: skip
     scalars = [c for c in constants if c.source.value.size == 1 and c.name not in drawn]
-    best = Found("", 0, None, None, "", np.inf)
+    best = RecognisedNorm("", 0, None, None, "", np.inf)
     for (gain, shift), kind, scalar in product(pairs, ("layer_norm", "rms_norm"), scalars):
         epsilon = float(scalar.source.value.reshape(()))
         if not 0 <= epsilon < 1:
             continue
         g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
-        found = Found(kind, epsilon, gain.source if gain else None, shift.source if shift else None, scalar.said)
-        if distance(seen, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
+        found = RecognisedNorm(kind, epsilon, gain and gain.source, shift and shift.source, scalar.evidence)
+        if distance(observed, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
             return found
-        off = distance(seen_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
-        if off < best.off:
-            best = replace(found, off=off)
-    if best.off <= NEAR:
+        error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
+        if error < best.error:
+            best = replace(found, error=error)
+    if best.error <= NEAR:
         return best
-    raise NotUnderstood("a function of each row of features that is neither LayerNorm nor RMSNorm")
+    raise UnsupportedPattern("a function of each row of features that is neither LayerNorm nor RMSNorm")
 
 
-def distance(seen: Array, due: Array) -> float:
-    """The largest error, in the size of what is due."""
-    off = float(np.abs(seen - due).max() / (np.abs(due).max() + 1e-300))
-    return off if np.isfinite(off) else np.inf
+def distance(observed: Array, expected: Array) -> float:
+    """The largest error, relative to the largest expected value."""
+    error = float(np.abs(observed - expected).max() / (np.abs(expected).max() + 1e-300))
+    return error if np.isfinite(error) else np.inf
