@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.terminal import score
@@ -33,48 +32,37 @@ def _summary(cases: Sequence[Case], answers: Answers) -> str:
     return f"{passed} of {applicable} checks" + (f", largest rms {rms:.2g} σ" if rms is not None else "")
 
 
-@dataclass
-class _Failures:
-    """Failures by cause and by the runs that share it; `echoes` are cases that are wrong as no-mask is."""
-
-    shared: dict[tuple[Cause, tuple[str, ...]], list[tuple[Case, Record]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    echoes: set[str] = field(default_factory=set)
-
-
 def _findings(phase: Phase, evidence: Evidence, answers: Answers) -> Iterator[Finding]:
-    """An error for each cause. Runs that do not load the file are the phase `loads`'s.
+    """An error for each cause and the runs that share it. A file that a run does not load is the phase `loads`'s.
 
     What is wrong without any mask, at an ordinary size, is wrong everywhere: `numbers` alone reports it.
     """
-    failures = _failures(phase, evidence, answers)
-    for ((_, stage), runs), failed in failures.shared.items():
+    plain = {run.name: _without_mask(run, answers) for run in answers.working}
+    shared: dict[tuple[Cause, tuple[str, ...]], list[tuple[Case, Record]]] = defaultdict(list)
+    echoes = set()
+    for case in answers.cases[phase]:
+        by_cause: dict[Cause, dict[str, Record]] = defaultdict(dict)
+        for name, record in _failures(case, evidence, answers).items():
+            if phase != "numbers" and _echoes(record, plain[name]):
+                echoes.add(case.id)
+            else:
+                by_cause[record.outcome, record.stage][name] = record
+        for cause, records in by_cause.items():
+            shared[cause, tuple(records)].append((case, next(iter(records.values()))))
+    for ((_, stage), runs), failed in shared.items():
         where = "every runtime" if 1 < len(answers.working) == len(runs) else ", ".join(runs)
         yield _finding(phase, failed, where, _node(evidence, stage))
-    if failures.echoes:
-        count = f"{len(failures.echoes)} of {len(answers.cases[phase])}"
+    if echoes:
+        count = f"{len(echoes)} of {len(answers.cases[phase])}"
         message = f"{count} situations are out of line as no-mask is: see numbers"
         yield Finding(phase=phase, severity="warning", message=message)
 
 
-def _failures(phase: Phase, evidence: Evidence, answers: Answers) -> _Failures:
-    """σ says nothing of integer weights: of a quantised file wrong numbers are no failure here."""
-    plain = {run.name: _without_mask(run, answers) for run in answers.working}
-    failures = _Failures()
-    for case in answers.cases[phase]:
-        by_cause: dict[Cause, list[tuple[RuntimeRun, Record]]] = defaultdict(list)
-        for run in answers.working:
-            record = _worst(run, case)
-            if record is None or (record.outcome is Outcome.FAIL and evidence.subject.is_quantised):
-                continue
-            if phase != "numbers" and _echoes(record, plain[run.name]):
-                failures.echoes.add(case.id)
-            else:
-                by_cause[record.outcome, record.stage].append((run, record))
-        for cause, failed in by_cause.items():
-            failures.shared[cause, tuple(run.name for run, _ in failed)].append((case, failed[0][1]))
-    return failures
+def _failures(case: Case, evidence: Evidence, answers: Answers) -> dict[str, Record]:
+    """Run → its worst record of the case. σ says nothing of integer weights: with them wrong numbers are no failure."""
+    worst = {run.name: _worst(run, case) for run in answers.working}
+    excused = {Outcome.FAIL} if evidence.subject.is_quantised else set()
+    return {name: record for name, record in worst.items() if record and record.outcome not in excused}
 
 
 def _worst(run: RuntimeRun, case: Case) -> Record | None:

@@ -42,11 +42,13 @@ class ProbeRun:
         for place in range(n) if places is None else places:
             at = (place,) if self.x.ndim == 2 else (place, 0) if axis == 0 else (0, place)
             for draw in (1, 2):
-                moved = self.x.copy()
-                moved[at] = np.random.default_rng([draw, place]).normal(size=moved.shape[-1]).astype(moved.dtype)
+                perturbed = self.x.copy()
+                perturbed[at] = (
+                    np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1]).astype(perturbed.dtype)
+                )
                 with np.errstate(invalid="ignore"):
-                    changed = np.abs(self.output(masks, moved) - self.output(masks)).max(-1)
-                line = changed if self.x.ndim == 2 else changed[:, 0] if axis == 0 else changed[0]
+                    change = np.abs(self.output(masks, perturbed) - self.output(masks)).max(-1)
+                line = change if self.x.ndim == 2 else change[:, 0] if axis == 0 else change[0]
                 found[place] = np.maximum(found[place], line)
         return found
 
@@ -56,9 +58,8 @@ def first_that_runs(probes: Iterator[ProbeRun], tries: int) -> tuple[ProbeRun | 
     problems = []
     for probe in islice(probes, tries):
         try:
-            output = probe.output(
-                {p.name: np.zeros(probe.shapes[p.name], numpy_dtype(p.dtype)) for p in probe.interface.masks}
-            )
+            masks = probe.interface.masks
+            output = probe.output({p.name: np.zeros(probe.shapes[p.name], numpy_dtype(p.dtype)) for p in masks})
         except ExecutionError as error:
             problems.append(str(error))
             continue
@@ -77,36 +78,24 @@ def probe_runs(runner: ModelRunner, graph: Graph, interface: Interface, least: i
         symbols = {d: n for d, n in zip(shape, x.shape, strict=True) if isinstance(d, str)}
         choices = [list(_shapes(mask, symbols, sizes)) for mask in interface.masks]
         for shapes in product(*choices):
-            yield ProbeRun(
-                runner, interface, x, dict(zip((mask.name for mask in interface.masks), shapes, strict=True))
-            )
+            names = (mask.name for mask in interface.masks)
+            yield ProbeRun(runner, interface, x, dict(zip(names, shapes, strict=True)))
 
 
 def _sizes(declared: list[int | None], graph: Graph, least: int) -> Iterator[tuple[int, ...]]:
     """Batch and sequence: as declared, else usual ones, else from `least` up those among the constants of shapes."""
     usual = [SEQUENCE] if len(declared) == 1 else [BATCH, SEQUENCE]
     yield tuple(d or n for d, n in zip(declared, usual, strict=True))
-    baked = sorted(
-        {
-            int(n)
-            for value in graph.constants.values()
-            if value.dtype == np.int64 and value.size <= 8
-            for n in value.reshape(-1)
-            if least <= n <= LONGEST
-        }
-    )
-    yield from product(
-        *([d] if d else sorted({*usual, *baked}, key=lambda n: n if n > 1 else LONGEST) for d in declared)
-    )
+    small = [value for value in graph.constants.values() if value.dtype == np.int64 and value.size <= 8]
+    baked = sorted({int(n) for value in small for n in value.reshape(-1) if least <= n <= LONGEST})
+    candidates = sorted({*usual, *baked}, key=lambda n: n if n > 1 else LONGEST)
+    yield from product(*([d] if d else candidates for d in declared))
 
 
 def _width(graph: Graph) -> int:
     """d_model where x does not declare it: the commonest size of constant vectors."""
-    sizes = [
-        value.size
-        for value in graph.constants.values()
-        if value.ndim == 1 and value.dtype.kind == "f" and value.size > 1
-    ]
+    vectors = [value for value in graph.constants.values() if value.ndim == 1 and value.dtype.kind == "f"]
+    sizes = [vector.size for vector in vectors if vector.size > 1]
     return max(set(sizes), key=sizes.count) if sizes else 8
 
 

@@ -69,7 +69,7 @@ def match_encoder(output: Operation) -> Encoder:
                 layers = [_layer(operation.of.operation)]
                 final = operation
             except UnsupportedPattern as other:
-                raise (reason if isinstance(operation.of.operation, Sum) and _is_post(operation) else other) from None
+                raise (reason if _is_post(operation) else other) from None
     else:
         layers = [_layer(operation)]
     while not isinstance(layers[0].input, Input):
@@ -80,10 +80,7 @@ def match_encoder(output: Operation) -> Encoder:
 def _is_post(operation: Norm) -> bool:
     """Whether one side of the residual sum under a norm is itself a norm: a post-norm layer's."""
     total = operation.of.operation
-    if not isinstance(total, Sum):
-        return False
-    sides = total.one.operation, total.other.operation
-    return any(isinstance(side, Norm) for side in sides)
+    return isinstance(total, Sum) and any(isinstance(side.operation, Norm) for side in (total.one, total.other))
 
 
 def _layer(last: Operation) -> EncoderLayer:

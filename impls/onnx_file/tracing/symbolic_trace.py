@@ -177,12 +177,8 @@ class SymbolicTrace(ValueTable):
             linear = next((v.operation for v in (linear.one, linear.other) if _unbiased(v.operation)), linear)
         value = self.number(other)
         if not _unbiased(linear) or value.size < 2 or view.factor != 1:
-            return (
-                value.size == 1
-                and view.operation.shape[-1] == 1
-                and _unbiased(linear)
-                and self.elements(other) is not None
-            )
+            one_of_one = value.size == 1 == view.operation.shape[-1]
+            return one_of_one and _unbiased(linear) and self.elements(other) is not None
         return value.shape[-1] == view.index.shape[-1] and not self._depends_on_input(other)
 
     def _depends_on_input(self, name: str) -> bool:
@@ -207,11 +203,9 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern("a constant is added that differs from one position to the next")
         index = np.broadcast_to(view.index, shape)
         if isinstance(operation, Sum):
-            one, other = (
-                (operation.one, operation.other)
-                if _unbiased(operation.other.operation)
-                else (operation.other, operation.one)
-            )
+            one, other = operation.one, operation.other
+            if not _unbiased(other.operation):
+                one, other = other, one
             assert isinstance(other.operation, Linear)
             linear = other.operation
             mapped = Linear(linear.shape, linear.name, linear.of, linear.weight, bias, linear.heads)
