@@ -1,4 +1,4 @@
-"""`conform validate`: an ONNX file that somebody else made."""
+"""`conform validate`: an ONNX file of any origin."""
 
 import os
 from collections.abc import Iterator
@@ -12,9 +12,11 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
 from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.report.terminal import console
-from encoder_conformance.validate.rows import ROWS
+from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.validate.request import Progress, ValidationRequest
+from encoder_conformance.validate.runtimes import RUNTIMES
 from encoder_conformance.validate.show import show_validation
-from encoder_conformance.validate.validation import Asked, MaskMeaning, Progress, validate
+from encoder_conformance.validate.validation import validate
 
 _EXAMPLES = """
 \b
@@ -28,7 +30,7 @@ Examples:
 
 @click.command("validate", epilog=_EXAMPLES)
 @click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
-@click.option("--layer", metavar="ID|YAML", help="What it should be; default: inferred from the graph, and said.")
+@click.option("--layer", metavar="ID|YAML", help="The layer that it should be; default: inferred from the graph.")
 @click.option(
     "--parameters",
     metavar="FILE|portable",
@@ -37,18 +39,20 @@ Examples:
 @click.option(
     "--mask",
     type=click.Choice(["attend", "ignore", "additive"]),
-    help="What true means in its mask; default: found out.",
+    help="The meaning of true in its mask; default: inferred.",
 )
 @click.option(
     "--runtime",
     "runtimes",
     multiple=True,
-    type=click.Choice(list(dict.fromkeys(runtime for runtime, _ in ROWS))),
+    type=click.Choice(list(dict.fromkeys(runtime for runtime, _ in RUNTIMES))),
     help="Default: each that is here, at every level.",
 )
 @click.option("--limit", type=click.FloatRange(0), help="Relative error that a file with integer weights may have.")
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for onnx_file.")
-@click.option("--jobs", type=click.IntRange(1), help="Processes that compute what it should give; default: all.")
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Processes that compute expected results; default: one for each processor."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -74,15 +78,15 @@ def validate_(
 
     Exit status: 0 it does what it should; 1 it was judged and does not; 2 it could not be judged, or wrong usage.
     """
-    told = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
-    if parameters and told is None:
+    stated = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
+    if parameters and stated is None:
         hint = "name the layer that they are the parameters of"
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
-    due = layer_parameters_of(told, parameters) if told and parameters else None
+    stated_parameters = layer_parameters_of(stated, parameters) if stated and parameters else None
     refuse_unwritable(out)
-    asked = Asked(model, told, due, mask, runtimes, interpreters(pythons), limit)
+    request = ValidationRequest(model, stated, stated_parameters, mask, runtimes, interpreters(pythons), limit)
     with _progress() as progress:
-        validation = validate(asked, out, jobs or os.cpu_count() or 1, progress)
+        validation = validate(request, out, jobs or os.cpu_count() or 1, progress)
     text = validation.model_dump_json(indent=1)
     replace_file(out / "validation.json", text.encode())
     if as_json:

@@ -1,1 +1,1 @@
-"""Judges an ONNX file that somebody else made: what is in it, and how it does at other sizes, masks and runtimes."""
+"""Judges an ONNX file of any origin: its contents, and its results at other sizes, with masks, in every runtime."""

@@ -1,4 +1,4 @@
-"""What was found of a file, stage by stage, and what a worker says of the file when it is asked to look into it."""
+"""The data of a validation: its phases, their findings, and a worker's description of the file."""
 
 from typing import Any, Literal, get_args
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from encoder_conformance.spec.layer import Layer
 
-Stage = Literal[
+Phase = Literal[
     "file",
     "checker",
     "operators",
@@ -22,11 +22,26 @@ Stage = Literal[
     "reduction",
     "cost",
 ]
-STAGES: tuple[Stage, ...] = get_args(Stage)
+PHASES: tuple[Phase, ...] = get_args(Phase)
 """In the order in which a file goes through them."""
 
 Severity = Literal["error", "warning", "note"]
 """An error: the file does not do what it should. A warning: it does, and somebody will stumble. A note: a fact."""
+MaskMeaning = Literal["attend", "ignore", "additive"]
+"""The meaning of true in a mask, or that its numbers are added to the scores."""
+Form = Literal[
+    "as_is",
+    "transposed",
+    "reshaped",
+    "reshaped, transposed",
+    "slice",
+    "slice, transposed",
+    "rearranged",
+    "joined",
+    "computed",
+    "absent",
+]
+"""How initializers hold a parameter. Joined: several hold it. Absent: none does; 0, or a gain of 1, is meant."""
 
 
 class _Frozen(BaseModel):
@@ -34,9 +49,9 @@ class _Frozen(BaseModel):
 
 
 class Finding(_Frozen):
-    """One thing that was found: what, where in the file, and what to do about it."""
+    """One problem or fact: what and where it is, and what to do about it."""
 
-    stage: Stage
+    phase: Phase
     severity: Severity
     message: str
     hint: str = ""
@@ -51,30 +66,40 @@ class FileFacts(_Frozen):
     metadata: dict[str, str]
 
 
-class Value(_Frozen):
-    """An input or output of the graph; a dimension is a size, a symbol, or nothing."""
+class Port(_Frozen):
+    """An input or output of the graph. A dimension is a size, a symbol or None; `shape` None: of any rank."""
 
     name: str
     dtype: str
     shape: tuple[int | str | None, ...] | None
 
+    @property
+    def shape_text(self) -> str:
+        """`[batch, ?, 24]`; "" for any rank."""
+        return "" if self.shape is None else f"[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+    def __str__(self) -> str:
+        return f"{self.name!r} {self.dtype} {self.shape_text}".rstrip()
+
 
 class MaskInput(_Frozen):
-    """`axes`: "BS", "B11S", "B1SS", "BHSS", "SS", …; `meaning`: of true, or of the numbers that are added."""
+    """`axes`: "BS", "B11S", "B1SS", "BHSS", "SS", …; `meaning` None: it hides no position."""
 
     name: str
     axes: str
-    meaning: Literal["attend", "ignore", "additive"] | None
+    meaning: MaskMeaning | None
 
 
 class Roles(_Frozen):
+    """The names of x, of the layer's output and of the masks."""
+
     x: str
     output: str
     masks: tuple[MaskInput, ...]
 
 
 class Fact(_Frozen):
-    """One choice of the layer, and what in the graph says so."""
+    """One choice of the layer, and the evidence for it in the graph."""
 
     key: str
     value: Any
@@ -82,45 +107,48 @@ class Fact(_Frozen):
 
 
 class Anchor(_Frozen):
-    """The graph value that is a stage of the layer, and the node that makes it."""
+    """The graph value that is a stage of the layer, and the node that computes it."""
 
     tensor: str
     node: str
 
 
-class HeldAs(_Frozen):
-    """The initializer that holds a parameter, and in what form; the format of it, where the file widens it exactly."""
+class ParameterSource(_Frozen):
+    """The initializers of a parameter; `stored` is their format, where the file widens it before it computes."""
 
     initializer: str
-    form: str
+    form: Form
     stored: str | None = None
 
 
 class Description(_Frozen):
-    """What a worker says of a file. What could not be told is None, and a finding says why."""
+    """A worker's description of the file. A field is None where the file did not get so far, and a finding says why."""
 
     findings: tuple[Finding, ...]
     file: FileFacts | None = None
     nodes: int | None = None
     operators: dict[str, int] = {}
-    inputs: tuple[Value, ...] = ()
-    outputs: tuple[Value, ...] = ()
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
     roles: Roles | None = None
     layer: Layer | None = None
     facts: tuple[Fact, ...] = ()
     stages: dict[str, Anchor] = {}
-    parameters: dict[str, HeldAs] = {}
+    parameters: dict[str, ParameterSource] = {}
 
-    def dtype_of(self, name: str) -> str:
-        return next(value.dtype for value in (*self.inputs, *self.outputs) if value.name == name)
+    def port(self, name: str) -> Port:
+        return next(port for port in (*self.inputs, *self.outputs) if port.name == name)
+
+    def fact(self, key: str) -> Fact | None:
+        return next((fact for fact in self.facts if fact.key == key), None)
 
     def stored(self) -> dict[str, str]:
         """Parameter → the format that it is stored in, of those that the file widens before it computes with them."""
-        return {name: held.stored for name, held in self.parameters.items() if held.stored}
+        return {name: source.stored for name, source in self.parameters.items() if source.stored}
 
     def sizes(self) -> tuple[int | None, int | None]:
         """The batch and the sequence that the file is fixed to; None where it is free."""
         assert self.roles is not None
-        shape = next(value.shape for value in self.inputs if value.name == self.roles.x) or (None, None)
+        shape = next(port.shape for port in self.inputs if port.name == self.roles.x) or (None, None)
         batch, sequence = (size if isinstance(size, int) else None for size in shape[:2])
         return batch, sequence

@@ -1,19 +1,20 @@
-"""`validation.json`: everything that was found of a file."""
+"""`validation.json`: all results of a validation."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.findings import STAGES, Description, Finding, Stage
+from encoder_conformance.validate.findings import PHASES, Description, Finding, Phase
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RowResult(_Frozen):
+class RuntimeResult(_Frozen):
     """A runtime at a level. `absent` says why it was not asked; `seconds` is the median of its answers."""
 
     runtime: str
@@ -31,11 +32,11 @@ class RowResult(_Frozen):
 class Validation(_Frozen):
     """`layer` is what the file was judged as, `layer_from` how that was known; `judged` is false where it could not be.
 
-    `summaries` say in a few words what each stage came to.
+    `summaries` has a few words on each phase.
     """
 
     format: Literal["encoder-conformance validation"] = "encoder-conformance validation"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     model: str
     judged: bool
     layer: Layer | None
@@ -43,17 +44,17 @@ class Validation(_Frozen):
     dtype: str | None
     rounded_as: str | None
     description: Description
-    rows: tuple[RowResult, ...]
+    runtimes: tuple[RuntimeResult, ...]
     findings: tuple[Finding, ...]
     diagnoses: tuple[Diagnosis, ...]
-    summaries: dict[Stage, str]
+    summaries: dict[Phase, str]
 
     @property
     def errors(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.severity == "error"]
 
-    def of_stage(self, stage: Stage) -> list[Finding]:
-        return [finding for finding in self.findings if finding.stage == stage]
+    def of_phase(self, phase: Phase) -> list[Finding]:
+        return [finding for finding in self.findings if finding.phase == phase]
 
     @property
     def status(self) -> int:
@@ -63,8 +64,7 @@ class Validation(_Frozen):
         return 1 if self.errors else 0
 
 
-def in_order(findings: list[Finding]) -> tuple[Finding, ...]:
-    """By stage, and the worst of each first; what is said twice is said once."""
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By phase, and the worst of each first; equal findings once."""
     rank = {"error": 0, "warning": 1, "note": 2}
-    once = dict.fromkeys(findings)
-    return tuple(sorted(once, key=lambda finding: (STAGES.index(finding.stage), rank[finding.severity])))
+    return tuple(sorted(dict.fromkeys(findings), key=lambda f: (PHASES.index(f.phase), rank[f.severity])))

@@ -1,4 +1,4 @@
-"""A validation on the terminal: each stage in a line, what was found below it, and a row for each runtime and level."""
+"""Shows a validation on the terminal: a line for each phase with its findings, a result for each runtime and level."""
 
 from rich import box
 from rich.console import Console
@@ -6,7 +6,7 @@ from rich.table import Table
 
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.findings import STAGES, Description, Finding, Stage
+from encoder_conformance.validate.findings import PHASES, Description, Finding, Phase
 from encoder_conformance.validate.results import Validation
 
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
@@ -19,20 +19,20 @@ def show_validation(screen: Console, validation: Validation) -> None:
         screen.print(_layer(validation), highlight=False, soft_wrap=True, markup=False)
     screen.print()
     reached = _reached(validation)
-    for stage in STAGES:
-        found = validation.of_stage(stage)
-        if stage not in reached and not found:
+    for phase in PHASES:
+        found = validation.of_phase(phase)
+        if phase not in reached and not found:
             continue
         mark, style = _worst(found)
-        summary = validation.summaries.get(stage, "")
+        summary = validation.summaries.get(phase, "")
         screen.print(
-            f"{mark} {stage:<11}{summary}".rstrip(), style=style, highlight=False, soft_wrap=True, markup=False
+            f"{mark} {phase:<11}{summary}".rstrip(), style=style, highlight=False, soft_wrap=True, markup=False
         )
         for finding in found:
             _show(screen, finding)
-    if validation.rows:
+    if validation.runtimes:
         screen.print()
-        screen.print(_rows(validation))
+        screen.print(_runtimes(validation))
     for diagnosis in validation.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", highlight=False, soft_wrap=True, markup=False)
     screen.print(_last_line(validation), highlight=False, soft_wrap=True)
@@ -52,12 +52,12 @@ def _worst(found: list[Finding]) -> tuple[str, str]:
     return _MARKS["warning"] if "warning" in severities else ("✓", "green")
 
 
-def _reached(validation: Validation) -> set[Stage]:
-    """The stages that the file went through: all of them, or those up to the last that anything is said of."""
+def _reached(validation: Validation) -> set[Phase]:
+    """The phases that the file went through: all, or those up to the last with a finding."""
     if validation.judged:
-        return {stage for stage in STAGES if stage not in ("reduction", "levels") or stage in validation.summaries}
-    last = max((STAGES.index(finding.stage) for finding in validation.findings), default=0)
-    return {*STAGES[: last + 1]}
+        return {phase for phase in PHASES if phase not in ("reduction", "levels") or phase in validation.summaries}
+    last = max((PHASES.index(finding.phase) for finding in validation.findings), default=0)
+    return {*PHASES[: last + 1]}
 
 
 def _file(description: Description) -> str:
@@ -69,9 +69,11 @@ def _file(description: Description) -> str:
 def _layer(validation: Validation) -> str:
     layer, how = validation.layer, validation.layer_from
     assert layer is not None
-    said = "as it was told" if how == "told" else "inferred from the graph"
+    source = "as it was told" if how == "told" else "inferred from the graph"
     return (
-        f"Judged as {layer.layer} ({said}): {choices(layer)}" if validation.judged else f"Seems to be: {choices(layer)}"
+        f"Judged as {layer.layer} ({source}): {choices(layer)}"
+        if validation.judged
+        else f"Seems to be: {choices(layer)}"
     )
 
 
@@ -84,18 +86,20 @@ def choices(layer: Layer) -> str:
     return f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}, {sizes}{more}"
 
 
-def _rows(validation: Validation) -> Table:
+def _runtimes(validation: Validation) -> Table:
     table = Table(box=box.HORIZONTALS, border_style="dim", header_style="bold", show_edge=False)
     for title in ("runtime", "level", "passed / applicable", "largest rms σ", "max σ", "ms an answer"):
         table.add_column(title)
-    for row in validation.rows:
-        if row.absent:
-            table.add_row(row.runtime, row.level, "not here", "", "", "", style="dim")
+    for result in validation.runtimes:
+        if result.absent:
+            table.add_row(result.runtime, result.level, "not here", "", "", "", style="dim")
             continue
-        sigma = ("", "") if row.rms is None else (f"{row.rms:.3g}", f"{row.max or 0:.3g}")
-        taken = "" if row.seconds is None else f"{row.seconds * 1e3:.1f}"
-        style = "" if row.passed == row.applicable else "red"
-        table.add_row(row.runtime, row.level, f"{row.passed} / {row.applicable}", *sigma, taken, style=style)
+        sigma = ("", "") if result.rms is None else (f"{result.rms:.3g}", f"{result.max or 0:.3g}")
+        taken = "" if result.seconds is None else f"{result.seconds * 1e3:.1f}"
+        style = "" if result.passed == result.applicable else "red"
+        table.add_row(
+            result.runtime, result.level, f"{result.passed} / {result.applicable}", *sigma, taken, style=style
+        )
     return table
 
 

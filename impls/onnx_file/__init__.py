@@ -1,2 +1,5 @@
-"""Any ONNX file that holds an encoder layer, or a stack of them: what is in it, told from the graph and proved by
-numbers; and the file itself, run as an implementation."""
+"""Any ONNX file with an encoder layer or a stack of them: inspects it, infers the layer from the graph, verifies it by
+a run, and runs the file as an implementation.
+
+The rooms import each other in this order: `graph`, then `reading`, `interface` and `tracing`, then `layer`.
+"""

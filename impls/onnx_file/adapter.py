@@ -1,4 +1,4 @@
-"""Drives an ONNX file that somebody else made, as an implementation of the layer that it holds; and looks into it."""
+"""Drives an ONNX file of any origin as an implementation of the layer that it holds, and inspects it."""
 
 import json
 from pathlib import Path
@@ -12,23 +12,22 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
-from encoder_conformance.impls.onnx_file.inference import Inferred
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
-from encoder_conformance.impls.onnx_file.interface import numpy_dtype
-from encoder_conformance.impls.onnx_file.masks import fed
-from encoder_conformance.impls.onnx_file.parameters import held_in, written
-from encoder_conformance.impls.onnx_file.roles import Roles
-from encoder_conformance.impls.onnx_file.stages import letters, sizes_at
-from encoder_conformance.impls.onnx_file.values import Array
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
+from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
+from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
+from encoder_conformance.impls.onnx_file.layer.parameters import read_parameters, write_parameters
+from encoder_conformance.impls.onnx_file.layer.stages import sizes_at
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.stages import axes_of
 from encoder_conformance.spec.stages import stages as stages_of
 
 
 class OnnxFile(Adapter):
     def start(self, device: str, threads: int) -> Environment:
         self.threads = threads
-        self.seen: tuple[str, Inspection] | None = None
+        self.inspected: tuple[str, Inspection] | None = None
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
         versions = {"onnx": onnx.__version__, "onnxruntime": ort.__version__, "numpy": np.__version__}
         if PACKAGES[self.runtime] not in versions:
@@ -36,75 +35,75 @@ class OnnxFile(Adapter):
         return Environment(versions, {"threads": threads, "runtime": self.runtime, "level": self.level})
 
     def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
-        """The request `inspect`: what the file holds."""
+        """The request `inspect`."""
         if message["op"] != "inspect":
             return super().other(message)
-        seen = inspect(Path(message["path"]), message["mask"])
-        self.seen = message["path"], seen
-        return {"description": seen.description()}, seen.parameters()
+        inspection = inspect(Path(message["path"]), message["mask"])
+        self.inspected = message["path"], inspection
+        return {"description": inspection.description()}, inspection.parameters()
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.sessions: dict[str, Session] = {}
-        self.whole: onnx.ModelProto | None = None
+        self.file: onnx.ModelProto | None = None
         path = self.choices["model"]
-        if self.seen is None or self.seen[0] != path:
-            self.seen = path, inspect(Path(path), None, thoroughly=False)
-        seen = self.seen[1]
-        if seen.inferred is None or seen.roles is None or seen.graph is None:
-            errors = "; ".join(f.message for f in seen.findings.found if f.severity == "error")
-            raise RuntimeError(f"no encoder layer could be made out in {self.choices['model']}: {errors}")
-        self.graph, self.roles, self.inferred = seen.graph, seen.roles, seen.inferred
-        self.layer = asked(layer, parameters, dtype, self.inferred, self.roles)
-        held = self.inferred.parameters
-        if all(np.array_equal(parameters[name], place.value) for name, place in held.items()):
-            self.model, self.whole = self.graph.stated, seen.model
+        if self.inspected is None or self.inspected[0] != path:
+            self.inspected = path, inspect(Path(path), None, thoroughly=False)
+        inspection = self.inspected[1]
+        if inspection.inferred is None or inspection.semantics is None or inspection.graph is None:
+            errors = "; ".join(finding.message for finding in inspection.findings.errors())
+            raise RuntimeError(f"no encoder layer could be made out in {path}: {errors}")
+        self.semantics, self.inferred = inspection.semantics, inspection.inferred
+        self.layer = requested_layer(layer, parameters, dtype, self.inferred, self.semantics)
+        graph, locations = inspection.graph, self.inferred.parameters
+        if all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
+            self.model, self.file = graph.original, inspection.model
         else:
             self.model = onnx.ModelProto()
-            self.model.CopyFrom(self.graph.stated)
-            written(self.model, self.graph, held, parameters)
+            self.model.CopyFrom(graph.original)
+            write_parameters(self.model, graph, locations, parameters)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
-        own = held_in(self.model, self.graph, held)
+        own = read_parameters(self.model, graph, locations)
         return {name: value.astype(numpy_dtype(dtype)) for name, value in own.items()}
 
     def output(self, x: Array, masks: Masks) -> Array:
         batch_first = self.batch_first(x)
-        name = self.roles.output.name
+        name = self.semantics.output.name
         answer = self.session("deployed").run(self.feeds(batch_first, masks))[name]
-        return self.as_given(self.roles.batch_first(answer))
+        return self.as_given(self.semantics.batch_first(answer))
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        answers = self.session("staged").run(self.feeds(x, masks))
+        values = self.session("staged").run(self.feeds(x, masks))
         B, S, _ = x.shape
         sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)
-        found = {"output": np.ascontiguousarray(self.roles.batch_first(answers[self.roles.output.name]))}
-        for stage, anchor in self.inferred.stages.items():
-            shape = tuple(sizes[letter] for letter in axes_of(stage).split())
-            value = anchor.layout.stage(answers[anchor.tensor], letters(stage), shape, sizes)
-            found[stage] = value.astype(x.dtype)
-        return {stage: found[stage] for stage in stages_of(self.layer) if stage in found}
+        found = {name: self.inferred.stage(name, values, sizes).astype(x.dtype) for name in self.inferred.stages}
+        found.setdefault("output", np.ascontiguousarray(self.semantics.batch_first(values[self.semantics.output.name])))
+        return {name: found[name] for name in stages_of(self.layer) if name in found}
 
     def feeds(self, x: Array, masks: Masks) -> Tensors:
-        """`x` [B, S, D], in the file's own layout, beside every mask that it takes."""
+        """`x` [B, S, D] in the file's layout, and every mask input."""
         B, S = x.shape[:2]
-        given = fed(self.roles, masks, B, S, self.layer.attention.num_heads)
-        return {self.roles.x.name: np.ascontiguousarray(self.roles.in_layout(x)), **given}
+        mask_inputs = mask_feeds(self.semantics, masks, B, S, self.layer.attention.num_heads)
+        return {self.semantics.x.name: np.ascontiguousarray(self.semantics.laid_out(x)), **mask_inputs}
 
     def session(self, kind: str) -> Session:
         """`deployed` is the file as it is; `staged` has an output for every stage that a value of the graph is."""
         if kind not in self.sessions:
-            model = self.whole if kind == "deployed" and self.whole is not None else self.model
-            if kind == "staged":
-                model = onnx.ModelProto()
-                model.CopyFrom(self.model)
-                own = {output.name for output in model.graph.output}
-                shown = {anchor.tensor: anchor for anchor in self.inferred.stages.values() if anchor.tensor not in own}
-                for name, anchor in shown.items():
-                    dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(anchor.dtype))
-                    rank = [None] * len(anchor.layout.axes)
-                    model.graph.output.append(onnx.helper.make_tensor_value_info(name, dtype, rank))
+            deployed = self.file if self.file is not None else self.model
+            model = self.staged_model() if kind == "staged" else deployed
             # With every optimiser, as whoever deploys the file runs it.
             self.sessions[kind] = open(model.SerializeToString(), self.runtime, self.level, self.threads, without=())
         return self.sessions[kind]
+
+    def staged_model(self) -> onnx.ModelProto:
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        own = {output.name for output in model.graph.output}
+        shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
+        for name, stage in shown.items():
+            dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(stage.dtype))
+            rank = [None] * len(stage.layout.axes)
+            model.graph.output.append(onnx.helper.make_tensor_value_info(name, dtype, rank))
+        return model
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes
@@ -112,25 +111,26 @@ class OnnxFile(Adapter):
         return super().refusal(operation, error)
 
 
-def asked(layer: dict[str, Any], parameters: Tensors, dtype: str, inferred: Inferred, roles: Roles) -> Layer:
-    """The layer that is asked for, if the file can be it: its parameters fit, and its heads. What it computes with them
-    is for numbers to judge. Raises ValueError."""
-    chosen = Layer.model_validate_json(json.dumps(layer))
-    if dtype != roles.x.dtype:
-        raise ValueError(f"asked for {dtype}, and the file takes {roles.x.dtype}")
-    held = inferred.parameters
-    missing, extra = sorted(set(held) - set(parameters)), sorted(set(parameters) - set(held))
+def requested_layer(
+    layer: dict[str, Any], parameters: Tensors, dtype: str, inferred: InferredLayer, semantics: InputSemantics
+) -> Layer:
+    """The requested layer, if its parameters and heads fit the file; runs judge the rest. Raises ValueError."""
+    requested = Layer.model_validate_json(json.dumps(layer))
+    if dtype != semantics.x.dtype:
+        raise ValueError(f"asked for {dtype}, and the file takes {semantics.x.dtype}")
+    locations = inferred.parameters
+    missing, extra = sorted(set(locations) - set(parameters)), sorted(set(parameters) - set(locations))
+    problem = ""
     if missing or extra:
-        has = f"the file has {', '.join(missing[:3])} too" if missing else f"the file has no {', '.join(extra[:3])}"
-        raise ValueError(f"{layer['layer']} is not the layer that the file holds: {has}")
-    for name, place in held.items():
-        if parameters[name].shape != place.value.shape:
-            sizes = f"{list(parameters[name].shape)}, and the file's {list(place.value.shape)}"
-            raise ValueError(f"{layer['layer']} is not the layer that the file holds: {name} is {sizes}")
-    if chosen.attention.num_heads != inferred.sizes["H"]:
-        has = f"{chosen.attention.num_heads} heads, and the file {inferred.sizes['H']}"
-        raise ValueError(f"{layer['layer']} is not the layer that the file holds: it has {has}")
-    return chosen
+        problem = f"the file has {', '.join(missing[:3])} too" if missing else f"the file has no {', '.join(extra[:3])}"
+    elif differ := [name for name, at in locations.items() if parameters[name].shape != at.value.shape]:
+        name = differ[0]
+        problem = f"{name} is {list(parameters[name].shape)}, and the file's {list(locations[name].value.shape)}"
+    elif requested.attention.num_heads != inferred.sizes["H"]:
+        problem = f"it has {requested.attention.num_heads} heads, and the file {inferred.sizes['H']}"
+    if problem:
+        raise ValueError(f"{layer['layer']} is not the layer that the file holds: {problem}")
+    return requested
 
 
 if __name__ == "__main__":

@@ -1,211 +1,153 @@
-"""Inspects a file: every stage as far as it goes, each finding kept, and what is inferred proved."""
+"""Inspects a file: reading, interface and layer, phase by phase, as far as it goes; every finding is kept."""
 
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
-from encoder_conformance import Masks
-from encoder_conformance.impls.onnx_file.checks import check, every_node, unknown_opset
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.functions import check_functions
-from encoder_conformance.impls.onnx_file.graph import Graph
-from encoder_conformance.impls.onnx_file.inference import Inferred, infer
-from encoder_conformance.impls.onnx_file.interface import Interface, check_dimensions, interface, numpy_dtype, port
-from encoder_conformance.impls.onnx_file.masks import fed
-from encoder_conformance.impls.onnx_file.order import check_order
-from encoder_conformance.impls.onnx_file.reading import Unreadable, read
-from encoder_conformance.impls.onnx_file.roles import MaskRole, Roles, roles
-from encoder_conformance.impls.onnx_file.running import Array, Failed, Runner
-
-Tensors = dict[str, Array]
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, every_node
+from encoder_conformance.impls.onnx_file.interface.dimensions import check_dimensions, check_free_sizes
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics, infer_semantics
+from encoder_conformance.impls.onnx_file.interface.mask_checks import check_masks
+from encoder_conformance.impls.onnx_file.interface.ports import Interface, port_of
+from encoder_conformance.impls.onnx_file.interface.selection import select_interface
+from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer, infer_layer
+from encoder_conformance.impls.onnx_file.reading.checker import check_model
+from encoder_conformance.impls.onnx_file.reading.functions import check_functions
+from encoder_conformance.impls.onnx_file.reading.loading import Unreadable, load
+from encoder_conformance.impls.onnx_file.reading.node_order import check_order
+from encoder_conformance.impls.onnx_file.reading.operators import check_operators, unknown_opset
+from encoder_conformance.validate.findings import Description, FileFacts, MaskInput, MaskMeaning, Roles
 
 
 @dataclass
 class Inspection:
-    """What was found; None where the file did not get so far."""
+    """What is known of a file; None where it did not get so far."""
 
     findings: Findings
     model: onnx.ModelProto | None = None
     graph: Graph | None = None
-    file: dict[str, Any] | None = None
+    file: FileFacts | None = None
     interface: Interface | None = None
-    roles: Roles | None = None
-    inferred: Inferred | None = None
+    semantics: InputSemantics | None = None
+    inferred: InferredLayer | None = None
 
     def description(self) -> dict[str, Any]:
-        """As JSON; the contract of the request `inspect`."""
+        """A `Description` as JSON: the answer to the request `inspect`."""
         nodes = every_node(self.model) if self.model is not None else []
-        inferred = self.inferred
-        return {
-            "findings": self.findings.as_json(),
-            "file": self.file,
-            "nodes": len(nodes),
-            "operators": dict(sorted(Counter(_operator(node) for node in nodes).items())),
-            "inputs": [port(info).as_json() for info in self.graph.inputs] if self.graph else [],
-            "outputs": [port(info).as_json() for info in self.graph.model.graph.output] if self.graph else [],
-            "roles": self._roles(),
-            "layer": inferred.layer.model_dump(mode="json") if inferred and inferred.layer else None,
-            "facts": inferred.facts if inferred else [],
-            "stages": {name: anchor.as_json() for name, anchor in inferred.stages.items()} if inferred else {},
-            "parameters": {name: held.as_json() for name, held in inferred.parameters.items()} if inferred else {},
-        }
+        inferred = self.inferred or InferredLayer(None, [], {}, {})
+        described = Description(
+            findings=self.findings.in_order(),
+            file=self.file,
+            nodes=len(nodes),
+            operators=dict(sorted(Counter(_operator(node) for node in nodes).items())),
+            inputs=tuple(map(port_of, self.graph.inputs)) if self.graph else (),
+            outputs=tuple(map(port_of, self.graph.model.graph.output)) if self.graph else (),
+            roles=self._roles(),
+            layer=inferred.layer,
+            facts=tuple(inferred.facts),
+            stages={name: stage.anchor() for name, stage in inferred.stages.items()},
+            parameters={name: location.source() for name, location in inferred.parameters.items()},
+        )
+        return described.model_dump(mode="json")
 
-    def _roles(self) -> dict[str, Any] | None:
+    def _roles(self) -> Roles | None:
+        if self.semantics is not None:
+            return self.semantics.roles()
         if self.interface is None:
             return None
-        masks: list[dict[str, Any]] = [{"name": m.name, "axes": "", "meaning": None} for m in self.interface.masks]
-        if self.roles:
-            masks = [_mask(mask) for mask in self.roles.masks]
-        return {"x": self.interface.x.name, "output": self.interface.output.name, "masks": masks}
+        masks = tuple(MaskInput(name=mask.name, axes="", meaning=None) for mask in self.interface.masks)
+        return Roles(x=self.interface.x.name, output=self.interface.output.name, masks=masks)
 
     def parameters(self) -> Tensors:
-        return {name: held.value for name, held in self.inferred.parameters.items()} if self.inferred else {}
+        return {name: at.value for name, at in self.inferred.parameters.items()} if self.inferred else {}
 
 
 def _operator(node: onnx.NodeProto) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+    return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
 
 
-def _mask(mask: MaskRole) -> dict[str, Any]:
-    return {"name": mask.name, "axes": mask.axes, "meaning": mask.meaning.name if mask.meaning else None}
-
-
-def inspect(path: Path, expected: str | None, *, thoroughly: bool = True) -> Inspection:
-    """`expected` is what the user says of the masks: attend, ignore, additive or None. What is wrong with the file is
-    a finding, and raises nothing. Not `thoroughly`: what it takes to run the file, no checks and no proof."""
-    seen = Inspection(Findings())
+def inspect(path: Path, expected: MaskMeaning | None, *, thoroughly: bool = True) -> Inspection:
+    """`expected` is the meaning of the masks that the user states. A problem of the file is a finding and raises
+    nothing. Not `thoroughly`: no checks and no verification, only what it takes to run the file."""
+    inspection = Inspection(Findings())
     try:
-        _inspect(path, expected, seen, thoroughly)
+        _inspect(path, expected, inspection, thoroughly)
     except Unreadable:
         pass
     except MemoryError:
-        seen.findings.error("loads", "it takes more memory than a file of its size may", "is a size in it absurd?")
-    return seen
+        message = "it takes more memory than a file of its size may"
+        inspection.findings.error("loads", message, "is a size in it absurd?")
+    return inspection
 
 
-def _inspect(path: Path, expected: str | None, seen: Inspection, thoroughly: bool) -> None:
-    findings = seen.findings
+def _inspect(path: Path, expected: MaskMeaning | None, inspection: Inspection, thoroughly: bool) -> None:
+    findings = inspection.findings
     external: set[str] = set()
-    seen.model = read(path, findings, external)
-    seen.file = _file(path, seen.model, external)
-    check_functions(seen.model, findings)
-    check_order(seen.model, findings)
+    inspection.model = model = load(path, findings, external)
+    inspection.file = _file_facts(path, model, external)
+    check_functions(model, findings)
+    check_order(model, findings)
     if thoroughly:
-        check(seen.model, findings)
-        if unknown_opset(seen.model):  # what its operators do is not known, whatever would run them
+        check_operators(model, findings)
+        check_model(model, findings)
+        if unknown_opset(model):  # nobody here knows what its operators do
             return
+    inspection.graph = graph = _graph(model, findings)
+    if graph is None:
+        return
+    inspection.interface = interface = select_interface(graph, findings)
+    if interface is None:
+        return
     try:
-        seen.graph = Graph(seen.model)
-        seen.graph.constants  # noqa: B018  a tensor whose data does not fit its shape says so here
+        inspection.semantics, runner = infer_semantics(graph, interface)
+    except ExecutionError as error:
+        message = f"it runs at no batch and sequence that was tried: {error}"
+        findings.error("loads", message, "see what it says of its shapes")
+        return
+    semantics = inspection.semantics
+    check_dimensions(interface, semantics.layout, findings)
+    check_free_sizes(interface, semantics, runner, findings)
+    _check_run(semantics, runner, findings)
+    check_masks(graph, semantics, expected, findings)
+    inspection.inferred = infer_layer(graph, semantics, runner, findings, verified=thoroughly)
+
+
+def _graph(model: onnx.ModelProto, findings: Findings) -> Graph | None:
+    try:
+        graph = Graph(model)
+        graph.constants  # noqa: B018  raises if the data of a tensor does not fit its shape
     except MemoryError:
         raise
     except Exception as error:
         findings.error("checker", f"its constants cannot be read: {str(error)[:300]}", "export it again")
-        seen.graph = None
-        return
-    seen.interface = interface(seen.graph, findings)
-    if seen.interface is None:
-        return
-    try:
-        seen.roles, runner = roles(seen.graph, seen.interface)
-    except Failed as error:
-        findings.error(
-            "loads", f"it runs at no batch and sequence that was tried: {error}", "see what it says of its shapes"
-        )
-        return
-    check_dimensions(seen.interface, seen.roles.layout, findings)
-    _check_run(seen.roles, seen.interface, runner, findings)
-    _check_masks(seen.graph, seen.roles, expected, findings)
-    seen.inferred = infer(seen.graph, seen.roles, runner, findings, proved=thoroughly)
+        return None
+    return graph
 
 
-def _file(path: Path, model: onnx.ModelProto, external: set[str]) -> dict[str, Any]:
-    return {
-        "bytes": path.stat().st_size,
-        "external": sorted(external),
-        "ir_version": model.ir_version,
-        "opsets": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
-        "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
-        "metadata": {entry.key: entry.value for entry in model.metadata_props},
-    }
+def _file_facts(path: Path, model: onnx.ModelProto, external: set[str]) -> FileFacts:
+    return FileFacts(
+        bytes=path.stat().st_size,
+        external=tuple(sorted(external)),
+        ir_version=model.ir_version,
+        opsets={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        producer=" ".join(filter(None, (model.producer_name, model.producer_version))),
+        metadata={entry.key: entry.value for entry in model.metadata_props},
+    )
 
 
-def _check_run(roles: Roles, of: Interface, runner: Runner, findings: Findings) -> None:
-    """What a run at small sizes showed beside its numbers."""
+def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Findings) -> None:
+    """What the probe runs showed beside the masks."""
     if runner.problem:
-        findings.error(
-            "loads",
-            f"ONNX Runtime does not run it: {runner.problem}",
-            "ONNX's reference implementation does; see the operator",
-        )
-    names = ("sequence", "batch") if roles.layout == "SBD" else ("batch", "sequence")
-    sizes = of.x.shape or ()
-    free = [what for what, size in zip(names, sizes, strict=False) if not isinstance(size, int)]
-    if len(sizes) == 3 and free:
-        got = {"batch": roles.B, "sequence": roles.S}
-        if baked := [what for what in free if not runs_at(roles, runner, **{**got, what: got[what] + 2})]:
-            said = ", ".join(f"{what} {got[what]}" for what in free)
-            findings.error(
-                "dimensions",
-                f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free, "
-                f"and the file runs at {said} alone",
-                "a Reshape in it holds the sizes of the example: export with sizes taken from x, or with dynamo=True",
-            )
-    if roles.across_batch:
-        findings.error("layer", "an item of the batch changes another: attention or a norm goes across the batch", "")
-    if roles.apart:
-        findings.error("layer", "no position changes another: there is no attention in it, or all is hidden", "")
-    if roles.causal:
-        findings.error(
-            "masks", "no position sees a later one: a causal mask is built into the file", "an encoder has none"
-        )
-
-
-def runs_at(roles: Roles, runner: Runner, batch: int, sequence: int) -> bool:
-    """Whether the file gives an output in the shape of x at other sizes, with masks that hide nothing."""
-    x = np.zeros(roles.x_shape(batch, sequence), numpy_dtype(roles.x.dtype))
-    whole = fed(roles, Masks(None, None), batch, sequence, roles.num_heads)
-    try:
-        return runner.run({roles.x.name: x, **whole})[roles.output.name].shape == x.shape
-    except Failed:
-        return False
-
-
-def _check_masks(graph: Graph, roles: Roles, expected: str | None, findings: Findings) -> None:
-    told = [mask for mask in roles.masks if mask.meaning]
-    for mask in roles.masks:
-        if mask.meaning is None and roles.output.name not in graph.depending_on(mask.name):
-            findings.error(
-                "masks",
-                f"the output does not depend on {mask.name!r}: the file takes it and ignores it",
-                "was the mask of the example folded into constants? Export with the mask as a tensor that hides some",
-            )
-        elif mask.meaning is None and not roles.apart:
-            say = findings.error if mask.dtype == "bool" else findings.warning
-            say(
-                "masks",
-                f"flagging a position in {mask.name!r} hides it from no other, whichever way it is read",
-                "it is no mask of keys",
-            )
-        elif mask.left:
-            findings.error(
-                "masks",
-                f"{mask.name!r} hides a position in part: {mask.left:.2g} of what it does to the others is left",
-                "what is added to hidden scores, or put in their place, is not low enough: export with -inf, or -1e9",
-            )
-    if expected is None:
-        return
-    if not roles.masks:
-        findings.error("masks", f"masks that mean {expected} are expected, and the file takes none", "")
-    for mask in told:
-        assert mask.meaning is not None
-        if mask.meaning.name != expected:
-            findings.error(
-                "masks",
-                f"{mask.name!r} means {mask.meaning.name}, shown by what it hides, and {expected} is expected",
-                "turn the mask round where the file is called, or export it anew",
-            )
+        message = f"ONNX Runtime does not run it: {runner.problem}"
+        findings.error("loads", message, "ONNX's reference implementation does; see the operator")
+    if semantics.across_batch:
+        findings.error("layer", "an item of the batch changes another: attention or a norm goes across the batch")
+    if semantics.isolated:
+        findings.error("layer", "no position changes another: there is no attention in it, or all is hidden")

@@ -181,7 +181,8 @@ def test_a_circle_would_be_seen() -> None:
         no_circle({"a": ["b"], "b": ["c"], "c": ["a"]})
 
 
-def test_no_two_modules_of_the_implementations_need_each_other() -> None:
+def implementation_imports() -> dict[str, set[str]]:
+    """Module of an implementation → the modules of implementations that it imports."""
     paths = {
         ".".join((OWN, "impls", *path.relative_to(IMPLS).with_suffix("").parts)): path for path in IMPLS.rglob("*.py")
     }
@@ -190,6 +191,23 @@ def test_no_two_modules_of_the_implementations_need_each_other() -> None:
         name: set(_imports(ast.parse(path.read_text(encoding="utf-8")), name, path.name == "__init__.py"))
         for name, path in paths.items()
     }
-    no_circle(
-        {name: {other for other in others if other in paths and other != name} for name, others in imports.items()}
-    )
+    return {name: {other for other in others if other in paths and other != name} for name, others in imports.items()}
+
+
+def test_no_two_modules_of_the_implementations_need_each_other() -> None:
+    no_circle(implementation_imports())
+
+
+def test_no_two_rooms_of_onnx_file_need_each_other() -> None:
+    """graph, reading, interface, tracing and layer; modules beside them are rooms of their own."""
+    within = f"{OWN}.impls.onnx_file."
+    rooms: dict[str, set[str]] = {}
+    for name, others in implementation_imports().items():
+        if name.startswith(within):
+            room = name.removeprefix(within).split(".")[0]
+            rooms.setdefault(room, set()).update(
+                other.removeprefix(within).split(".")[0] for other in others if other.startswith(within)
+            )
+    no_circle({room: others - {room} for room, others in rooms.items()})
+    assert {"graph", "reading", "interface", "tracing", "layer", "inspection", "adapter"} <= rooms.keys()
+    assert rooms["layer"] > {"graph", "interface", "tracing"}

@@ -19,9 +19,10 @@ from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.validate.findings import STAGES
+from encoder_conformance.validate.findings import PHASES
+from encoder_conformance.validate.request import Progress, ValidationRequest
 from encoder_conformance.validate.results import Validation
-from encoder_conformance.validate.validation import Asked, Progress, validate
+from encoder_conformance.validate.validation import validate
 
 LAYER = load().layers["post-relu"]
 MASK = {"name": "mask", "dtype": "bool", "shape": ["batch", LAYER.attention.num_heads, "sequence", "sequence"]}
@@ -121,7 +122,7 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Validate a file that a fake worker looks into."""
     monkeypatch.setattr("encoder_conformance.validate.validation.compute_all", computed_once)
     monkeypatch.setattr(
-        "encoder_conformance.validate.rows.ROWS", (("onnxruntime", "disable"), ("onnxruntime", "extended"))
+        "encoder_conformance.validate.runtimes.RUNTIMES", (("onnxruntime", "disable"), ("onnxruntime", "extended"))
     )
     folder: Path = fake("onnx_file", WORKER)
     manifest = folder / "impl.yaml"
@@ -133,7 +134,7 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         model = tmp_path / "model.json"
         defaults = {"parameters_of": "post-relu", "held_in": "float32", "description": description(**(says or {}))}
         model.write_text(json.dumps({**defaults, **file}))
-        asked = Asked(model, layer, parameters, None, ("onnxruntime",), {}, limit)
+        asked = ValidationRequest(model, layer, parameters, None, ("onnxruntime",), {}, limit)
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
         return validate(asked, tmp_path / "out", 2, quiet, folder)
 
@@ -143,7 +144,7 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def errors(found: Validation) -> dict[str, list[str]]:
     said: dict[str, list[str]] = {}
     for finding in found.errors:
-        said.setdefault(finding.stage, []).append(finding.message)
+        said.setdefault(finding.phase, []).append(finding.message)
     return said
 
 
@@ -151,19 +152,24 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
     found = validated()
     assert errors(found) == {}
     assert found.status == 0
-    assert [(row.runtime, row.level) for row in found.rows] == [("onnxruntime", "disable"), ("onnxruntime", "extended")]
-    asked = {record.case.partition("/")[2] for record in found.rows[0].records}
+    assert [(row.runtime, row.level) for row in found.runtimes] == [
+        ("onnxruntime", "disable"),
+        ("onnxruntime", "extended"),
+    ]
+    asked = {record.case.partition("/")[2] for record in found.runtimes[0].records}
     assert {"size-1x1", "size-5x33", "padding-right", "padded-item", "mask-per-head", "no-mask"} <= asked
     assert "invariant-padding-content" in asked
-    assert all(row.passed == row.applicable > 30 for row in found.rows)
-    assert all(0 < row.rms < 2 for row in found.rows)
-    assert set(found.summaries) == set(STAGES) - {"reduction"}
+    assert all(row.passed == row.applicable > 30 for row in found.runtimes)
+    assert all(0 < row.rms < 2 for row in found.runtimes)
+    assert set(found.summaries) == set(PHASES) - {"reduction"}
     assert found.summaries["interface"] == (
         f"x 'x' float32, mask 'mask' [batch, {LAYER.attention.num_heads}, sequence, sequence] (true = attend), "
         "output 'y' float32"
     )
     assert found.summaries["cost"].startswith("1.00 MiB, 40 nodes, onnxruntime ")
-    stages = {tensor.tensor for row in found.rows for r in row.records if r.check == "stages" for tensor in r.tensors}
+    stages = {
+        tensor.tensor for row in found.runtimes for r in row.records if r.check == "stages" for tensor in r.tensors
+    }
     assert stages == {"norm1", "attention_weights", "output"}  # those that the file has a value for
 
 
@@ -192,12 +198,12 @@ def test_a_level_that_does_not_load_is_one_finding(validated: Callable) -> None:
 
 
 def test_a_file_that_loads_nowhere_is_not_judged(validated: Callable, fake: Callable) -> None:
-    says = {"layer": None, "findings": [{"stage": "layer", "severity": "error", "message": "no softmax", "hint": ""}]}
+    says = {"layer": None, "findings": [{"phase": "layer", "severity": "error", "message": "no softmax", "hint": ""}]}
     found = validated(says=says)
     assert found.status == 2
     assert not found.judged
     assert errors(found) == {"layer": ["no softmax"]}
-    assert found.rows == ()
+    assert found.runtimes == ()
 
 
 def test_a_file_that_ends_the_worker_is_said_to(validated: Callable) -> None:
@@ -237,7 +243,7 @@ def test_parameters_that_are_swapped_are_named(validated: Callable) -> None:
 def test_a_file_of_one_size_is_asked_at_that_size(validated: Callable) -> None:
     fixed = [2, 12, LAYER.d_model]
     found = validated(says={"inputs": [{"name": "x", "dtype": "float32", "shape": fixed}, MASK]})
-    shapes = {record.case.partition("/")[2] for record in found.rows[0].records}
+    shapes = {record.case.partition("/")[2] for record in found.runtimes[0].records}
     assert not {name for name in shapes if name.startswith("size-")}
     assert {"padding-right", "padding-left", "no-mask"} <= shapes
     assert errors(found) == {}
@@ -245,7 +251,7 @@ def test_a_file_of_one_size_is_asked_at_that_size(validated: Callable) -> None:
 
 def test_a_file_without_masks_is_asked_for_none(validated: Callable) -> None:
     found = validated(says={"roles": {"x": "x", "output": "y", "masks": []}})
-    asked = {record.case.partition("/")[2] for record in found.rows[0].records}
+    asked = {record.case.partition("/")[2] for record in found.runtimes[0].records}
     assert not {name for name in asked if "padd" in name or "mask-" in name or "causal" in name}
     assert "masks" not in found.summaries
     assert found.status == 0
@@ -257,7 +263,7 @@ def test_a_file_of_float16_is_asked_in_it(validated: Callable) -> None:
     says = {"inputs": [x, MASK], "outputs": [y]}
     found = validated(says=says, held_in="float16")
     assert (found.dtype, found.rounded_as) == ("float16", None)
-    assert {record.dtype for record in found.rows[0].records} == {"float16"}
+    assert {record.dtype for record in found.runtimes[0].records} == {"float16"}
     assert errors(found) == {}
 
 

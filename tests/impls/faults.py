@@ -1,6 +1,6 @@
 """Right files, written by hand, and the faults that are planted into them: each a few lines of what is to be wrong.
 
-A fault has the stage that must find it, words that must be said of it, and the exit status that it comes to.
+A fault has the phase that must find it, words that must be said of it, and the exit status that it comes to.
 """
 
 import os
@@ -83,7 +83,7 @@ class Fault:
     is to be asked for and gives its path. `told` is what the user says beside: layer, parameters, mask, limit."""
 
     name: str
-    stage: str
+    phase: str
     says: str
     status: int
     text: tuple[tuple[str, str], ...] = ()

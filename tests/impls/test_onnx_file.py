@@ -176,7 +176,7 @@ def test_dropout_that_was_left_on_is_found(tmp_path: Path) -> None:
             return self.layer(x, src_key_padding_mask=src_key_padding_mask)
 
     seen = inspect(torch_file(tmp_path / "train.onnx", Training(), 18, dynamo=True, evaluating=False), None)
-    [found] = [f for f in seen.findings.found if f.stage == "operators"]
+    [found] = [f for f in seen.findings.found if f.phase == "operators"]
     assert "Dropout nodes are in training mode" in found.message
     assert "eval()" in found.hint
     assert seen.description()["layer"]["norm"]["placement"] == "post", "what is under the dropout is told all the same"
@@ -275,8 +275,8 @@ def test_a_hand_written_layer_with_any_mask(
         feed_forward__activation="silu",
     )
     other = {"attend": "ignore", "ignore": "additive", "additive": "attend"}[meaning]
-    assert not [f for f in inspect(path, meaning).findings.found if f.stage == "masks"]
-    [contradicted] = [f for f in inspect(path, other).findings.found if f.stage == "masks"]
+    assert not [f for f in inspect(path, meaning).findings.found if f.phase == "masks"]
+    [contradicted] = [f for f in inspect(path, other).findings.found if f.phase == "masks"]
     assert contradicted.severity == "error"
     assert f"means {meaning}" in contradicted.message
     if axes != "SS":
@@ -383,7 +383,7 @@ def test_what_is_no_encoder_layer_is_said_and_not_guessed(saved: Make, change: t
     model = parsed("(float[batch,sequence,24] x) => (float[batch,sequence,24] y)", body, 18, SHAPING, **SIZES)
     seen = inspect(saved(model), None)
     assert seen.description()["layer"] is None
-    [found] = [f for f in seen.findings.found if f.stage == "layer" and f.severity == "error"]
+    [found] = [f for f in seen.findings.found if f.phase == "layer" and f.severity == "error"]
     assert said in found.message
 
 
@@ -464,7 +464,7 @@ def test_a_file_whose_weights_are_integers(strangers: ModuleType, saved: Make) -
 
 def only(seen: Any, stage: str, severity: str = "error") -> str:
     """The one finding of a stage."""
-    [found] = [f for f in seen.findings.found if (f.stage, f.severity) == (stage, severity)]
+    [found] = [f for f in seen.findings.found if (f.phase, f.severity) == (stage, severity)]
     return str(found.message)
 
 

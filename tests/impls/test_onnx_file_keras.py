@@ -72,7 +72,7 @@ def test_a_keras_model(strangers: ModuleType, tmp_path: Path, placement: str, ex
         tf2onnx.convert.from_function(function, input_signature=signature, opset=17, output_path=str(path))
     seen = strangers.looked_into(path, "attend")
     [loose] = seen.findings.found
-    assert (loose.stage, loose.severity) == ("dimensions", "warning"), "each size is a symbol of its own, in and out"
+    assert (loose.phase, loose.severity) == ("dimensions", "warning"), "each size is a symbol of its own, in and out"
     strangers.assert_holds(
         seen,
         parameters(made),

@@ -1,4 +1,4 @@
-"""`conform validate` on real files: right ones pass, and every planted fault is found and named by its stage."""
+"""`conform validate` on real files: right ones pass, and every planted fault is found and named by its phase."""
 
 import json
 import resource
@@ -16,8 +16,9 @@ from encoder_conformance.judge.expected import Expected
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.request import Progress, ValidationRequest
 from encoder_conformance.validate.results import Validation
-from encoder_conformance.validate.validation import Asked, Progress, validate
+from encoder_conformance.validate.validation import validate
 
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
 FAULTS, model_of, parameters_of = PLANTS["FAULTS"], PLANTS["model_of"], PLANTS["parameters_of"]
@@ -40,10 +41,10 @@ def quick() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("encoder_conformance.validate.validation.compute_all", compute_here)
-        patch.setattr("encoder_conformance.validate.asks.SIZES", ((1, 1), (2, 7)))
-        patch.setattr("encoder_conformance.validate.asks.PADDING", ("padding-right", "padded-item"))
-        patch.setattr("encoder_conformance.validate.asks.NUMBERS", ("no-mask", "low-variance"))
-        patch.setattr("encoder_conformance.validate.asks.PROPERTIES", ("invariant-padding-content",))
+        patch.setattr("encoder_conformance.validate.phases.shapes.SIZES", ((1, 1), (2, 7)))
+        patch.setattr("encoder_conformance.validate.phases.masks.PADDING", ("padding-right", "padded-item"))
+        patch.setattr("encoder_conformance.validate.phases.numbers.NUMBERS", ("no-mask", "low-variance"))
+        patch.setattr("encoder_conformance.validate.phases.properties.PROPERTIES", ("invariant-padding-content",))
         yield
 
 
@@ -53,9 +54,9 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
     def judge(path: Path, layer: Any = None, parameters: Any = None, mask: Any = None, limit: Any = None,
               runtimes: int = 1) -> Validation:  # fmt: skip
-        monkeypatch.setattr("encoder_conformance.validate.rows.ROWS", ROWS[:runtimes])
+        monkeypatch.setattr("encoder_conformance.validate.runtimes.RUNTIMES", ROWS[:runtimes])
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
-        return validate(Asked(path, layer, parameters, mask, (), {}, limit), tmp_path / "out", 1, quiet)
+        return validate(ValidationRequest(path, layer, parameters, mask, (), {}, limit), tmp_path / "out", 1, quiet)
 
     return judge
 
@@ -92,7 +93,7 @@ def test_a_right_file_is_right(judged: Judge, right: Path, told: dict[str, Any])
     found = judged(right, **told, mask="attend", runtimes=2)
     assert found.findings == ()
     assert found.status == 0
-    assert all(row.passed == row.applicable > 8 for row in found.rows)
+    assert all(row.passed == row.applicable > 8 for row in found.runtimes)
     said = found.summaries
     assert said["file"] == "19.1 KiB"
     assert said["checker"] == "valid, and its shapes follow from its inputs"
@@ -127,19 +128,19 @@ def test_right_files_of_other_kinds_are_right(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_is_found_and_named_by_its_stage(
+def test_a_planted_fault_is_found_and_named_by_its_phase(
     judged: Judge, told: dict[str, Any], tmp_path: Path, fault: Any
 ) -> None:
     path = fault.planted(tmp_path)
     before = everything_in(tmp_path)
     found = judged(path, **{key: told[key] for key in fault.told}, mask=fault.mask, limit=fault.limit,
                    runtimes=fault.runtimes)  # fmt: skip
-    said = [finding for finding in found.findings if finding.stage == fault.stage and fault.says in finding.message]
+    said = [finding for finding in found.findings if finding.phase == fault.phase and fault.says in finding.message]
     assert [finding.severity for finding in said] == [fault.severity], found.findings
     assert found.status == fault.status
     assert everything_in(tmp_path) == before
-    if fault.severity == "error" and fault.stage in ("file", "operators", "interface", "dimensions", "layer", "masks"):
-        assert found.errors[0].stage == fault.stage, "what comes before it is right"
+    if fault.severity == "error" and fault.phase in ("file", "operators", "interface", "dimensions", "layer", "masks"):
+        assert found.errors[0].phase == fault.phase, "what comes before it is right"
     assert not any("Traceback" in finding.message for finding in found.findings)
 
 
@@ -156,14 +157,14 @@ def test_weights_of_float16_in_a_file_that_computes_in_float32(
     assert float(said.partition("the relative error is ")[2].split()[0]) == pytest.approx(2**-12, rel=0.9)
     assert "relative error" not in judged(path).summaries["reduction"], "nothing is known of what it was made from"
     told["parameters"] = {name: value * np.float32(1 + 2**-9) for name, value in told["parameters"].items()}
-    others = [f.message for f in judged(path, **told).errors if f.stage == "layer"]
+    others = [f.message for f in judged(path, **told).errors if f.phase == "layer"]
     assert any("attention.query.weight holds other values" in message for message in others)
 
 
 def test_weights_of_float16_excuse_no_arithmetic_of_float16(judged: Judge, tmp_path: Path) -> None:
     [soft] = [fault for fault in FAULTS if fault.name == "softmax-in-float16"]
     path = saved(tmp_path, "stored_in_float16", PLANTS["PRE"].replace(*soft.text[0]), **soft.constants)
-    assert "numbers" in {finding.stage for finding in judged(path, runtimes=2).errors}
+    assert "numbers" in {finding.phase for finding in judged(path, runtimes=2).errors}
 
 
 def saved(folder: Path, edit: str, body: str = PLANTS["PRE"], **constants: Any) -> Path:
@@ -220,10 +221,10 @@ def test_an_epsilon_that_is_not_the_usual_is_inferred_and_said(judged: Judge, tm
 def test_numbers_that_are_wrong_are_diagnosed_and_told_once(judged: Judge, tmp_path: Path) -> None:
     [fault] = [fault for fault in FAULTS if fault.name == "scale-missing"]
     found = judged(fault.planted(tmp_path))
-    assert [finding.stage for finding in found.errors] == ["numbers"]
+    assert [finding.phase for finding in found.errors] == ["numbers"]
     [error] = found.errors
     assert error.hint == "the first node out of line makes attention_scores: MatMul 'raw' (raw)"
-    echoes = [finding.message for finding in found.findings if finding.stage in ("shapes", "masks")]
+    echoes = [finding.message for finding in found.findings if finding.phase in ("shapes", "masks")]
     assert "2 of 2 situations are out of line as no-mask is: see numbers" in echoes
     assert found.diagnoses[0].deviations == ("scale-missing",)
 
@@ -245,7 +246,7 @@ def test_the_command(conform: Callable[..., Any], tmp_path: Path) -> None:
     path = polarity.planted(tmp_path)
     ended = conform("validate", path.relative_to(tmp_path), "--mask", "attend", "--json", *arguments)
     assert ended.status == 1, ended.stdout + ended.stderr
-    assert [finding["stage"] for finding in json.loads(ended.stdout)["findings"]] == ["masks"]
+    assert [finding["phase"] for finding in json.loads(ended.stdout)["findings"]] == ["masks"]
     path.write_bytes(path.read_bytes()[:500])
     ended = conform("validate", path, *arguments)
     assert ended.status == 2

@@ -186,6 +186,7 @@ def _other_operation(left: ast.expr, operator: ast.operator, right: ast.expr) ->
     one, other = f"({ast.unparse(left)})", f"({ast.unparse(right)})"
     yield left
     yield right
+    forms: tuple[str, ...]
     match operator:
         case ast.Add():
             forms = ("{0} - {1}", "{1} - {0}", "{0} * {1}", "{0} + {1} + {1}", "maximum({0}, {1})")

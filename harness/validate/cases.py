@@ -1,0 +1,62 @@
+"""Cases for one file: its own parameters, in its dtype, at sizes and with masks that it takes."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.validate.findings import Description
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """The sizes that a file is fixed to, and the masks that it has inputs for."""
+
+    batch: int | None
+    sequence: int | None
+    padding: bool
+    attention: bool
+    by_head: bool
+
+    @classmethod
+    def of(cls, description: Description) -> "InputLimits":
+        assert description.roles is not None
+        axes = {mask.axes for mask in description.roles.masks if mask.meaning}  # others hide nothing
+        attention = any(name.endswith("SS") for name in axes)
+        return cls(*description.sizes(), bool(axes), attention, any("H" in name for name in axes))
+
+    def allow(self, batch: int, sequence: int) -> bool:
+        return self.batch in (None, batch) and self.sequence in (None, sequence)
+
+
+def cases_of(
+    situations: Iterable[Situation], limits: InputLimits, layer: Layer, dtype: DtypeName, held: CaseParameters
+) -> Iterator[Case]:
+    """Those of the situations that fit the limits."""
+    for situation in situations:
+        resized = _resized(situation, limits)
+        if resized is not None:
+            yield Case(layer, resized.model_copy(update={"dtypes": (dtype,)}), held=held)
+
+
+def _resized(situation: Situation, limits: InputLimits) -> Situation | None:
+    """The situation at the size that the file is fixed to, its padding cut or repeated; None if all of it is padding.
+
+    A file gives no gradients.
+    """
+    checks = tuple(check for check in situation.checks if check in ("output", "stages", "invariant"))
+    B, S = limits.batch or situation.batch, limits.sequence or situation.sequence
+    if (situation.batch, situation.sequence) == (B, S):
+        return situation.model_copy(update={"checks": checks})
+    changed: dict[str, Any] = {**situation.model_dump(), "checks": checks, "batch": B, "sequence": S, "equals": None}
+    if situation.mask.padding is not None:
+        valid = situation.mask.valid(situation.batch, situation.sequence)
+        rows = [[valid[b % situation.batch][s * situation.sequence // S] for s in range(S)] for b in range(B)]
+        if not any(map(any, rows)):
+            return None
+        holes = tuple(tuple(s for s in range(S) if not row[s]) for row in rows)
+        changed["mask"] = {**situation.mask.model_dump(), "padding": {"kind": "holes", "positions": holes}}
+    return Situation.model_validate(changed)

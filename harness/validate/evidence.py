@@ -1,0 +1,115 @@
+"""The evidence of a validation: the file as it is described, and the answers of every runtime."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy.typing as npt
+
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.validate.findings import Description, Finding, Phase
+from encoder_conformance.validate.formats import dtype_named, narrower
+from encoder_conformance.validate.request import ValidationRequest
+from encoder_conformance.validate.runtimes import RuntimeRun
+
+Array = npt.NDArray[Any]
+_QUANTISED = {"DynamicQuantizeLinear", "MatMulInteger", "QLinearMatMul", "QGemm", "DynamicQuantizeMatMul"}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The file: its description, its parameters, and the layer that it should be."""
+
+    request: ValidationRequest
+    description: Description
+    parameters: Mapping[str, Array]
+
+    @property
+    def layer(self) -> Layer | None:
+        """The stated layer, else the inferred one."""
+        return self.request.layer or self.description.layer
+
+    @cached_property
+    def is_understood(self) -> bool:
+        """Whether its layer, its inputs and a known dtype were found."""
+        roles = self.description.roles
+        return self.description.layer is not None and roles is not None and self._output_dtype in FORMATS
+
+    @cached_property
+    def misfit(self) -> str | None:
+        """Why the file's parameters are not those of the stated layer."""
+        if self.request.layer is None:
+            return None
+        return unlike(self.request.layer, {name: value.shape for name, value in self.parameters.items()})
+
+    @cached_property
+    def stated_layer(self) -> Layer | None:
+        """The stated layer, where the file can be compared with it."""
+        return None if self.misfit or not self.is_understood else self.request.layer
+
+    @property
+    def can_be_judged(self) -> bool:
+        if not self.is_understood or self.misfit:
+            return False
+        inferred, layer = self.description.layer, self.layer
+        return bool(inferred and layer and inferred.attention.num_heads == layer.attention.num_heads)
+
+    @property
+    def _output_dtype(self) -> str:
+        assert self.description.roles is not None
+        return self.description.port(self.description.roles.output).dtype
+
+    @cached_property
+    def dtype(self) -> DtypeName:
+        return dtype_named(self._output_dtype)
+
+    @cached_property
+    def is_quantised(self) -> bool:
+        return not _QUANTISED.isdisjoint(self.description.operators)
+
+    @cached_property
+    def rounded_as(self) -> DtypeName | None:
+        """The format that the file computes in, where it is narrower than `dtype`."""
+        return None if self.is_quantised else narrower(self.parameters, self.dtype)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The cases of each phase, the expected results by case, and the runs that answered them."""
+
+    cases: Mapping[Phase, Sequence[Case]]
+    expected: Mapping[str, Expected]
+    runs: Sequence[RuntimeRun]
+
+    @property
+    def working(self) -> list[RuntimeRun]:
+        return [run for run in self.runs if run.is_working]
+
+
+def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
+    """The cases of all phases, each once."""
+    return list({case.id: case for of_phase in cases.values() for case in of_phase}.values())
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`answers` is None where the file cannot be judged."""
+
+    subject: Subject
+    answers: Answers | None
+
+    @property
+    def description(self) -> Description:
+        return self.subject.description
+
+
+class Assessment:
+    """A phase's findings and its summary in a few words; "" where the file did not get so far."""
+
+    def __init__(self, summary: str = "", findings: Iterable[Finding] = ()) -> None:
+        self.summary, self.findings = summary, tuple(findings)

@@ -1,0 +1,72 @@
+"""Phase `levels`: runtimes and levels against each other. Optimisation may change numbers within the noise, √2 σ."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.validate.evidence import Answers, Array, Assessment, Evidence, distinct
+from encoder_conformance.validate.findings import Finding
+from encoder_conformance.validate.runtimes import RuntimeRun
+
+Difference = tuple[str, TensorVerdict]
+"""A case, and the verdict on the difference there."""
+
+
+def assess(evidence: Evidence) -> Assessment:
+    answers = evidence.answers
+    if answers is None or evidence.subject.is_quantised:
+        return Assessment()
+    if len(answers.working) < 2:
+        return Assessment("one runtime and level alone; nothing to compare")
+    first = answers.working[0].name
+    largest = _largest_differences(answers, evidence)
+    verdicts = [verdict for _, verdict in largest.values()]
+    rms = max((verdict.rms or 0.0 for verdict in verdicts), default=0.0)
+    summary = f"{len(answers.working)} runtimes and levels, largest difference rms {rms:.2g} √2 σ"
+    if equal := sum(1 for verdict in verdicts if not verdict.max):
+        summary += f", {equal} with the same bits as {first}"
+    return Assessment(summary, _findings(largest, first))
+
+
+def _findings(largest: dict[str, Difference], first: str) -> Iterator[Finding]:
+    for name, (case, verdict) in largest.items():
+        if not verdict.conforms:
+            problem = verdict.problem or f"rms {verdict.rms or 0:.3g} √2 σ, max {verdict.max or 0:.3g} √2 σ"
+            yield Finding(phase="levels", severity="error", message=f"{name} and {first} differ in {case}: {problem}")
+
+
+def _largest_differences(answers: Answers, evidence: Evidence) -> dict[str, Difference]:
+    """Run → the case where its output is furthest from the first run's, and how far, in √2 σ."""
+    first, *others = answers.working
+    largest: dict[str, Difference] = {}
+    for run in others:
+        for case in distinct(answers.cases):
+            expected = answers.expected[case.id].tensors.get("output")
+            if expected is None:  # properties have no expected result
+                continue
+            mine, theirs = (_output(each, case, expected) for each in (first, run))
+            if mine is None or theirs is None:
+                continue
+            values = mine.reshape(-1)[expected.positions].astype(np.float64)
+            between = replace(expected, golden=values, condition=expected.condition * np.sqrt(2.0))
+            verdict = judge_tensor(run.name, theirs, between, FORMATS[evidence.subject.dtype], constants())
+            if run.name not in largest or (verdict.rms or 0.0) > (largest[run.name][1].rms or 0.0):
+                largest[run.name] = case.id, verdict
+    return largest
+
+
+def _output(run: RuntimeRun, case: Case, expected: ExpectedTensor) -> Array | None:
+    """The output, if it is finite and of the right shape; any other is a finding elsewhere."""
+    answer = run.answers.get((case.id, "output"))
+    if answer is None or answer.answers is None:
+        return None
+    output = answer.answers["output"]
+    if output.shape != expected.shape or not np.isfinite(output.reshape(-1)[expected.positions]).all():
+        return None
+    return output

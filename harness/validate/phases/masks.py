@@ -1,0 +1,41 @@
+"""Phase `masks`: padding, causal and drawn masks, and items that are padding alone."""
+
+from collections.abc import Iterator
+
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.validate.cases import InputLimits
+from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
+from encoder_conformance.validate.findings import Finding
+from encoder_conformance.validate.phases.conformance import assess_answers
+from encoder_conformance.validate.phases.layer import EMPTY_ROWS, differences
+
+PADDING = ("padding-right", "padding-left", "padding-holes", "padded-item")
+ATTENTION = ("causal", "causal-padding-left", "mask-per-item")
+HEADS = ("mask-per-head",)
+
+
+def situations(limits: InputLimits) -> Iterator[Situation]:
+    attention = ATTENTION if limits.padding else ATTENTION[:1]
+    names = (
+        *(PADDING if limits.padding else ()),
+        *(attention if limits.attention else ()),
+        *(HEADS if limits.by_head else ()),
+    )
+    yield from (load().situations[name] for name in names)
+
+
+def assess(evidence: Evidence) -> Assessment:
+    answered = assess_answers("masks", evidence)
+    return Assessment(answered.summary, (*_empty_rows(evidence.subject), *answered.findings))
+
+
+def _empty_rows(subject: Subject) -> Iterator[Finding]:
+    """The file's result for an item that is padding alone, against the stated layer, which may forbid NaN."""
+    if message := differences(subject).get(EMPTY_ROWS):
+        yield Finding(phase="masks", severity="error", message=message)
+    rows = {layer.attention.fully_masked_row for layer in (subject.description.layer, subject.layer) if layer}
+    if subject.can_be_judged and rows == {"nan"}:
+        message = "an item that is padding alone gives NaN: a softmax over -inf alone is 0/0"
+        hint = "keep such items out of the batch, or export with a large negative number in the place of -inf"
+        yield Finding(phase="masks", severity="warning", message=message, hint=hint)

@@ -1,0 +1,121 @@
+"""Executes a model, with or without its intermediate values, or one node by itself."""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from functools import lru_cache
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+Array = np.ndarray
+Tensors = dict[str, Array]
+
+
+class ExecutionError(Exception):
+    """A model or a node does not run on its inputs."""
+
+
+class ModelRunner:
+    """A model in ONNX Runtime without optimisation, or in ONNX's reference implementation where that fails.
+
+    One session gives the outputs and every intermediate value: a large file is loaded once. `problem` is ONNX Runtime's
+    complaint about the model.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._model = model
+        self._own = [output.name for output in model.graph.output]
+        produced = [name for node in model.graph.node for name in node.output if name]
+        self._all = [*self._own, *dict.fromkeys(name for name in produced if name not in self._own)]
+        self._reference: ReferenceEvaluator | None = None
+        self.session: ort.InferenceSession | None = None
+        self.problem = ""
+        for shown in (self._all[len(self._own) :], []):  # some types of value cannot be outputs
+            try:
+                self.session = _session(model, shown)
+            except Exception as error:  # ONNX Runtime has a class of its own for every status
+                self.problem = error_text(error)
+            else:
+                self._all, self.problem = [*self._own, *shown], ""
+                break
+
+    def run(self, feeds: Mapping[str, Array]) -> Tensors:
+        """The outputs by name; raises ExecutionError."""
+        return self._run(self._own, feeds)
+
+    def trace(self, feeds: Mapping[str, Array]) -> Tensors:
+        """The outputs and, where possible, the intermediate values; raises ExecutionError."""
+        return self._run(self._all, feeds)
+
+    def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
+        try:
+            if self.session:
+                answers = self.session.run(names, dict(feeds))
+            else:
+                self._reference = self._reference or ReferenceEvaluator(self._model)
+                with np.errstate(all="ignore"):
+                    answers = self._reference.run(names, dict(feeds))
+        except Exception as error:
+            raise ExecutionError(error_text(error)) from None
+        return {name: np.asarray(value) for name, value in zip(names, answers, strict=True)}
+
+    def on_reference(self, problem: str) -> "ModelRunner":
+        """The same model in ONNX's reference implementation; `problem` is ONNX Runtime's complaint."""
+        other = copy(self)
+        other.session, other.problem = None, problem
+        return other
+
+
+def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
+    """A session with these intermediate values as extra outputs."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    outputs = model.graph.output
+    count = len(outputs)
+    outputs.extend(onnx.ValueInfoProto(name=name) for name in shown)
+    try:  # on the model itself, for as long as it takes: a copy of it is as large as its weights
+        data = model.SerializeToString()
+    finally:
+        del outputs[count:]
+    return ort.InferenceSession(data, options, ["CPUExecutionProvider"])
+
+
+class NodeRunner:
+    """Executes single nodes of a graph in ONNX's reference implementation."""
+
+    def __init__(self, opsets: Mapping[str, int]) -> None:
+        self.imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+        self._made = lru_cache(maxsize=None)(self._make)
+        self._nodes: dict[int, onnx.NodeProto] = {}
+
+    def run(self, node: onnx.NodeProto, inputs: Iterable[Array | None]) -> list[Array]:
+        """Its outputs; raises ExecutionError."""
+        self._nodes[id(node)] = node  # kept alive, so that the number stays its own
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name and value is not None}
+        try:
+            with np.errstate(all="ignore"):
+                return [np.asarray(value) for value in self._made(id(node)).run(None, feeds)]
+        except Exception as error:
+            raise ExecutionError(f"{node.op_type}: {error_text(error)}") from None
+
+    def _make(self, key: int) -> ReferenceEvaluator:
+        node = self._nodes[key]
+        names = dict.fromkeys(name for name in node.input if name)
+        graph = helper.make_graph(
+            [node],
+            "one",
+            [onnx.ValueInfoProto(name=name) for name in names],
+            [onnx.ValueInfoProto(name=name) for name in node.output if name],
+        )
+        return ReferenceEvaluator(helper.make_model(graph, opset_imports=self.imports))
+
+
+def error_text(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -1,0 +1,37 @@
+"""ONNX's operators, classified by their effect on the elements of a value."""
+
+import onnx
+
+FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+MOVES = frozenset(
+    (
+        "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Slice", "Split", "Gather",
+        "GatherElements", "GatherND", "Concat",
+    )
+)  # fmt: skip
+"""Rearrange, repeat or leave out."""
+IDENTITIES = frozenset(("Identity", "Dropout", "Cast", "CastLike"))
+ELEMENTWISE = frozenset(
+    (
+        "Add", "Sub", "Mul", "Div", "Pow", "Sum", "Mean", "Max", "Min", "Where", "Neg", "Abs", "Sqrt", "Reciprocal",
+        "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Relu", "LeakyRelu", "PRelu", "Elu", "Celu", "Selu", "Gelu", "Swish",
+        "Mish", "HardSwish", "HardSigmoid", "Softplus", "Softsign", "ThresholdedRelu", "Clip", "IsNaN", "IsInf", "Not",
+        "Sign", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "And", "Or", "Floor", "Ceil", "Round",
+        "Mod",
+    )
+)  # fmt: skip
+REDUCTIONS = frozenset(
+    (
+        "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2", "ReduceL1",
+        "ReduceLogSumExp", "ReduceProd", "ReduceLogSum", "GlobalAveragePool", "GlobalMaxPool",
+    )
+)  # fmt: skip
+ROWWISE = frozenset(
+    (
+        "Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
+        "LpNormalization", "MeanVarianceNormalization",
+    )
+)  # fmt: skip
+"""Each element depends on its whole row, and the shape stays."""
+PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum", "FusedMatMul"))

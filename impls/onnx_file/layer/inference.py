@@ -1,0 +1,133 @@
+"""Infers the layer of a file: traced, matched, described in the specification's language, verified by a run."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from pydantic import ValidationError
+
+from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.impls.onnx_file.layer.description import describe
+from encoder_conformance.impls.onnx_file.layer.parameters import ParameterLocation, locate_parameters
+from encoder_conformance.impls.onnx_file.layer.stages import StageTensor, letters, locate_stages, sizes_at
+from encoder_conformance.impls.onnx_file.layer.structure import Encoder, match_encoder
+from encoder_conformance.impls.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.recognition import view_of
+from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.stages import axes_of
+from encoder_conformance.validate.findings import Fact
+from encoder_conformance.validate.formats import dtype_named, narrower
+
+
+@dataclass
+class InferredLayer:
+    """`layer` None: the layer language cannot express it; parameters and stages are those that were located."""
+
+    layer: Layer | None
+    facts: list[Fact]
+    parameters: dict[str, ParameterLocation]
+    stages: dict[str, StageTensor]
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def stage(self, name: str, values: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
+        """A stage out of the values of a run at these sizes."""
+        located = self.stages[name]
+        shape = tuple(sizes[letter] for letter in axes_of(name).split())
+        return located.layout.stage(values[located.tensor], letters(name), shape, dict(sizes))
+
+
+def infer_layer(
+    graph: Graph, semantics: InputSemantics, runner: ModelRunner, findings: Findings, *, verified: bool
+) -> InferredLayer | None:
+    """None after a finding of phase `layer`. `verified`: the layer is compared with the oracle."""
+    try:
+        run = TracedRun.of(runner, semantics)
+    except ExecutionError as error:
+        findings.error("layer", f"its inner values cannot be looked at: {error}")
+        return None
+    index = semantics.laid_out(np.arange(run.x.size).reshape(run.x.shape))
+    trace = SymbolicTrace(graph, run.values, semantics.x.name, index, semantics.B, semantics.S)
+    trace.run()
+    try:
+        encoder = _match(trace, semantics.output.name, index)
+    except UnsupportedPattern as reason:
+        message = f"not an encoder layer as the specification knows it: {reason}"
+        findings.error("layer", message, "conform list layers shows what it knows")
+        return None
+    parameters = locate_parameters(encoder, graph, run.x.dtype)
+    dtype = dtype_named(semantics.x.dtype)
+    computed_in = narrower({name: location.value for name, location in parameters.items()}, dtype) or dtype
+    described, facts = describe(encoder, semantics.d_model, computed_in, findings)
+    _note_forms(parameters, findings)
+    if graph.quantised:
+        findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
+    heads, d_ff = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
+    sizes = sizes_at(semantics.B, semantics.S, semantics.d_model, heads, d_ff)
+    masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
+    stages = locate_stages(trace, encoder, masked, sizes)
+    inferred = InferredLayer(None, facts, parameters, stages, sizes)
+    try:
+        inferred.layer = Layer.model_validate_json(json.dumps(described))
+    except ValidationError as problem:
+        errors = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
+        findings.error("layer", f"the specification's language does not hold it: {errors}")
+        return inferred
+    if verified:
+        _verify(inferred, run, FORMATS[dtype].computed_in(FORMATS[computed_in]), findings)
+    return inferred
+
+
+def _match(trace: SymbolicTrace, name: str, index: Array) -> Encoder:
+    """The encoder whose output is the value of this name, element by element; raises UnsupportedPattern."""
+    output = view_of(trace, name)
+    encoder = match_encoder(output.operation)
+    if output.factor != 1 or not np.array_equal(output.index, index):
+        raise UnsupportedPattern("the output is the layer's in another order, or times a number")
+    return encoder
+
+
+def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) -> None:
+    if absent := [name for name, location in parameters.items() if location.form == "absent"]:
+        findings.note("layer", f"the file has no {', '.join(absent)}, which are taken for 0 (a gain for 1)")
+    if computed := [name for name, location in parameters.items() if location.form == "computed"]:
+        findings.note("layer", f"computed in the file, and so not to be given other values: {', '.join(computed)}")
+
+
+def _verify(inferred: InferredLayer, run: TracedRun, format: Format, findings: Findings) -> None:
+    """Compare one run with the oracle in `format`, and find out the result for a query without any key."""
+    semantics, layer = run.semantics, inferred.layer
+    assert layer is not None
+    parameters = {name: location.value.astype(np.float64) for name, location in inferred.parameters.items()}
+    for mask in semantics.masks:
+        if mask.polarity and (row := fully_masked_row(layer, parameters, mask, run)):
+            attention = layer.attention.model_copy(update={"fully_masked_row": row})
+            layer = inferred.layer = layer.model_copy(update={"attention": attention})
+            evidence = f"every key of an item hidden by {mask.name!r}, and the output compared"
+            inferred.facts.append(Fact(key="attention.fully_masked_row", value=row, evidence=evidence))
+            break
+    stages = {name: inferred.stage(name, run.values, inferred.sizes) for name in inferred.stages}
+    stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
+    stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
+    verdicts = verify(layer, parameters, run.x, stages, constants(), format)
+    off = next((verdict for verdict in verdicts if not verdict.conforms), None)
+    if off is None:
+        rms = max(verdict.rms or 0.0 for verdict in verdicts)
+        evidence = f"batch {semantics.B}, sequence {semantics.S}, {len(verdicts)} tensors, largest rms {rms:.2f} σ"
+    else:
+        problem = off.problem or f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"
+        evidence = f"{off.tensor}: {problem}"
+        first = f"the first stage out of line is {off.tensor} ({problem})"
+        findings.warning(
+            "layer",
+            f"the file does not compute what was read off its graph: {first}",
+            "see numbers: by how much, and which known deviation it is",
+        )
+    inferred.facts.append(Fact(key="proved", value=off is None, evidence=evidence))

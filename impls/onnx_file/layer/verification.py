@@ -1,0 +1,102 @@
+"""Verifies an inferred layer by a run: the file's stages and output against the oracle's, in units of σ."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics, MaskSemantics
+from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.layer import Layer
+
+RUNS, RUNS_OF_LARGE = 8, 4
+LARGE = 2_000_000
+"""Numbers among the parameters."""
+
+
+@dataclass(frozen=True)
+class TracedRun:
+    """One run of the file on a drawn x [B, S, D], with masks that hide nothing; `values` has every graph value."""
+
+    runner: ModelRunner
+    semantics: InputSemantics
+    x: Array
+    feeds: Tensors
+    values: Tensors
+
+    @classmethod
+    def of(cls, runner: ModelRunner, semantics: InputSemantics) -> "TracedRun":
+        """Raises ExecutionError."""
+        shape = semantics.B, semantics.S, semantics.d_model
+        x = np.random.default_rng(3).normal(size=shape).astype(numpy_dtype(semantics.x.dtype))
+        feeds = {semantics.x.name: np.ascontiguousarray(semantics.laid_out(x)), **semantics.open_masks()}
+        return cls(runner, semantics, x, feeds, {**feeds, **runner.trace(feeds)})
+
+
+def verify(
+    layer: Layer, parameters: Mapping[str, Array], x: Array, stages: Tensors, constants: Constants, format: Format
+) -> tuple[TensorVerdict, ...]:
+    """A verdict on each of the file's `stages`, in the order of computation.
+
+    `parameters` are float64; `x` [B, S, D] is the file's input, without masks; `stages` have the dtype of `format`.
+    """
+    inputs = LayerInputs(x.astype(np.float64), dict(parameters), None)
+    with np.errstate(all="ignore"):
+        exact = forward(layer, inputs, Arithmetic(np.float64))
+        spread = Spread(exact)
+        large = sum(value.size for value in parameters.values()) > LARGE
+        for run in range(RUNS_OF_LARGE if large else RUNS):
+            spread.add(forward(layer, inputs, Rounded(SAMPLE_ROUNDOFF, run)))
+        conditions = spread.conditions()
+    verdicts = []
+    for name, value in exact.items():
+        if name in stages:
+            flat, condition = value.reshape(-1), conditions[name].reshape(-1)
+            expected = ExpectedTensor(value.shape, np.arange(value.size), flat, condition)
+            verdicts.append(judge_tensor(name, stages[name], expected, format, constants))
+    return tuple(verdicts)
+
+
+def fully_masked_row(layer: Layer, parameters: Mapping[str, Array], mask: MaskSemantics, run: TracedRun) -> str | None:
+    """The file's result for a query without any key: zero, uniform or nan; None where it is none of them.
+
+    Every key of the first item is hidden, and the output compared with the oracle's. `parameters` are float64.
+    """
+    observed = _with_hidden_item(mask, run)
+    if observed is None:
+        return None
+    if np.isnan(observed).any():
+        return "nan"
+    errors = {}
+    allowed = np.zeros((1, 1, 1, run.x.shape[1]), np.bool_)
+    for row in ("zero", "uniform"):
+        attention = layer.attention.model_copy(update={"fully_masked_row": row})
+        inputs = LayerInputs(run.x[:1].astype(np.float64), dict(parameters), allowed)
+        with np.errstate(all="ignore"):
+            variant = layer.model_copy(update={"attention": attention})
+            expected = forward(variant, inputs, Arithmetic(np.float64))["output"]
+        errors[row] = float(np.abs(expected - observed).max())
+    best = min(errors, key=lambda row: errors[row])
+    return best if errors[best] <= 0.05 * max(errors.values()) else None
+
+
+def _with_hidden_item(mask: MaskSemantics, run: TracedRun) -> Array | None:
+    """The output [1, S, D] of the first item with all its keys hidden; None where the file does not run so."""
+    assert mask.polarity is not None
+    hidden = run.feeds[mask.name].copy()
+    first_item = (slice(None),) * mask.axes.index("B") + (0,) if "B" in mask.axes else ...
+    hidden[first_item] = mask.polarity.shut
+    semantics = run.semantics
+    try:
+        outputs = run.runner.run({**run.feeds, mask.name: hidden})
+    except ExecutionError:
+        return None
+    return semantics.batch_first(outputs[semantics.output.name])[:1].astype(np.float64)

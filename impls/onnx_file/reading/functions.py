@@ -1,0 +1,56 @@
+"""Checks a model's own functions before they are inlined: no recursion, and no explosion of nodes."""
+
+from collections.abc import Iterable
+
+import onnx
+
+from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.graph.nodes import subgraphs
+from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
+
+MOST_NODES = 1_000_000
+"""Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
+Key = tuple[str, str, str]
+
+
+def check_functions(model: onnx.ModelProto, findings: Findings) -> None:
+    """Raises Unreadable after a finding of phase `file`."""
+    try:
+        count = _Counting(model).of(model.graph.node)
+    except Unreadable as reason:
+        findings.error("file", str(reason), "a function may call others, and not itself")
+        raise
+    if count > MOST_NODES:
+        message = (
+            f"its functions come to {count:.3g} nodes in one graph, and {MOST_NODES:.0e} are the most that are read"
+        )
+        findings.error("file", message, "export without functions, or inline what is needed")
+        raise Unreadable(message)
+
+
+class _Counting:
+    """Counts the nodes after inlining; visits each function once, however often it is called."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
+        self.known: dict[Key, int] = {}
+        self.within: list[Key] = []
+
+    def of(self, nodes: Iterable[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            key = node.domain, node.op_type, getattr(node, "overload", "")
+            total += self._called(key) if key in self.functions else 1
+            total += sum(self.of(graph.node) for graph in subgraphs(node))
+        return total
+
+    def _called(self, key: Key) -> int:
+        if key in self.within:
+            raise Unreadable(f"the function {key[1]!r} calls itself")
+        if key not in self.known:
+            self.within.append(key)
+            if len(self.within) > 100:
+                raise Unreadable(f"functions call each other {len(self.within)} deep, {key[1]!r} the last of them")
+            self.known[key] = self.of(self.functions[key].node)
+            self.within.pop()
+        return self.known[key]

@@ -1,0 +1,1 @@
+"""Symbolic tracing: what each graph value computes from x, element by element."""

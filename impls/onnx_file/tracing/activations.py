@@ -1,0 +1,44 @@
+"""Recognises an activation by its values."""
+
+import numpy as np
+
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, UnsupportedPattern
+from encoder_conformance.oracle import special
+
+EXACT = 2e-5
+NEAR = 0.2
+"""A function this close to an activation, and no closer, is taken for an inexact one; a finding says so."""
+
+
+def probe(shape: tuple[int, ...]) -> Array:
+    """−8 … 8, evenly, and −2 … 2, where activations differ most."""
+    size = int(np.prod(shape))
+    values = np.linspace(-8, 8, size)
+    values[::3] /= 4
+    return values.reshape(shape)
+
+
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + special.erf(x / np.sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+def activation_of(observed: Array, inputs: Array, name: str) -> tuple[str, float, float]:
+    """The name, the factor and the largest error, which is 0 where the function is exact.
+
+    The factor is not 1 where an optimiser moved a factor, such as GELU's half, past the next product.
+    """
+    with np.errstate(all="ignore"):
+        expected = {function: f(inputs) for function, f in ACTIVATIONS.items()}
+        errors = {function: float(np.abs(observed - values).max()) for function, values in expected.items()}
+        for function, values in expected.items():
+            factor = float(np.vdot(observed, values) / np.vdot(values, values))
+            if np.abs(observed - factor * values).max() <= EXACT * max(1.0, abs(factor)):
+                return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
+    function = min(errors, key=lambda f: errors[f] if np.isfinite(errors[f]) else np.inf)
+    if not errors[function] <= NEAR:
+        raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
+    return function, 1.0, errors[function]

@@ -1,0 +1,46 @@
+"""Recognises a softmax over the rows of the scores by its values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Expression, UnsupportedPattern
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """softmax(scale · scores + constant)."""
+
+    scale: float
+    constant: Array | None
+
+
+def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression: Expression) -> Softmax:
+    """Raises UnsupportedPattern. `of` maps scores [B, H, Q, K] to the value that `expression` is."""
+    scores, axis = np.random.default_rng(0).normal(size=shape), expression.axis
+
+    def weights(values: Array) -> Array:
+        found = np.full(int(np.prod(shape)), np.nan)
+        found[expression.index.reshape(-1)] = of(values).reshape(-1)
+        return found.reshape(shape)
+
+    with np.errstate(all="ignore"):
+        at_zero, observed = np.log(weights(np.zeros(shape))), np.log(weights(scores))
+        open_ = np.isfinite(observed - at_zero)
+        if not open_.any():
+            raise UnsupportedPattern("attention's weights are all 0 or no numbers, with masks that hide nothing")
+        counts = open_.sum(axis=axis, keepdims=True)
+        moved, centred = (
+            np.where(open_, values - np.where(open_, values, 0).sum(axis, keepdims=True) / counts, 0)
+            for values in (observed - at_zero, scores)
+        )
+        scale = float((moved * centred).sum() / (centred * centred).sum())
+        expected = np.exp(scale * scores + at_zero - np.nanmax(np.where(open_, at_zero, np.nan)))
+        expected /= expected.sum(axis=axis, keepdims=True)
+        error = np.abs(np.exp(observed) - expected)
+    if not np.nanmax(error) < 1e-5:
+        raise UnsupportedPattern("the scores go through something over each row that is no softmax")
+    even = np.log(1 / shape[axis])
+    constant = None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True)
+    return Softmax(scale, constant)
