@@ -22,7 +22,7 @@ _LOST = 1e12
 @dataclass(frozen=True)
 class Sample:
     """A stage of one case. `observed` and `sigma`, float64, are at the flat `positions` that are compared in `shape`;
-    σ is that of the specified step."""
+    σ is that of the specified step, and `relative` times a value is a guess of what it would be for another step."""
 
     evidence: Evidence
     operands: Operands
@@ -31,9 +31,11 @@ class Sample:
     positions: Array
     observed: Array
     sigma: Array
+    relative: float
 
     def errors(self, tree: ast.expr, constant: float | None = None) -> Array | None:
-        """(computed − observed) / σ, [n], of an equation's tree; None where it gives another shape or cannot be.
+        """(computed − observed) / σ, [n], of an equation's tree; None where it gives another shape or cannot be. σ is a
+        guess: the larger of the specified step's and one in proportion to the computed value.
 
         `constant` is the value of the name `c` in the tree.
         """
@@ -43,7 +45,8 @@ class Sample:
         both = np.isfinite(computed) & np.isfinite(self.observed)
         same = both | (np.isnan(computed) & np.isnan(self.observed)) | (computed == self.observed)
         with np.errstate(all="ignore"):
-            apart = np.where(both, (computed - self.observed) / self.sigma, np.where(same, 0.0, _LOST))
+            sigma = np.maximum(self.sigma, self.relative * np.abs(computed))
+            apart = np.where(both, (computed - self.observed) / sigma, np.where(same, 0.0, _LOST))
         return np.clip(apart, -_LOST, _LOST)
 
     def computed(self, tree: ast.expr, constant: float | None = None) -> Array | None:
@@ -80,7 +83,8 @@ def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
         operands = Operands(piece.case.layer, values, softmax_choices(piece.case.layer))
         observed = seen[stage].reshape(-1)[positions]
         sigma = piece.sigma(stage).reshape(-1)[positions]
-        found.append(Sample(piece, operands, specified[stage], shape, positions, observed, sigma))
+        relative = piece.relative_noise(stage) * piece.dtype.roundoff
+        found.append(Sample(piece, operands, specified[stage], shape, positions, observed, sigma, relative))
     return found
 
 

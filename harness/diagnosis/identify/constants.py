@@ -1,0 +1,129 @@
+"""The number in an equation: fitted to the data by least squares, and written as someone would have written it."""
+
+import ast
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.diagnosis.identify.edits import CONSTANT, parsed
+from encoder_conformance.diagnosis.identify.samples import Sample, cost
+from encoder_conformance.judge.observation import Array
+
+_GRID = tuple(sign * 10.0**exponent for exponent in np.arange(-12.0, 7.0, 1.0) for sign in (1.0, -1.0))
+"""Where a number that the data are not linear in is looked for first."""
+_NEAR = tuple(np.linspace(-4.0, 4.0, 33))
+_STEPS = 12
+_SMALL = 1e-6
+"""The relative step that a derivative is taken over."""
+_SURE = 6.0
+"""Uncertainties within which a fitted number is the one that someone wrote."""
+_MEASURABLE = 0.1
+"""The relative uncertainty up to which there is a number to tell."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A fitted number and one uncertainty of it."""
+
+    value: float
+    uncertainty: float
+
+
+def fitted(samples: Sequence[Sample], tree: ast.expr) -> Number | None:
+    """The value of `c` that leaves the least square error; None where there is none, or the data say nothing of it."""
+    start = _linear(samples, tree)
+    if start is None:
+        tried = [(cost(samples[:1], tree, value), value) for value in (*_GRID, *_NEAR)]
+        least, start = min(tried, key=lambda one: one[0])
+        if not np.isfinite(least):
+            return None
+    value = start
+    for _ in range(_STEPS):
+        solved = _step(samples, tree, value)
+        if solved is None:
+            return None
+        step, uncertainty = solved
+        limit = abs(value) if value else 1.0
+        value += float(np.clip(step, -limit, limit))
+        if abs(step) <= 0.01 * uncertainty:
+            break
+    return Number(value, uncertainty) if uncertainty < _MEASURABLE * max(abs(value), 1e-3) else None
+
+
+def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
+    """The solution where the computed values are linear in `c`, tried at three values; None where they are not."""
+    along, length = 0.0, 0.0
+    for sample in samples:
+        at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
+        if any(each is None or not np.isfinite(each).all() for each in at):
+            return None
+        zero, one, three = (np.asarray(each) for each in at)
+        slope = one - zero
+        if np.abs(three - zero - 3.0 * slope).max(initial=0.0) > 1e-9 * np.abs(slope).max(initial=0.0):
+            return None
+        weight = 1.0 / sample.sigma**2
+        finite = np.isfinite(sample.observed)
+        along += float(np.sum((weight * slope * (sample.observed - zero))[finite]))
+        length += float(np.sum((weight * slope * slope)[finite]))
+    return along / length if length else None
+
+
+def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float] | None:
+    """Gauss and Newton's step from a value, and the uncertainty there."""
+    along, length = 0.0, 0.0
+    width = _SMALL * (abs(value) or 1.0)
+    for sample in samples:
+        error, above, below = (sample.errors(tree, at) for at in (value, value + width, value - width))
+        if error is None or above is None or below is None:
+            return None
+        slope = _slope(above, below, width)
+        along, length = along - float(slope @ error), length + float(slope @ slope)
+    return (along / length, 1.0 / math.sqrt(length)) if length and np.isfinite(along) else None
+
+
+def _slope(above: Array, below: Array, width: float) -> Array:
+    return np.asarray((above - below) / (2 * width))
+
+
+def written(number: Number) -> Iterator[str]:
+    """How someone may have written it: the plainest first, and as it was measured last."""
+    for text, value in _PLAIN.items():
+        if abs(value - number.value) <= max(_SURE * number.uncertainty, 1e-12 * abs(number.value)):
+            yield text
+    for digits in range(1, 5):
+        text = f"{number.value:.{digits - 1}e}"
+        if abs(float(text) - number.value) <= _SURE * number.uncertainty:
+            yield repr(float(text))
+            break
+    yield repr(float(f"{number.value:.9g}"))
+
+
+_PLAIN = {
+    "0": 0.0,
+    **{str(sign * number): float(sign * number) for number in (1, 2, 3, 4, 5, 6, 8, 10, 16, 100) for sign in (1, -1)},
+    **{"0.5": 0.5, "-0.5": -0.5, "0.25": 0.25, "1 / 3": 1 / 3, "2 / 3": 2 / 3, "1 / 6": 1 / 6, "pi": math.pi},
+    **{"sqrt(2)": math.sqrt(2), "1 / sqrt(2)": math.sqrt(0.5), "sqrt(2 / pi)": math.sqrt(2 / math.pi)},
+    **{"log(2)": math.log(2), "1 / log(2)": 1 / math.log(2)},
+}
+"""Numbers that people write otherwise than as a short decimal, and whole ones."""
+
+
+class _Put(ast.NodeTransformer):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return parsed(self._text) if node.id == CONSTANT else node
+
+
+def having(tree: ast.expr, text: str) -> ast.expr:
+    """The tree with this in the place of `c`."""
+    put = _Put(text).visit(ast.parse(ast.unparse(tree), mode="eval").body)
+    assert isinstance(put, ast.expr)
+    return put
+
+
+def has_constant(tree: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == CONSTANT for node in ast.walk(tree))

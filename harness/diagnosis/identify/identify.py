@@ -1,0 +1,122 @@
+"""Which equation each stage out of line is computed by: the sentence of a diagnosis where no catalogue has a name."""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
+from encoder_conformance.diagnosis.identify.search import Candidate, nearest_equations
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.deviation import Deviation, Patch
+
+SECONDS = 8.0
+"""How long the search for equations may take, of all stages together."""
+_TRIED = 3
+"""Equations of a stage that are tried in their own noise: it takes 24 plays a case."""
+
+
+@dataclass(frozen=True)
+class StageEquation:
+    """What a stage is computed by. `rms` and `specified_rms` are the largest error of any of the `cases`, in σ of each
+    equation's own noise: with the equation that was found, and with the specified one."""
+
+    stage: str
+    specified: str
+    found: str
+    rms: float
+    specified_rms: float
+    cases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Identified:
+    """`equations` of the stages that were identified, and the deviation that has them; `left` are stages out of line
+    of which no equation was found."""
+
+    equations: tuple[StageEquation, ...]
+    deviation: Deviation | None
+    left: tuple[str, ...]
+
+
+def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) -> Identified:
+    """The equation of every stage that is out of line given the stages before it."""
+    end = time.monotonic() + SECONDS
+    end = end if until is None else min(end, until)
+    out = {stage for fit in nothing.fits for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
+    order = [stage for piece in evidence for stage in piece.stages]
+    found, patches, left = list[StageEquation](), dict[str, dict[str, str]](), list[str]()
+    for stage in dict.fromkeys(name for name in order if name in out):
+        equations = _of_stage(stage, evidence, end)
+        if equations is None:
+            left.append(stage)
+            continue
+        found += equations
+        patches[stage] = {each.specified: each.found for each in equations}
+    deviation = deviation_of(patches) if patches else None
+    return Identified(tuple(found), deviation, tuple(left))
+
+
+def _of_stage(stage: str, evidence: Sequence[Evidence], end: float) -> list[StageEquation] | None:
+    """One for each equation that the layers specify and that is out of line; None where one of them is not found."""
+    groups: dict[str, list[Sample]] = {}
+    for sample in samples_of(stage, evidence):
+        groups.setdefault(sample.specified.form, []).append(sample)
+    found = []
+    for specified, samples in sorted(groups.items(), key=lambda group: -len(group[1])):
+        right = Match((), constants())
+        for sample in samples:
+            right.try_on(sample.evidence)
+        if _in_line(right, stage):
+            continue
+        equation = _verified(stage, samples, nearest_equations(stage, samples, end))
+        if equation is None:
+            return None
+        found.append(
+            StageEquation(
+                stage,
+                specified,
+                equation[0],
+                equation[1],
+                _rms(right, stage),
+                tuple(sample.evidence.case.id for sample in samples),
+            )
+        )
+    return found or None
+
+
+def _verified(stage: str, samples: Sequence[Sample], candidates: Sequence[Candidate]) -> tuple[str, float] | None:
+    """The first that puts the stage in line in every case, in the noise of the wrong step itself."""
+    for candidate in candidates[:_TRIED]:
+        deviation = deviation_of({stage: {samples[0].specified.form: candidate.text}})
+        match = Match((deviation,), constants())
+        for sample in samples:
+            match.try_on(sample.evidence, measured=True)
+            if not _in_line(match, stage):
+                break
+        else:
+            return candidate.text, _rms(match, stage)
+    return None
+
+
+def _in_line(match: Match, stage: str) -> bool:
+    return all(fit.in_line[fit.stages.index(stage)] for fit in match.fits)
+
+
+def _rms(match: Match, stage: str) -> float:
+    return max(float(fit.rms[fit.stages.index(stage)]) for fit in match.fits)
+
+
+def deviation_of(stages: dict[str, dict[str, str]]) -> Deviation:
+    """The deviation that computes these stages by these equations; another id for other equations."""
+    digest = hashlib.sha256(repr(stages).encode()).hexdigest()[:8]
+    return Deviation(
+        deviation=f"identified-{digest}",
+        sentence="An equation that was found.",
+        kind="wiring",
+        patch=Patch(stages=stages),
+        unseen=None,
+        links=(),
+    )

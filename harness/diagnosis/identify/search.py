@@ -1,0 +1,115 @@
+"""Finds the equation of a stage: the nearest to the specified one that gives what was observed."""
+
+import ast
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.diagnosis.identify.constants import fitted, has_constant, having, written
+from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations
+from encoder_conformance.diagnosis.identify.samples import Sample, cost, rms
+
+_SCOUTS = 2
+"""Cases that every equation is tried on; those that are near are tried on all."""
+_BEAM = 8
+"""Equations with one edit that a second one is tried on: those that leave least."""
+_NEAR = 50.0
+"""The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
+_ALIKE = 0.1
+"""Differences of the cost within which the plainer of two equations is meant."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An equation that accounts for what was observed: `edits` places apart from the specified one."""
+
+    tree: ast.expr
+    edits: int
+    cost: float
+
+    @property
+    def text(self) -> str:
+        return ast.unparse(self.tree)
+
+    @property
+    def length(self) -> int:
+        return sum(1 for _ in ast.walk(self.tree))
+
+
+def nearest_equations(stage: str, samples: Sequence[Sample], until: float) -> list[Candidate]:
+    """The equations, nearest first, with which every case is in line but for the noise of the wrong step itself.
+
+    `samples` specify the same equation. At the time `until`, by time.monotonic(), the search ends with what it has.
+    """
+    specified = samples[0].specified.tree
+    scouts = _telling(samples)
+    tried = {ast.unparse(specified)}
+    beam = [Candidate(specified, 0, cost(scouts, specified))]
+    for depth in (1, 2):
+        found: list[Candidate] = []
+        for start in beam:
+            others = list(_neighbours(stage, start, samples[0], first=depth == 1))
+            found += _scored(others, depth, scouts, tried, until)
+            if time.monotonic() > until:
+                break
+        found.sort(key=lambda one: (one.cost, one.length))
+        if right := _that_account(found, samples):
+            return right
+        beam = [one for one in found if one.cost < beam[0].cost][:_BEAM]
+    return []
+
+
+def _telling(samples: Sequence[Sample]) -> list[Sample]:
+    """Cases of different masks and sizes, those that are out of line first."""
+    out = sorted(samples, key=lambda sample: -cost([sample], sample.specified.tree))
+    with_mask = [sample for sample in out if sample.evidence.case.mask() is not None]
+    first = with_mask[:1] + [sample for sample in out if sample not in with_mask[:1]]
+    return first[:_SCOUTS]
+
+
+def _neighbours(stage: str, start: Candidate, sample: Sample, *, first: bool) -> Iterator[ast.expr]:
+    shapes = {name: value.shape for name, value in sample.operands.values.items()}
+    yield from edits(start.tree, shapes)
+    if not first:
+        return
+    if stage == "ffn_activation":
+        yield from activations("ffn_hidden")
+    if stage in ("norm1", "norm2"):
+        sources = sorted(
+            name for name in sample.specified.names if "." not in name and shapes.get(name) == sample.shape
+        )
+        for source in sources:
+            yield from normalisations(source, f"{stage}.gain", f"{stage}.shift")
+
+
+def _scored(
+    trees: Iterable[ast.expr], depth: int, scouts: Sequence[Sample], tried: set[str], until: float
+) -> list[Candidate]:
+    found = []
+    for tree in trees:
+        text = ast.unparse(tree)
+        if text in tried:
+            continue
+        tried.add(text)
+        if time.monotonic() > until:
+            break
+        if not has_constant(tree):
+            found.append(Candidate(tree, depth, cost(scouts, tree)))
+        elif number := fitted(scouts, tree):
+            forms = [having(tree, form) for form in written(number)]
+            costs = [cost(scouts, form) for form in forms]
+            least = min(costs)
+            plainest = next(at for at, each in enumerate(costs) if each <= least + _ALIKE)
+            found.append(Candidate(forms[plainest], depth, costs[plainest]))
+    return [one for one in found if np.isfinite(one.cost)]
+
+
+def _that_account(found: Sequence[Candidate], samples: Sequence[Sample]) -> list[Candidate]:
+    """Those near enough to be tried in their own noise, the plainest first of those that leave the same."""
+    near = [one for one in found[: 4 * _BEAM] if rms(samples, one.tree) < _NEAR]
+    if not near:
+        return []
+    least = min(one.cost for one in near)
+    return sorted(near, key=lambda one: (one.cost > least + _ALIKE, one.length, one.cost))[:_BEAM]
