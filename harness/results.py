@@ -88,6 +88,18 @@ class Measurement(_Frozen):
     uncertainty: float
 
 
+class StageEquation(_Frozen):
+    """The equation that a stage was found to be computed by, in the layers that specify another. `rms` and
+    `specified_rms` are the largest error in any of the `cases`, in σ: with the one that was found, and without."""
+
+    stage: str
+    specified: str
+    found: str
+    rms: float
+    specified_rms: float
+    cases: tuple[str, ...]
+
+
 class Diagnosis(_Frozen):
     """What explains failures of one implementation in one dtype: deviations of the catalogue, alone or a pair. Or a
     cause that was seen, in one dtype or in several, which `dtype` lists.
@@ -122,6 +134,12 @@ class Diagnosis(_Frozen):
     predicted_stage: str | None = None
     advice: str = ""
     cases: tuple[str, ...]
+    equations: tuple[StageEquation, ...] = ()
+    """What was identified beside the catalogue: stage by stage, in the order of computation."""
+    left_open: tuple[str, ...] = ()
+    """Stages out of line of which no equation was found."""
+    observed: tuple[str, ...] = ()
+    """Sentences about the first of these."""
 
 
 EndedBy = Literal["budget", "first failure", "interrupt"]

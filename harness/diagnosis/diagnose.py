@@ -6,6 +6,7 @@ from typing import Literal
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.epsilon import measured_epsilons
 from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.identify import Identified, identify
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.pairs import EARNED
 from encoder_conformance.diagnosis.predictions import drops
@@ -14,6 +15,7 @@ from encoder_conformance.diagnosis.selection import choose, scouts
 from encoder_conformance.judge.observation import Observation
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.results import Diagnosis, Measurement
+from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation, Measured
 
 _IN_A_HURRY = 6
@@ -50,7 +52,33 @@ def diagnose(
         ranked = search(offered, sent, evidence, until)
     except OutOfTime:
         return _unknown(implementation, dtype, nothing, chosen, cut_short=True)
-    return _said(implementation, dtype, ranked, nothing, chosen, repeats)
+    named = _said(implementation, dtype, ranked, nothing, chosen, repeats)
+    if named.confidence == "explained" or nothing.explains:
+        return named
+    return _with_equations(named, identify(evidence, nothing, until), evidence)
+
+
+def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence[Evidence]) -> Diagnosis:
+    """What was identified in the place of a name that explains less: explained, if it accounts for all evidence."""
+    known = named.model_copy(
+        update={"equations": identified.equations, "left_open": identified.left, "observed": identified.observed}
+    )
+    if identified.deviation is None or identified.left:
+        return known
+    match = Match((identified.deviation,), constants())
+    for piece in evidence:
+        match.try_on(piece, measured=True)
+        if not match.explains:
+            return known
+    return Diagnosis(
+        implementation=named.implementation,
+        dtype=named.dtype,
+        confidence="explained",
+        rms=match.rms,
+        first_stage=named.first_stage,
+        cases=named.cases,
+        equations=identified.equations,
+    )
 
 
 def _offered(chosen: Sequence[Observation], repeats: Repeats) -> list[Deviation]:

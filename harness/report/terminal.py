@@ -178,8 +178,11 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
         more = len(diagnosis.cases) - 1
         where = diagnosis.cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
         return f"{who}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {where}."
+    if diagnosis.confidence == "explained" and diagnosis.equations:
+        return f"{who}: {_equations_text(diagnosis)}{stage}"
     if diagnosis.confidence == "unknown":
-        return f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
+        text = f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
+        return text + _found_out(diagnosis)
     names = " and ".join(diagnosis.deviations)
     unit = "of the scatter that it predicts" if diagnosis.by_size else "σ"
     size = f"{_short(diagnosis.rms or 0)} {unit}"
@@ -195,10 +198,32 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     text += stage
     if diagnosis.predicted_stage and diagnosis.predicted_stage != diagnosis.first_stage:
         text += f" (It would itself show first at {diagnosis.predicted_stage}.)"
+    text += _found_out(diagnosis)
     if diagnosis.runner_up:
         rms = f" ({_short(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
         text += f" Next best: {' and '.join(diagnosis.runner_up)}{rms}."
     return text
+
+
+def _equations_text(diagnosis: Diagnosis) -> str:
+    """A sentence for each stage; that its layers specify it in several ways is said once."""
+    sentences = []
+    for stage in dict.fromkeys(each.stage for each in diagnosis.equations):
+        first, *others = [each for each in diagnosis.equations if each.stage == stage]
+        more = f", and likewise in {len(others)} other form{'s' * (len(others) > 1)} of it" if others else ""
+        sentences.append(
+            f"{stage} = {first.found} ({_short(first.rms)} σ over {len(first.cases)} cases; "
+            f"specified {first.specified}: {_short(first.specified_rms)} σ){more}."
+        )
+    return " ".join(sentences)
+
+
+def _found_out(diagnosis: Diagnosis) -> str:
+    """What is known where no cause explains everything."""
+    text = f" Found: {_equations_text(diagnosis)}" if diagnosis.equations else ""
+    if diagnosis.left_open and diagnosis.equations:
+        text += f" Left open: {', '.join(diagnosis.left_open)}."
+    return text + "".join(f" {sentence}" for sentence in diagnosis.observed)
 
 
 def _last_line(report: Report) -> Text:

@@ -57,10 +57,11 @@ def _attention(layer: Layer, queries: str, keys: str) -> Iterator[tuple[str, str
 
 
 def _feed_forward(layer: Layer, given: str) -> Iterator[tuple[str, str]]:
-    for name, source in (("hidden", given), ("output", "ffn_activation")):
-        weight, bias = f"feed_forward.{name}.weight", f"feed_forward.{name}.bias"
-        yield f"ffn_{name}", _linear(source, weight, bias, has_bias=layer.feed_forward.bias)
+    has_bias = layer.feed_forward.bias
+    yield "ffn_hidden", _linear(given, "feed_forward.hidden.weight", "feed_forward.hidden.bias", has_bias=has_bias)
     yield "ffn_activation", ACTIVATIONS[layer.feed_forward.activation]
+    weight, bias = "feed_forward.output.weight", "feed_forward.output.bias"
+    yield "ffn_output", _linear("ffn_activation", weight, bias, has_bias=has_bias)
 
 
 def _linear(source: str, weight: str, bias: str, *, has_bias: bool) -> str:

@@ -48,6 +48,8 @@ def test_the_specified_equations_give_what_the_oracle_gives(layer: str) -> None:
         what, equations = given(case), stage_equations(case.layer)
         right = forward(case.layer, what, Arithmetic(np.float64))
         assert set(equations) == set(right)
+        for number, (stage, equation) in enumerate(equations.items()):
+            assert not equation.names & {*list(equations)[number:]}, f"{stage} is computed from a later stage"
         told = LayerInputs(**{**vars(what), "equations": equations})
         found = forward(case.layer, told, Arithmetic(np.float64))
         for stage, value in right.items():

@@ -13,7 +13,7 @@ from encoder_conformance.judge.observation import Array
 
 _GRID = tuple(sign * 10.0**exponent for exponent in np.arange(-12.0, 7.0, 1.0) for sign in (1.0, -1.0))
 """Where a number that the data are not linear in is looked for first."""
-_NEAR = tuple(np.linspace(-4.0, 4.0, 33))
+_NEAR = tuple(sign * at for at in np.arange(0.0, 10.25, 0.25) for sign in (1.0, -1.0))
 _STEPS = 12
 _SMALL = 1e-6
 """The relative step that a derivative is taken over."""
@@ -36,9 +36,10 @@ def fitted(samples: Sequence[Sample], tree: ast.expr) -> Number | None:
     start = _linear(samples, tree)
     if start is None:
         tried = [(cost(samples[:1], tree, value), value) for value in (*_GRID, *_NEAR)]
-        least, start = min(tried, key=lambda one: one[0])
+        least = min(tried)[0]
         if not np.isfinite(least):
             return None
+        start = next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
     value = start
     for _ in range(_STEPS):
         solved = _step(samples, tree, value)

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
-from encoder_conformance.spec.equation import dotted
+from encoder_conformance.spec.equation import FUNCTIONS, dotted
 
 CONSTANT = "c"
 Shapes = Mapping[str, tuple[int, ...]]
@@ -84,15 +84,21 @@ _OF_SOFTMAX = (
 )
 """Ways to make weights of the scores {0}."""
 _AROUND = (
-    "abs({0})",
+    *(f"{name}({{0}})" for name, count in sorted(FUNCTIONS.items()) if count == (1, 1) and name != "transpose"),
+    "maximum({0}, 0)",
+    "1 - {0}",
     "{0} ** 2",
-    "sqrt({0})",
-    "tanh({0})",
-    "exp({0})",
     "c * tanh({0} / c)",
     "minimum({0}, c)",
     "maximum({0}, c)",
 )
+"""What may be done to any part of an equation."""
+_OF_TWO = (
+    "{0} + {1}", "{0} - {1}", "{1} - {0}", "{0} * {1}", "{0} / {1}", "{1} / {0}", "{0} + {1} + {1}", "{0} - 2 * {1}",
+    "{0} * {1} * {1}", "{0} * {0} * {1}", "{0} * (1 + {1})", "{0} / {1} / {1}", "{0} / ({1} + c)", "{0} / sqrt({1})",
+    "maximum({0}, {1})", "minimum({0}, {1})",
+)  # fmt: skip
+"""Operations on two parts that an operator may be mistaken for."""
 _ARRANGED = ("interleaved", "by-reshape")
 
 
@@ -100,11 +106,29 @@ def parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def edits(tree: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
-    """Every tree that differs in one place, some of them with the name `c` for a number, and some of them twice."""
+def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
+    """Every tree that differs in one place, some of them with the name `c` for a number, and some of them twice.
+    `shape` is that of the result."""
+    yield from _of_the_result(ast.unparse(tree), shapes, shape)
     for node, put in _places(tree):
         for other in _instead(node, shapes):
             yield put(other)
+
+
+def _of_the_result(text: str, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
+    """The result in another order of its elements, and with another tensor added."""
+    for other, its_shape in shapes.items():
+        if its_shape == shape and other != "mask":
+            yield parsed(f"{text} + {CONSTANT} * {other}")
+    yield from _reordered(f"({text})", shape)
+
+
+def _reordered(text: str, shape: tuple[int, ...]) -> Iterator[ast.expr]:
+    for axis in range(-len(shape), 0):
+        if shape[axis] > 1:
+            yield parsed(f"flip({text}, {axis})")
+            yield parsed(f"roll({text}, 1, {axis})")
+            yield parsed(f"roll({text}, -1, {axis})")
 
 
 def _places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
@@ -170,11 +194,7 @@ def _other_operand(name: str, shapes: Shapes) -> Iterator[ast.expr]:
             yield parsed(f"{name} + {CONSTANT} * {other}")
         if len(shape) == 2 and its_shape == shape[::-1] and (other != name or shape[0] == shape[1]):
             yield parsed(f"transpose({other})")
-    for axis in range(-len(shape), 0):
-        if shape[axis] > 1:
-            yield parsed(f"flip({name}, {axis})")
-            yield parsed(f"roll({name}, 1, {axis})")
-            yield parsed(f"roll({name}, -1, {axis})")
+    yield from _reordered(name, shape)
     if len(shape) == 4:  # one head for all
         yield parsed(f"{name} * 0 + permute({name}, 1, 0)")
     if len(shape) in (1, 2):
@@ -187,26 +207,12 @@ def _other_operation(left: ast.expr, operator: ast.operator, right: ast.expr) ->
     yield left
     yield right
     forms: tuple[str, ...]
-    match operator:
-        case ast.Add():
-            forms = ("{0} - {1}", "{1} - {0}", "{0} * {1}", "{0} + {1} + {1}", "maximum({0}, {1})")
-        case ast.Sub():
-            forms = ("{0} + {1}", "{1} - {0}", "{0} - 2 * {1}")
-        case ast.Mult():
-            forms = ("{0} / {1}", "{0} + {1}", "{0} * {1} * {1}", "{0} * {0} * {1}", "{0} * (1 + {1})")
-        case ast.Div():
-            forms = (
-                "{0} * {1}",
-                "{0} / {1} / {1}",
-                "{0} / {1} ** 2",
-                "{0} - {1}",
-                "{0} / ({1} + c)",
-                "{0} / sqrt({1})",
-            )
-        case ast.MatMult():
-            forms = ("{0} @ transpose({1})", "transpose({0}) @ {1}", "transpose({0} @ {1})")
-        case _:
-            forms = ("{0} ** c",)
+    if isinstance(operator, ast.MatMult):
+        forms = ("{0} @ transpose({1})", "transpose({0}) @ {1}", "transpose({0} @ {1})")
+    elif isinstance(operator, ast.Pow):
+        forms = ("{0} ** c",)
+    else:
+        forms = _OF_TWO
     yield from (parsed(form.format(one, other)) for form in forms)
 
 

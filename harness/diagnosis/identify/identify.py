@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.characteristics import characteristics
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
 from encoder_conformance.diagnosis.identify.search import Candidate, nearest_equations
 from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.results import StageEquation
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation, Patch
 
@@ -19,26 +21,14 @@ _TRIED = 3
 
 
 @dataclass(frozen=True)
-class StageEquation:
-    """What a stage is computed by. `rms` and `specified_rms` are the largest error of any of the `cases`, in σ of each
-    equation's own noise: with the equation that was found, and with the specified one."""
-
-    stage: str
-    specified: str
-    found: str
-    rms: float
-    specified_rms: float
-    cases: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Identified:
     """`equations` of the stages that were identified, and the deviation that has them; `left` are stages out of line
-    of which no equation was found."""
+    of which no equation was found, and `observed` are sentences about the first of these."""
 
     equations: tuple[StageEquation, ...]
     deviation: Deviation | None
     left: tuple[str, ...]
+    observed: tuple[str, ...]
 
 
 def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) -> Identified:
@@ -56,7 +46,17 @@ def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) 
         found += equations
         patches[stage] = {each.specified: each.found for each in equations}
     deviation = deviation_of(patches) if patches else None
-    return Identified(tuple(found), deviation, tuple(left))
+    return Identified(tuple(found), deviation, tuple(left), _observed(left, evidence))
+
+
+def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, ...]:
+    for stage in left[:1]:
+        groups: dict[str, list[Sample]] = {}
+        for sample in samples_of(stage, evidence):
+            groups.setdefault(sample.specified.form, []).append(sample)
+        if groups:
+            return characteristics(stage, max(groups.values(), key=len))
+    return ()
 
 
 def _of_stage(stage: str, evidence: Sequence[Evidence], end: float) -> list[StageEquation] | None:
@@ -76,12 +76,12 @@ def _of_stage(stage: str, evidence: Sequence[Evidence], end: float) -> list[Stag
             return None
         found.append(
             StageEquation(
-                stage,
-                specified,
-                equation[0],
-                equation[1],
-                _rms(right, stage),
-                tuple(sample.evidence.case.id for sample in samples),
+                stage=stage,
+                specified=specified,
+                found=equation[0],
+                rms=equation[1],
+                specified_rms=_rms(right, stage),
+                cases=tuple(sample.evidence.case.id for sample in samples),
             )
         )
     return found or None

@@ -71,7 +71,7 @@ def _telling(samples: Sequence[Sample]) -> list[Sample]:
 
 def _neighbours(stage: str, start: Candidate, sample: Sample, *, first: bool) -> Iterator[ast.expr]:
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
-    yield from edits(start.tree, shapes)
+    yield from edits(start.tree, shapes, sample.shape)
     if not first:
         return
     if stage == "ffn_activation":
