@@ -3,9 +3,9 @@
     python -m benchmarks.mutants --count 200 --seed 1
 
 Each mutant changes one place of one stage's specified equation at random: another operand of the same shape, another
-operator, function, axis, number or order of elements; a term left out, doubled or scaled; the mask otherwise. The oracle
-computes it in float32, and a diagnosis is given what the implementation would show. Mutants that change nothing that is
-compared are counted as equivalent.
+operator, function, axis, number or order of elements; a term left out, doubled or scaled; the mask otherwise. The
+oracle computes it in float32, and a diagnosis is given what the implementation would show. Mutants that change nothing
+that is compared are counted as equivalent.
 
 A diagnosis is *right* where the equation that it states gives what the mutant gives, in cases that it was not shown.
 It is *false* where it says "explained" and that is not so. The search for equations knows nothing of this file: it has
@@ -24,6 +24,7 @@ import numpy as np
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.epsilon import measured_epsilon
 from encoder_conformance.diagnosis.identify.identify import deviation_of
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.observation import Observation, observation_of
@@ -43,6 +44,7 @@ from encoder_conformance.spec.stage_equations import stage_equations
 from encoder_conformance.spec.stages import stages
 
 FLOAT32 = FORMATS["float32"]
+MASKS = ("~mask", "roll(mask, 1, -1)", "transpose(mask)", "flip(mask, -1)", "permute(mask, 0, 0)", "mask | ~mask")
 LAYERS = ("pre-gelu", "post-relu")
 SHOWN = ("padding-right", "mask-per-head", "no-mask", "causal", "low-variance", "padding-left", "mask-drawn", "alibi")
 HELD_OUT = ("mask-per-item-and-head", "padding-holes")
@@ -111,14 +113,7 @@ def _mutations(node: ast.expr, shapes: dict[str, tuple[int, ...]], chance: rando
         yield repr(float(text) * chance.choice(FACTORS) if float(text) else 1.0)
         return
     if name == "mask":
-        yield from (
-            "~mask",
-            "roll(mask, 1, -1)",
-            "transpose(mask)",
-            "flip(mask, -1)",
-            "permute(mask, 0, 0)",
-            "mask | ~mask",
-        )
+        yield from MASKS
         return
     if name in shapes:
         shape = shapes[name]
@@ -207,6 +202,7 @@ def observed(mutant: Mutant, situations: Sequence[str], *, output_only: bool = F
 def is_right(mutant: Mutant, diagnosis: Diagnosis) -> bool:
     """Whether what is named gives what the mutant gives, in cases that the diagnosis was not shown."""
     named = [catalogue()[name] for name in diagnosis.deviations if name in catalogue()]
+    named += [measured_epsilon(each.deviation.removesuffix("-epsilon"), each.value) for each in diagnosis.measured]
     if diagnosis.equations:
         patches: dict[str, dict[str, str]] = {}
         for each in diagnosis.equations:
@@ -217,9 +213,8 @@ def is_right(mutant: Mutant, diagnosis: Diagnosis) -> bool:
     for situation in HELD_OUT:
         case = load().cases[f"{mutant.layer}/{situation}"]
         rows = case.specified()
-        wrong, found = (
-            deviant(case, each).stages(Arithmetic(np.float64))["output"][rows] for each in ([mutant.deviation], named)
-        )
+        both = [deviant(case, each).stages(Arithmetic(np.float64)) for each in ([mutant.deviation], named)]
+        wrong, found = (stages["output"][rows] for stages in both)
         if not np.allclose(found, wrong, rtol=1e-3, atol=1e-3 * np.nanmax(np.abs(wrong), initial=1e-9), equal_nan=True):
             return False
     return True

@@ -61,19 +61,19 @@ def _measured(name: str, first: Sequence[Evidence], evidence: Sequence[Evidence]
     if fitted is None or fitted[1] > _MEASURABLE * fitted[0]:
         return None
     value = _as_written(*fitted)
-    said = _hypothesis(name, value, fitted[1])
+    said = measured_epsilon(name, value, fitted[1])
     changed = [piece.case.layer.norm.epsilon for piece in evidence if changes(piece.case, said)]
     return said.model_copy(update={"sentence": _sentence(name, said, changed)}) if changed else None
 
 
 def _told(name: str, piece: Evidence) -> float:
     """How much of an epsilon would be seen: the change, in σ, that 1e-4 makes."""
-    return float(np.sum(piece.distance(piece.predicted([_hypothesis(name, 1e-4)]), piece.right) ** 2))
+    return float(np.sum(piece.distance(piece.predicted([measured_epsilon(name, 1e-4)]), piece.right) ** 2))
 
 
 def _left(name: str, epsilon: float, pieces: Sequence[Evidence]) -> float:
     """What is left of what was seen: mean over elements of log(1 + error²), which no one element decides."""
-    hypothesis = [_hypothesis(name, epsilon)]
+    hypothesis = [measured_epsilon(name, epsilon)]
     errors = np.concatenate([piece.distance(piece.observed, piece.predicted(hypothesis)) for piece in pieces])
     return float(np.mean(np.log1p(errors * errors)))
 
@@ -85,7 +85,7 @@ def _fitted(name: str, epsilon: float, pieces: Sequence[Evidence]) -> tuple[floa
     """
     for _ in range(_STEPS):
         along, length = 0.0, 0.0
-        here, above, below = ([_hypothesis(name, epsilon * (1 + step))] for step in (0.0, _SMALL, -_SMALL))
+        here, above, below = ([measured_epsilon(name, epsilon * (1 + step))] for step in (0.0, _SMALL, -_SMALL))
         for piece in pieces:
             error = piece.distance(piece.observed, piece.predicted(here))
             slope = piece.distance(piece.predicted(above), piece.predicted(below)) / (2 * _SMALL)
@@ -110,7 +110,8 @@ def _as_written(epsilon: float, uncertainty: float) -> float:
     return epsilon
 
 
-def _hypothesis(name: str, epsilon: float, uncertainty: float = 0.0) -> Measured:
+def measured_epsilon(name: str, epsilon: float, uncertainty: float = 0.0) -> Measured:
+    """The deviation that has this epsilon, in the norms that `name` stands for in `NORMS`."""
     norms = NORMS[name]
     everywhere = LayerPatch(norm=NormPatch(epsilon=epsilon))
     return Measured.model_construct(  # a patch that changes nothing is none of the language
