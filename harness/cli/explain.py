@@ -1,21 +1,25 @@
 """`conform explain`: one failure of an earlier run, in full."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import click
+import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.files import replace_file
 from encoder_conformance.impl.choices import asked_of
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.report.ledger import read_report
 from encoder_conformance.report.terminal import console, diagnosis_text
 from encoder_conformance.results import Record, Report
+from encoder_conformance.spec.deviation import Deviation
 
 
 @click.command(epilog="Example: conform explain --impl pytorch --case pre-gelu/no-mask --dtype float32")
@@ -30,10 +34,22 @@ from encoder_conformance.results import Record, Report
     help="The run's folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The records as JSON.")
-def explain(impl: str | None, case: str | None, dtype: str | None, out: Path, as_json: bool) -> None:
+@click.option(
+    "--write-deviation",
+    "written",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the equations that were identified as a deviation, in YAML.",
+)
+def explain(
+    impl: str | None, case: str | None, dtype: str | None, out: Path, as_json: bool, written: Path | None
+) -> None:
     """Show one failure in full: each check and stage in σ, the worst element, and the command that repeats it."""
     report = read_report(out)
     records = _chosen(report, impl, case, dtype)
+    if written is not None:
+        _write_deviation(report, records, written)
+        return
     if as_json:
         click.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=1, ensure_ascii=False))
         return
@@ -52,6 +68,31 @@ def explain(impl: str | None, case: str | None, dtype: str | None, out: Path, as
     log = next(i.log for i in report.implementations if i.name == first.implementation)
     screen.print(f"Worker's stderr: {log}", highlight=False, soft_wrap=True)
     screen.print(f"Repeat: {_repeat(report, first)}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
+    """The deviation that has the equations of the diagnosis of these records."""
+    if path.suffix != ".yaml" or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
+        hint = "a deviation's id is its file's name: small letters, digits and hyphens, then .yaml"
+        raise InputError(f"cannot be the name of a deviation: {path.name}", where="--write-deviation", hint=hint)
+    of = {(record.implementation, record.dtype) for record in records}
+    found = [each for each in report.diagnoses if (each.implementation, each.dtype) in of and each.equations]
+    if not found:
+        hint = "equations are found where stages are shown and no deviation of the catalogue explains the failure"
+        raise InputError("no equation was identified for this failure", where="--write-deviation", hint=hint)
+    patch: dict[str, dict[str, str]] = {}
+    for each in found[0].equations:
+        patch.setdefault(each.stage, {})[each.specified] = each.found
+    sentence = "; ".join(dict.fromkeys(f"{each.stage} = {each.found}" for each in found[0].equations)) + "."
+    kind = {"deviation": path.stem, "sentence": sentence, "kind": "wiring", "patch": {"stages": patch}}
+    deviation = Deviation.model_validate({**kind, "unseen": None, "links": []})
+    text = yaml.safe_dump(deviation.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+        raise InputError(problem, where=f"--write-deviation {path}", hint="choose another folder") from None
+    click.echo(f"{path}: {len(patch)} stage{'s' * (len(patch) > 1)}, of {found[0].implementation} in {found[0].dtype}")
 
 
 def _chosen(report: Report, impl: str | None, case: str | None, dtype: str | None) -> list[Record]:

@@ -88,6 +88,29 @@ def _slope(above: Array, below: Array, width: float) -> Array:
     return np.asarray((above - below) / (2 * width))
 
 
+def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number] | None:
+    """The coefficient of each term in a sum that leaves the least square error; None where they are not told apart."""
+    columns, observed = list[Array](), list[Array]()
+    for sample in samples:
+        values = [sample.computed(term) for term in terms]
+        if any(value is None or not np.isfinite(value).all() for value in values):
+            return None
+        finite = np.isfinite(sample.observed)
+        columns.append(np.stack([np.asarray(value) / sample.sigma for value in values], axis=1)[finite])
+        observed.append((sample.observed / sample.sigma)[finite])
+    design = np.concatenate(columns)
+    scale = np.sqrt((design * design).sum(axis=0))
+    if not np.all(scale) or len(design) <= len(terms):
+        return None
+    gram = (design / scale).T @ (design / scale)
+    if np.linalg.cond(gram) > 1e10:
+        return None
+    inverse = np.linalg.inv(gram)
+    solved = inverse @ ((design / scale).T @ np.concatenate(observed)) / scale
+    unsure = np.sqrt(np.diag(inverse)) / scale
+    return [Number(float(value), float(one)) for value, one in zip(solved, unsure, strict=True)]
+
+
 def written(number: Number) -> Iterator[str]:
     """How someone may have written it: the plainest first, and as it was measured last."""
     for text, value in _PLAIN.items():
@@ -96,9 +119,9 @@ def written(number: Number) -> Iterator[str]:
     for digits in range(1, 5):
         text = f"{number.value:.{digits - 1}e}"
         if abs(float(text) - number.value) <= _SURE * number.uncertainty:
-            yield repr(float(text))
+            yield f"{float(text):g}"
             break
-    yield repr(float(f"{number.value:.9g}"))
+    yield f"{number.value:.9g}"
 
 
 _PLAIN = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.constants import fitted, has_constant, having, written
-from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations
+from encoder_conformance.diagnosis.identify.constants import fitted, has_constant, having, summed, written
+from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations, parsed
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, rms
 
 _SCOUTS = 2
@@ -51,6 +51,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], until: float) -> li
         found: list[Candidate] = []
         for start in beam:
             others = list(_neighbours(stage, start, samples[0], first=depth == 1))
+            others += _of_a_sum(start, samples[0], scouts)
             found += _scored(others, depth, scouts, tried, until)
             if time.monotonic() > until:
                 break
@@ -104,6 +105,33 @@ def _scored(
             plainest = next(at for at, each in enumerate(costs) if each <= least + _ALIKE)
             found.append(Candidate(forms[plainest], depth, costs[plainest]))
     return [one for one in found if np.isfinite(one.cost)]
+
+
+def _of_a_sum(start: Candidate, sample: Sample, scouts: Sequence[Sample]) -> Iterator[ast.expr]:
+    """The terms of a sum with other coefficients, all at once; and with one more term of the same shape."""
+    terms = list(_terms(start.tree))
+    others = [parsed(name) for name, value in sample.operands.values.items() if value.shape == sample.shape]
+    for more in ([], *([other] for other in others if ast.unparse(other) not in map(ast.unparse, terms))):
+        numbers = summed(scouts, [*terms, *more])
+        if numbers and len(terms) + len(more) > 1:
+            factors = [next(written(number)) for number in numbers]
+            named = zip(factors, [*terms, *more], strict=True)
+            kept = [_times(factor, ast.unparse(term)) for factor, term in named if factor != "0"]
+            if kept:
+                yield parsed(" + ".join(kept))
+
+
+def _times(factor: str, term: str) -> str:
+    return term if factor == "1" else f"{factor} * ({term})" if "+" in term else f"{factor} * {term}"
+
+
+def _terms(tree: ast.expr) -> Iterator[ast.expr]:
+    match tree:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from _terms(left)
+            yield from _terms(right)
+        case _:
+            yield tree
 
 
 def _that_account(found: Sequence[Candidate], samples: Sequence[Sample]) -> list[Candidate]:

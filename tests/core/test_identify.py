@@ -1,0 +1,110 @@
+"""A step that no catalogue has is identified by its equation, and never by a name that is not so."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.judge.observation import Observation, observation_of
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.results import Diagnosis
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stage_equations import stage_equations
+from encoder_conformance.spec.stages import stages
+
+FLOAT32 = FORMATS["float32"]
+SITUATIONS = ("padding-right", "mask-per-head", "no-mask", "large-mean")
+CASES = [load().cases[f"{layer}/{situation}"] for layer in ("pre-gelu", "post-relu") for situation in SITUATIONS]
+Wrong = Callable[[str], str]
+
+
+def observed(case: Case, wrong: dict[str, Wrong]) -> Observation:
+    """What a float32 layer shows that computes these stages by another equation."""
+    specified = stage_equations(case.layer)
+    equations = {stage: Equation(change(specified[stage].text)) for stage, change in wrong.items()}
+    what = given(case)
+    narrow = {name: value.astype(np.float32) for name, value in what.parameters.items()}
+    what = replace(what, equations=equations, x=what.x.astype(np.float32), parameters=narrow)
+    with np.errstate(all="ignore"):
+        shown = forward(case.layer, what, Arithmetic(np.float32))
+    answers = {name: np.asarray(stage).astype(np.float32) for name, stage in shown.items()}
+    expected = read_golden(case, read_golden_manifest(), constants())
+    verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
+    return observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome is not Outcome.PASS)
+
+
+def diagnosed(**wrong: Wrong) -> Diagnosis:
+    return diagnose("mine", "float32", [observed(case, wrong) for case in CASES], repeats="same")
+
+
+@pytest.mark.parametrize(
+    ("stage", "wrong", "found"),
+    [
+        ("value", lambda text: f"{text} + 0.01 * key", "+ 0.01 * key"),
+        ("residual2", lambda text: f"0.5 * {text.replace(' + ', ' + 2 * ')}", None),
+        ("attention_scores", lambda text: f"4 * tanh(({text}) / 4)", "4 * tanh(query_heads @ transpose(key_heads)"),
+        ("ffn_activation", lambda text: "ffn_hidden * sigmoid(1.5 * ffn_hidden)", "sigmoid(1.5 * ffn_hidden)"),
+        ("norm2", lambda text: text.replace("* norm2.gain", "* (1 + norm2.gain)"), "* (1 + norm2.gain) + norm2.shift"),
+        ("attention_weights", lambda text: "softmax(attention_scores + bias, roll(mask, 1, 0))", "flip(mask, 0)"),
+        ("context_merged", lambda text: "merge_heads(roll(context, 1, 1))", "merge_heads(roll(context, 1, -3))"),
+        ("query", lambda text: text.replace("query.bias", "key.bias"), "attention.query.weight + attention.key.bias"),
+    ],
+    ids=["a term", "coefficients", "a cap", "an activation", "a gain", "a mask", "heads", "half a mistake"],
+)  # fmt: skip
+def test_one_step_is_identified_by_its_equation(stage: str, wrong: Wrong, found: str | None) -> None:
+    diagnosis = diagnosed(**{stage: wrong})
+    assert diagnosis.confidence == "explained"
+    assert {each.stage for each in diagnosis.equations} == {stage}
+    assert diagnosis.left_open == ()
+    for each in diagnosis.equations:
+        assert each.rms < 2 < 100 < each.specified_rms
+        assert found is None or found in each.found
+    text = diagnosis_text(diagnosis)
+    assert f"{stage} = " in text
+    assert "specified " in text
+
+
+def test_causes_in_different_steps_come_out_one_by_one() -> None:
+    diagnosis = diagnosed(
+        key=lambda text: text.replace("key.bias", "query.bias"),
+        attention_output=lambda text: f"roll({text}, 1, -1)",
+        residual2=lambda text: f"{text} + 0.25 * x",
+    )
+    assert diagnosis.confidence == "explained"
+    assert [*dict.fromkeys(each.stage for each in diagnosis.equations)] == ["key", "attention_output", "residual2"]
+
+
+def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
+    """An activation that is no single edit away, beside a step that is identified."""
+    strange = diagnosed(
+        residual1=lambda text: f"{text} + attention_output",
+        ffn_activation=lambda text: "sin(ffn_hidden) + 0.3 * abs(ffn_hidden) + 0.1 * cos(3 * ffn_hidden)",
+    )
+    assert strange.confidence != "explained"
+    assert {each.stage for each in strange.equations} == {"residual1"}
+    assert strange.left_open == ("ffn_activation",)
+    assert "ffn_activation is a function of ffn_hidden alone, value by value: f(" in " ".join(strange.observed)
+    assert "Left open: ffn_activation." in diagnosis_text(strange)
+
+
+def test_not_a_number_is_said() -> None:
+    lost = diagnosed(ffn_activation=lambda text: f"{text} + log(ffn_hidden - 2) * 0 + 0.1 * cos(3 * ffn_hidden)")
+    assert lost.confidence != "explained"
+    assert "ffn_activation holds NaN where the specification has numbers" in diagnosis_text(lost)
+
+
+def test_a_name_of_the_catalogue_comes_first() -> None:
+    named = diagnosed(attention_scores=lambda text: "query_heads @ transpose(key_heads)")
+    assert (named.confidence, named.equations) == ("explained", ())
+    assert named.deviations == ("scale-missing",) or "scale" in named.deviations[0]
