@@ -1,4 +1,4 @@
-"""`conform validate`: an ONNX file that somebody else made."""
+"""`conform validate`: validates an ONNX file from any source."""
 
 import os
 from collections.abc import Iterator
@@ -28,27 +28,29 @@ Examples:
 
 @click.command("validate", epilog=_EXAMPLES)
 @click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
-@click.option("--layer", metavar="ID|YAML", help="What it should be; default: inferred from the graph, and said.")
+@click.option("--layer", metavar="ID|YAML", help="The expected layer; default: inferred from the graph, and shown.")
 @click.option(
     "--parameters",
     metavar="FILE|portable",
-    help="What it was made from: safetensors in the specification's names, or the specification's own drawn ones.",
+    help="The expected parameters: safetensors in the specification's names, or portable: the specification's own.",
 )
 @click.option(
     "--mask",
     type=click.Choice(["attend", "ignore", "additive"]),
-    help="What true means in its mask; default: found out.",
+    help="The meaning of true in its mask; default: inferred.",
 )
 @click.option(
     "--runtime",
     "runtimes",
     multiple=True,
     type=click.Choice(list(dict.fromkeys(runtime for runtime, _ in ROWS))),
-    help="Default: each that is here, at every level.",
+    help="Default: every installed one, at every level.",
 )
 @click.option("--limit", type=click.FloatRange(0), help="Relative error that a file with integer weights may have.")
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for onnx_file.")
-@click.option("--jobs", type=click.IntRange(1), help="Processes that compute what it should give; default: all.")
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Processes that compute expected outputs; default: one per processor."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -74,15 +76,15 @@ def validate_(
 
     Exit status: 0 it does what it should; 1 it was judged and does not; 2 it could not be judged, or wrong usage.
     """
-    told = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
-    if parameters and told is None:
-        hint = "name the layer that they are the parameters of"
-        raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
-    due = layer_parameters_of(told, parameters) if told and parameters else None
+    expected_layer = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
+    if parameters and expected_layer is None:
+        hint = "name the layer of these parameters"
+        raise InputError("needs a layer", where="--parameters", hint=f"--layer: {hint}")
+    expected_parameters = layer_parameters_of(expected_layer, parameters) if expected_layer and parameters else None
     refuse_unwritable(out)
-    asked = Asked(model, told, due, mask, runtimes, interpreters(pythons), limit)
+    request = Asked(model, expected_layer, expected_parameters, mask, runtimes, interpreters(pythons), limit)
     with _progress() as progress:
-        validation = validate(asked, out, jobs or os.cpu_count() or 1, progress)
+        validation = validate(request, out, jobs or os.cpu_count() or 1, progress)
     text = validation.model_dump_json(indent=1)
     replace_file(out / "validation.json", text.encode())
     if as_json:
@@ -98,6 +100,6 @@ def _progress() -> Iterator[Progress]:
     with progress_bar() as bar:
         task = bar.add_task("starting")
         yield Progress(
-            begin=lambda what, total: bar.reset(task, total=total, description=what),
-            step=lambda what: bar.update(task, advance=1, description=what),
+            begin=lambda message, total: bar.reset(task, total=total, description=message),
+            step=lambda message: bar.update(task, advance=1, description=message),
         )
