@@ -90,9 +90,9 @@ def _show(case: Case, title: str, result: Parameters) -> None:
         table.add_row(row.name, looking.bracketed(row.shape), f"{row.numbers:,}", trainable, *norm, row.own)
     screen.print(table)
     trainable = (
-        f"{result.trainable:,} trainable" if result.trainable is not None else "how many are trained it does not say"
+        f"{result.trainable:,} trainable" if result.trainable is not None else "how many are trainable is unknown"
     )
     text = f"{result.total:,} parameters in {len(result.rows)} tensors, {trainable}"
     screen.print(text, highlight=False, soft_wrap=True, markup=False)
     if result.unsaid:
-        screen.print(f"(asked to initialise them: {result.unsaid})", highlight=False, soft_wrap=True, markup=False)
+        screen.print(f"(initialising them failed: {result.unsaid})", highlight=False, soft_wrap=True, markup=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from encoder_conformance.deviations.catalogue import catalogue, seen_in_evaluation
 from encoder_conformance.deviations.kill import Best, Kill, best, kills
 from encoder_conformance.docs.tables import kill_table, markdown, sigma
-from encoder_conformance.docs.tolerances import SIGMA, TOLERANCES, Seen, false_alarms, seen_by
+from encoder_conformance.docs.tolerances import SIGMA, TOLERANCES, DetectingRules, detecting_rules, false_alarms
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import default_implementations
@@ -101,31 +101,32 @@ def _unseen_list() -> str:
     return "\n".join(f"- `{name}`: {deviation.unseen}" for name, deviation in catalogue().items() if deviation.unseen)
 
 
-def tolerances_seen(cases: list[Case]) -> dict[str, Seen]:
+def tolerances_seen(cases: list[Case]) -> dict[str, DetectingRules]:
     """Deviation → the rules that detect it."""
     manifest = read_golden_manifest()
     expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
-    return {name: seen_by(name, cases, expected) for name in seen_in_evaluation()}
+    return {name: detecting_rules(name, cases, expected) for name in seen_in_evaluation()}
 
 
-def tolerance_table(seen: dict[str, Seen]) -> str:
+def tolerance_table(by_deviation: dict[str, DetectingRules]) -> str:
     """A row per deviation, `ordinary / anywhere` for each rule: ● detects it, · does not."""
     rows = [
         (
             f"`{name}`",
-            *("●" * (r in s.ordinary) + "·" * (r not in s.ordinary) + " / " + "●·"[r not in s.anywhere] for r in RULES),
+            *(f"{'·●'[rule in rules.ordinary]} / {'·●'[rule in rules.anywhere]}" for rule in RULES),
         )
-        for name, s in seen.items()
+        for name, rules in by_deviation.items()
     ]
     return markdown(("deviation", *RULES), rows)
 
 
-def tolerance_summary(seen: dict[str, Seen], alarms: dict[str, int], judged: int) -> str:
+def tolerance_summary(by_deviation: dict[str, DetectingRules], alarms: dict[str, int], judged: int) -> str:
+    """A row per rule: the deviations that it misses, and its false alarms among `judged` outputs."""
     rows = [
         (
             rule,
-            f"{sum(rule not in s.ordinary for s in seen.values())} of {len(seen)}",
-            f"{sum(rule not in s.anywhere for s in seen.values())} of {len(seen)}",
+            f"{sum(rule not in rules.ordinary for rules in by_deviation.values())} of {len(by_deviation)}",
+            f"{sum(rule not in rules.anywhere for rules in by_deviation.values())} of {len(by_deviation)}",
             f"{alarms[rule]} of {judged}",
         )
         for rule in RULES

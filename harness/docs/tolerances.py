@@ -45,14 +45,14 @@ ORDINARY = ("no-mask", "padding-right", "tokens", "tokens-padding")
 
 
 @dataclass(frozen=True)
-class Seen:
+class DetectingRules:
     """The names of the rules that detect a deviation at the float32 output: on ordinary inputs, and in any case."""
 
     ordinary: frozenset[str]
     anywhere: frozenset[str]
 
 
-def seen_by(name: str, cases: list[Case], expected: dict[str, Expected]) -> Seen:
+def detecting_rules(name: str, cases: list[Case], expected: dict[str, Expected]) -> DetectingRules:
     """The rules that detect the deviation `name` in these cases; `expected` is by case id."""
     ordinary: set[str] = set()
     anywhere: set[str] = set()
@@ -69,7 +69,7 @@ def seen_by(name: str, cases: list[Case], expected: dict[str, Expected]) -> Seen
         anywhere |= rules
         if case.situation.situation in ORDINARY:
             ordinary |= rules
-    return Seen(frozenset(ordinary), frozenset(anywhere))
+    return DetectingRules(frozenset(ordinary), frozenset(anywhere))
 
 
 def false_alarms(observations: list[Observation]) -> dict[str, int]:

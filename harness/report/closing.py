@@ -23,7 +23,7 @@ _NARROWING_FLAGS = ("--fail-fast",)
 class Remainder:
     """How many cases were run of how many, and the command and estimated seconds of running all; None if unknown."""
 
-    asked: int
+    run_cases: int
     cases: int
     command: str
     seconds: float | None
@@ -74,17 +74,17 @@ def implementation_line(name: str, records: Sequence[Record], begun: float) -> T
 
 def closing_lines(report: Report, remaining: Remainder) -> list[str]:
     """The number of cases run, the deviations not excluded and clauses not cited, and the command for all cases."""
-    lines = [f"Asked {remaining.asked} of {remaining.cases} cases."]
+    lines = [f"Asked {remaining.run_cases} of {remaining.cases} cases."]
     if report.ended_by in ("budget", "first failure"):
-        unasked = sum(record.outcome == Outcome.NOT_RUN for record in report.records)
+        not_run = sum(record.outcome == Outcome.NOT_RUN for record in report.records)
         lines[0] = (
-            f"Ended by the {report.ended_by}: {len(report.records) - unasked} of {len(report.records)} checks asked."
+            f"Ended by the {report.ended_by}: {len(report.records) - not_run} of {len(report.records)} checks asked."
         )
     failed = {record.implementation for record in report.records if record.outcome not in {*EXPECTED, Outcome.NOT_RUN}}
     for shown in report.shown:
         if shown.implementation not in failed:  # what fails excludes little, and has a diagnosis to read
             lines += _coverage_lines(shown)
-    if remaining.asked < remaining.cases or report.ended_by:
+    if remaining.run_cases < remaining.cases or report.ended_by:
         duration_text = f" (about {_duration(remaining.seconds)} on this machine)" if remaining.seconds else ""
         lines.append(f"All {remaining.cases} cases: {remaining.command}{duration_text}")
     return lines

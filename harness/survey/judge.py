@@ -29,7 +29,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, ReasonCount, Row, Seen, keep, kept
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, Row, keep, kept
 from encoder_conformance.task import Task
 
 
@@ -115,9 +115,9 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
         passed=len(passed),
         applicable=len(judged_records),
         rms=max((round(record.rms, 2) for record in with_error if record.rms is not None), default=None),
-        unsupported=reasons(record for record in records if record.outcome == Outcome.UNSUPPORTED),
-        failed=reasons(record for record in judged_records if record.outcome not in EXPECTED),
-        deviates=seen(records),
+        unsupported=count_reasons(record for record in records if record.outcome == Outcome.UNSUPPORTED),
+        failed=count_reasons(record for record in judged_records if record.outcome not in EXPECTED),
+        deviates=count_deviations(records),
         versions=dict(versions),
     )
 
@@ -127,7 +127,7 @@ def is_counted(task: Task) -> bool:
     return task.opt_out is None or task.opt_out.kind not in ("capability", "default-layer")
 
 
-def reasons(records: Iterable[Record]) -> list[ReasonCount]:
+def count_reasons(records: Iterable[Record]) -> list[ReasonCount]:
     """The records grouped by reason.
 
     Opt-outs by declared deviations have one text per kind. Failures that differ in numbers only are one reason.
@@ -142,14 +142,16 @@ def reasons(records: Iterable[Record]) -> list[ReasonCount]:
     ]
 
 
-def seen(records: Iterable[Record]) -> list[Seen]:
+def count_deviations(records: Iterable[Record]) -> list[DeviationCount]:
     """The declared deviations that the records show, by deviation and dtype."""
     records_by_deviation: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         for deviation in record.deviations:
             records_by_deviation.setdefault((deviation, record.dtype), []).append(record)
     return [
-        Seen(deviation, dtype, len(group), summarise_cases([record.case for record in group]), _largest_distance(group))
+        DeviationCount(
+            deviation, dtype, len(group), summarise_cases([record.case for record in group]), _largest_distance(group)
+        )
         for (deviation, dtype), group in records_by_deviation.items()
     ]
 

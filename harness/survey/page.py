@@ -12,7 +12,7 @@ from encoder_conformance.impl.choices import variant_suffix
 from encoder_conformance.impl.limitations import Entry
 from encoder_conformance.impl.manifest import Implementation, find_implementation, read_implementation_manifest
 from encoder_conformance.paths import IMPLS, ROOT
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, ReasonCount, Row, Seen
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, Row
 
 KEPT = ROOT / "docs" / "findings.json"
 PAGE = ROOT / "docs" / "findings.md"
@@ -108,7 +108,7 @@ def _other_findings(implementation: Implementation, rows: list[Row], scripts: Pa
     """The manifest's entries about formats and levels outside the rows, and scripts that no entry names."""
     reasons_shown = {reason.text for row in rows for reason in (*row.unsupported, *row.failed)}
     reasons_shown |= {
-        entry.reason for row in rows for seen in row.deviates if (entry := _find_entry(row, seen.deviation))
+        entry.reason for row in rows for count in row.deviates if (entry := _find_entry(row, count.deviation))
     }
     entries_of_manifest = (*implementation.unsupported, *implementation.deviations)
     others = {
@@ -127,13 +127,15 @@ def _find_entry(row: Row, deviation: str) -> Entry | None:
 
 
 def _deviation_points(rows: list[Row], scripts: Path) -> Iterator[str]:
-    by_deviation: dict[str, list[tuple[Row, Seen]]] = {}
+    by_deviation: dict[str, list[tuple[Row, DeviationCount]]] = {}
     for row in rows:
-        for seen in row.deviates:
-            by_deviation.setdefault(seen.deviation, []).append((row, seen))
+        for count in row.deviates:
+            by_deviation.setdefault(count.deviation, []).append((row, count))
     for deviation, pairs in sorted(by_deviation.items()):
         variants = _variants_text([row for row, _ in pairs], rows)
-        distances = (_distance(dtype, [seen for _, seen in pairs if seen.dtype == dtype]) for dtype in _dtypes(pairs))
+        distances = (
+            _distance(dtype, [count for _, count in pairs if count.dtype == dtype]) for dtype in _dtypes(pairs)
+        )
         entry = _find_entry(pairs[0][0], deviation)
         lines = _entry_lines(entry, "", scripts) if entry else [f"{catalogue()[deviation].sentence}. **unexplained**"]
         yield _bullet(f"`{deviation}`{variants}. {lines[0]}", f"{'; '.join(distances)}.", *lines[1:])
@@ -143,9 +145,9 @@ def _bullet(*lines: str) -> str:
     return "- " + "\n  ".join(lines)
 
 
-def _entry_lines(entry: Entry, seen: str, scripts: Path) -> list[str]:
-    """The lines of a manifest's entry; `seen` follows its reason."""
-    lines = [f"{NEW if entry.new else ''}{entry.reason}{seen}. {entry.link}"]
+def _entry_lines(entry: Entry, counts_text: str, scripts: Path) -> list[str]:
+    """The lines of a manifest's entry; `counts_text` follows its reason."""
+    lines = [f"{NEW if entry.new else ''}{entry.reason}{counts_text}. {entry.link}"]
     return [*lines, _script_line(entry.script, scripts)] if entry.script else lines
 
 
@@ -164,13 +166,13 @@ def _read_manifest(row: Row) -> Implementation:
     return find_implementation(row.variant)[1]
 
 
-def _dtypes(pairs: Iterable[tuple[Row, Seen]]) -> list[str]:
-    return sorted({seen.dtype for _, seen in pairs}, reverse=True)
+def _dtypes(pairs: Iterable[tuple[Row, DeviationCount]]) -> list[str]:
+    return sorted({count.dtype for _, count in pairs}, reverse=True)
 
 
-def _distance(dtype: str, observations: list[Seen]) -> str:
-    distances = [seen.sigma for seen in observations if seen.sigma is not None]
-    largest = max(observations, key=lambda seen: seen.checks)
+def _distance(dtype: str, counts: list[DeviationCount]) -> str:
+    distances = [count.sigma for count in counts if count.sigma is not None]
+    largest = max(counts, key=lambda count: count.checks)
     size = f"up to {max(distances):.2g} σ" if distances else "not finite"
     return f"{dtype}: {size}, {largest.checks} checks ({largest.cases})"
 
@@ -187,12 +189,12 @@ def _opt_out_points(rows: list[Row], scripts: Path) -> Iterator[str]:
         if pairs[0][1].kind in WHATEVER_IS_DECLARED:
             yield f"- {text}{variants}: {checks} checks. {RULE}"
             continue
-        seen = f"{variants}: {checks} checks ({cases})"
+        counts_text = f"{variants}: {checks} checks ({cases})"
         yield _bullet(
             *(
-                _entry_lines(entries_by_reason[text], seen, scripts)
+                _entry_lines(entries_by_reason[text], counts_text, scripts)
                 if text in entries_by_reason
-                else [f"{text}{seen}. **unexplained**"]
+                else [f"{text}{counts_text}. **unexplained**"]
             )
         )
 

@@ -27,7 +27,7 @@ class ReasonCount:
 
 
 @dataclass(frozen=True)
-class Seen:
+class DeviationCount:
     """A declared deviation that checks in one dtype showed, alone or with others."""
 
     deviation: str
@@ -54,7 +54,7 @@ class Row:
     """The largest rms of any tensor of a check that passed, in σ; None if none passed."""
     unsupported: list[ReasonCount]
     failed: list[ReasonCount]
-    deviates: list[Seen]
+    deviates: list[DeviationCount]
     versions: dict[str, str]
 
 
@@ -74,4 +74,4 @@ def keep(path: Path, rows: dict[str, Row]) -> None:
 
 def _row(row: dict[str, Any]) -> Row:
     reasons = {key: [ReasonCount(**reason) for reason in row[key]] for key in ("unsupported", "failed")}
-    return Row(**{**row, **reasons, "deviates": [Seen(**seen) for seen in row["deviates"]]})
+    return Row(**{**row, **reasons, "deviates": [DeviationCount(**count) for count in row["deviates"]]})
