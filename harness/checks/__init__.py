@@ -1,1 +1,1 @@
-"""The checks that are more than one comparison with a golden: refusals, invariants, training, declared deviations."""
+"""Checks beyond one comparison with a golden: refusals, invariants, training, declared deviations."""

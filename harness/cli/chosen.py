@@ -1,6 +1,6 @@
-"""Which implementations a run judges, and which of them can be started here."""
+"""Selects the implementations that a run judges, and finds those that can be started here."""
 
-from encoder_conformance.cli.options import say_what_is_left_out
+from encoder_conformance.cli.options import warn_of_left_out
 from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
@@ -8,11 +8,13 @@ from encoder_conformance.impl.manifest import Device, default_implementations, f
 
 
 def chosen_implementations(
-    named: tuple[str, ...], pythons: dict[str, str], device: Device
+    requested: tuple[str, ...], pythons: dict[str, str], device: Device
 ) -> tuple[list[Ready], list[Missing]]:
-    """Those that can be started here; one that was asked for by name and cannot be is an error."""
-    say_what_is_left_out()
-    chosen = [find_implementation(name) for name in dict.fromkeys(named)] if named else default_implementations()
+    """The implementations that can be started, and those that cannot. Raises InputError if a requested one cannot."""
+    warn_of_left_out()
+    chosen = (
+        [find_implementation(name) for name in dict.fromkeys(requested)] if requested else default_implementations()
+    )
     names = [implementation.name for _, implementation in chosen]
     folder_names = [implementation.folder_name for _, implementation in chosen]
     for name in names:
@@ -26,19 +28,21 @@ def chosen_implementations(
     ready, absent = [], []
     for folder, implementation in chosen:
         check_declared([entry.deviation for entry in implementation.deviations], f"{folder / 'impl.yaml'}")
-        found = resolve(implementation, folder, pythons)
-        if isinstance(found, Ready) and device not in implementation.capabilities.devices:
+        interpreter = resolve(implementation, folder, pythons)
+        if isinstance(interpreter, Ready) and device not in implementation.capabilities.devices:
             devices = ", ".join(implementation.capabilities.devices)
-            found = Missing(implementation, f"runs on {devices}, not on {device}", f"--device {devices.split(', ')[0]}")
-        if isinstance(found, Ready):
-            ready.append(found)
-        elif named:
-            raise InputError(f"{implementation.name}: {found.reason}", where="--impl", hint=found.hint)
+            interpreter = Missing(
+                implementation, f"runs on {devices}, not on {device}", f"--device {devices.split(', ')[0]}"
+            )
+        if isinstance(interpreter, Ready):
+            ready.append(interpreter)
+        elif requested:
+            raise InputError(f"{implementation.name}: {interpreter.reason}", where="--impl", hint=interpreter.hint)
         else:
-            absent.append(found)
+            absent.append(interpreter)
     if not ready:
-        lines = "; ".join(f"{m.implementation.name}: {m.reason}" for m in absent)
+        reasons = "; ".join(f"{missing.implementation.name}: {missing.reason}" for missing in absent)
         raise InputError(
-            f"no implementation can be started here ({lines})", hint="pip install 'encoder-conformance[all]'"
+            f"no implementation can be started here ({reasons})", hint="pip install 'encoder-conformance[all]'"
         )
     return ready, absent

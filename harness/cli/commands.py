@@ -1,4 +1,4 @@
-"""The commands by name. A command is imported when it is asked for: NumPy alone takes as long as `conform --help`."""
+"""The commands by name. A command is imported on use: the import of NumPy alone takes as long as `conform --help`."""
 
 from importlib import import_module
 
@@ -8,23 +8,23 @@ _COMMANDS = {
     "run": ("run:run", "Judge implementations and print the matrix."),
     "explain": ("explain:explain", "Show one failure of that run in full."),
     "new": ("new:new", "Make the folder of a new implementation."),
-    "smoke": ("smoke:smoke", "Try a new adapter: what works, what does not, and whose fault it is."),
-    "validate": ("validate:validate_", "Validate an ONNX file that somebody else made."),
+    "smoke": ("smoke:smoke", "Check a new adapter: what works, what fails, and where the fault is."),
+    "validate": ("validate:validate_", "Validate an ONNX file from any source."),
     "export": ("export:export", "Export a layer to ONNX."),
     "trace": ("trace:trace", "Show every stage's shape, from the live module."),
-    "parameters": ("parameters:parameters", "Show what a live layer holds: every parameter, total and trainable."),
-    "memory": ("memory:memory", "Show what a forward pass holds, and the longest sequence that fits."),
+    "parameters": ("parameters:parameters", "Show every parameter of a live layer, total and trainable."),
+    "memory": ("memory:memory", "Show the memory of a forward pass, and the longest sequence that fits."),
     "profile": ("profile:profile", "Show how long each stage takes."),
     "list": ("list:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),
-    "deviations": ("deviations:deviations", "Show which case sees which deviation: the kill matrix."),
-    "core": ("core:core", "Find the cases of the level core anew."),
+    "deviations": ("deviations:deviations", "Show which case detects which deviation: the kill matrix."),
+    "core": ("core:core", "Recompute the cases of the level core."),
     "golden": ("golden:golden", "Build or verify the frozen expectations."),
 }
-"""Name → where the command is, in encoder_conformance.cli, and what it does, in the order of a user's day."""
+"""Name → module:attribute in encoder_conformance.cli, and summary; in the order in which a user needs them."""
 
 
 class Commands(click.Group):
-    """The group of all commands, none of them imported."""
+    """The group of all commands. It imports none of them until it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

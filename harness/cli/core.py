@@ -4,7 +4,7 @@ import os
 
 import click
 
-from encoder_conformance.core.build import Found, find
+from encoder_conformance.core.build import CoreSelection, find_core
 from encoder_conformance.core.sensitivity import write_sensitivity
 from encoder_conformance.docs.core import PAGE, page
 from encoder_conformance.errors import InputError
@@ -21,31 +21,31 @@ cases:
 
 @click.group()
 def core() -> None:
-    """The level core: the smallest set of required cases that sees every deviation and cites every clause."""
+    """The level core: the smallest set of required cases that detects every deviation and cites every clause."""
 
 
 @core.command(epilog="Example: conform core build --jobs 2")
-@click.option("--jobs", type=click.IntRange(1), help="Processes side by side; default: one a processor.")
+@click.option("--jobs", type=click.IntRange(1), help="Parallel processes; default: one per processor.")
 def build(jobs: int | None) -> None:
-    """Measure which case sees which deviation, and choose the core anew. Takes some minutes.
+    """Measure which case detects which deviation, and choose the core. Takes some minutes.
 
-    Needed after a change of the catalogue, of a small layer or of a situation. Writes specs/core.yaml,
+    Run it after a change of the catalogue, of a small layer or of a situation. Writes specs/core.yaml,
     specs/sensitivity.json and docs/core.md.
     """
     if not PAGE.parent.is_dir():
         raise InputError(
-            "writes the specification, which is installed here",
+            "writes the specification, which is an installed copy here",
             where="conform core build",
             hint="run it in a checkout of the project",
         )
-    found = find(jobs or os.cpu_count() or 1)
-    for line in write(found):
+    selection = find_core(jobs or os.cpu_count() or 1)
+    for line in write(selection):
         click.echo(line)
 
 
-def write(found: Found) -> list[str]:
-    """Write what was found; says which files."""
-    write_sensitivity(found.sensitivity)
-    replace_file(SPECS / FILE, _TEXT.format(cases="\n".join(f"  - {case}" for case in found.cases)).encode())
-    replace_file(PAGE, page(found).encode())
-    return [f"{shown(path)}: {len(found.cases)} cases" for path in (SPECS / FILE, PAGE)]
+def write(selection: CoreSelection) -> list[str]:
+    """Write the core, its sensitivity table and its page. Returns a line for each file."""
+    write_sensitivity(selection.sensitivity)
+    replace_file(SPECS / FILE, _TEXT.format(cases="\n".join(f"  - {case}" for case in selection.cases)).encode())
+    replace_file(PAGE, page(selection).encode())
+    return [f"{shown(path)}: {len(selection.cases)} cases" for path in (SPECS / FILE, PAGE)]

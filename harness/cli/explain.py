@@ -46,7 +46,7 @@ def explain(
 ) -> None:
     """Show one failure in full: each check and stage in σ, the worst element, and the command that repeats it."""
     report = read_report(out)
-    records = _chosen(report, impl, case, dtype)
+    records = _choose_records(report, impl, case, dtype)
     if written is not None:
         _write_deviation(report, records, written)
         return
@@ -67,7 +67,7 @@ def explain(
             screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", highlight=False, soft_wrap=True, markup=False)
     log = next(i.log for i in report.implementations if i.name == first.implementation)
     screen.print(f"Worker's stderr: {log}", highlight=False, soft_wrap=True)
-    screen.print(f"Repeat: {_repeat(report, first)}", highlight=False, soft_wrap=True, markup=False)
+    screen.print(f"Repeat: {_repeat_command(report, first)}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
@@ -95,9 +95,9 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     click.echo(f"{path}: {len(patch)} stage{'s' * (len(patch) > 1)}, of {found[0].implementation} in {found[0].dtype}")
 
 
-def _chosen(report: Report, impl: str | None, case: str | None, dtype: str | None) -> list[Record]:
-    """Every check of one (implementation, case, dtype): the first failing one that fits what was named."""
-    fitting = list(report.records)
+def _choose_records(report: Report, impl: str | None, case: str | None, dtype: str | None) -> list[Record]:
+    """Every check of one (implementation, case, dtype): the first failing one that matches the options."""
+    matching = list(report.records)
     for option, value, attribute in (
         ("--impl", impl, "implementation"),
         ("--case", case, "case"),
@@ -105,18 +105,22 @@ def _chosen(report: Report, impl: str | None, case: str | None, dtype: str | Non
     ):
         if value is None:
             continue
-        known = {getattr(record, attribute) for record in report.records}
-        if value not in known:
-            raise InputError(f"{value!r} is not in the report", where=option, hint=nearest(value, known))
-        fitting = [record for record in fitting if getattr(record, attribute) == value]
-    failing = [record for record in fitting if record.outcome not in EXPECTED]
-    named = impl or case or dtype
-    if not failing and not named:
+        values = {getattr(record, attribute) for record in report.records}
+        if value not in values:
+            raise InputError(f"{value!r} is not in the report", where=option, hint=nearest(value, values))
+        matching = [record for record in matching if getattr(record, attribute) == value]
+    failing = [record for record in matching if record.outcome not in EXPECTED]
+    is_selected = bool(impl or case or dtype)
+    if not failing and not is_selected:
         return []
-    if not fitting:
-        raise InputError("no record fits all that was named", where="--impl, --case, --dtype", hint="name fewer")
-    at = (failing or fitting)[0]
-    return [r for r in report.records if (r.implementation, r.case, r.dtype) == (at.implementation, at.case, at.dtype)]
+    if not matching:
+        raise InputError("no record matches all of these", where="--impl, --case, --dtype", hint="name fewer")
+    first = (failing or matching)[0]
+    return [
+        r
+        for r in report.records
+        if (r.implementation, r.case, r.dtype) == (first.implementation, first.case, first.dtype)
+    ]
 
 
 def _show(screen: Console, record: Record) -> None:
@@ -151,12 +155,21 @@ def _row(tensor: TensorVerdict) -> tuple[str, ...]:
     )
 
 
-def _repeat(report: Report, record: Record) -> str:
-    """The same check again: what the run was given, narrowed to this implementation, case and dtype.
+def _repeat_command(report: Report, record: Record) -> str:
+    """The command that repeats a check: the run's arguments, narrowed to this implementation, case and dtype.
 
-    Threads are named even where the run chose them: alone, an implementation would be given more.
+    It always names the number of threads, since an implementation that runs alone would get more by default.
     """
-    command = ["conform", "run", "--impl", _as_given(report, record), "--case", record.case, "--dtype", record.dtype]
+    command = [
+        "conform",
+        "run",
+        "--impl",
+        _implementation_argument(report, record),
+        "--case",
+        record.case,
+        "--dtype",
+        record.dtype,
+    ]
     arguments = report.arguments
     for option in ("--layer", "--device", "--python"):
         command += [word for i, word in enumerate(arguments) if word == option or (i and arguments[i - 1] == option)]
@@ -165,11 +178,11 @@ def _repeat(report: Report, record: Record) -> str:
     return shlex.join([*command, "--threads", str(report.environment.threads_per_worker)])
 
 
-def _as_given(report: Report, record: Record) -> str:
-    """The implementation as the run was given it: its folder, if it lies outside the project's own."""
-    name, colon, told = record.implementation.partition(":")
-    for given in report.arguments:
-        folder, _ = asked_of(given)
+def _implementation_argument(report: Report, record: Record) -> str:
+    """The implementation as in the run's arguments: a path, if its folder is outside the project's own."""
+    name, colon, choices = record.implementation.partition(":")
+    for argument in report.arguments:
+        folder, _ = asked_of(argument)
         if Path(folder).name == name and "/" in folder:
-            return folder + colon + told
+            return folder + colon + choices
     return record.implementation

@@ -38,12 +38,12 @@ Examples:
     metavar="FILE|portable",
     default="portable",
     show_default=True,
-    help="Safetensors in the specification's names, or the specification's own drawn ones.",
+    help="Safetensors in the specification's names, or portable: the specification's own.",
 )
 @click.option(
     "--checkpoint",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of the framework's own: a PyTorch state dict, Keras weights.",
+    help="A checkpoint of the framework: a PyTorch state dict, Keras weights.",
 )
 @dtype_option
 @click.option(
@@ -51,7 +51,7 @@ Examples:
     type=click.Choice(["padding", "full"]),
     default="padding",
     show_default=True,
-    help="padding: one mask [batch, sequence], true where x holds data; full: what the matrix gives, any mask at all.",
+    help="padding: one mask [batch, sequence], true where x holds data; full: every mask of the specification.",
 )
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the exporter.")
 @click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
@@ -65,71 +65,73 @@ def export(
     pythons: tuple[str, ...],
     target: Path,
 ) -> None:
-    """Export a layer to ONNX by one of the exporters (conform list impls), with batch and sequence free.
+    """Export a layer to ONNX by one of the exporters (conform list impls), with dynamic batch and sequence axes.
 
-    What is written has been through the checker; `conform validate` says how it does. Exit status: 0 written; 1 the
-    exporter could not; 2 wrong usage or bad input.
+    The file has passed the ONNX checker; `conform validate` judges what it computes. Exit status: 0 written; 1 the
+    exporter failed; 2 wrong usage or bad input.
     """
     chosen = encoder_layer_of(find_layer(layer), "`export` writes encoder layers")
-    ready = _ready(exporter, interpreters(pythons))
+    ready = _find_exporter(exporter, interpreters(pythons))
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
     _refuse_unwritable(target)
     with tempfile.TemporaryDirectory() as folder, at_work(f"exporting {chosen.layer}"):
         session = Session(ready, "cpu", 1, Path(folder) / "worker.log")
         try:
-            held = _parameters(session, chosen, parameters, checkpoint, dtype)
+            tensors = _read_parameters(session, chosen, parameters, checkpoint, dtype)
             request = Export(layer=chosen, dtype=dtype, mask="full" if mask == "full" else "padding")
-            written = session.deploy(request, held)
+            answer = session.deploy(request, tensors)
         finally:
             session.close()
-    if isinstance(written, Failure):
-        raise click.ClickException(f"{ready.implementation.name} cannot export {chosen.layer}: {written.message}")
-    data = written["file"].tobytes()
+    if isinstance(answer, Failure):
+        raise click.ClickException(f"{ready.implementation.name} cannot export {chosen.layer}: {answer.message}")
+    data = answer["file"].tobytes()
     try:
         replace_file(target, data)
     except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=f"--to {target}", hint="nothing was") from None
+        raise InputError(
+            f"cannot be written: {error.strerror}", where=f"--to {target}", hint="nothing was written"
+        ) from None
     click.echo(f"{target}: {chosen.layer} in {dtype} by {ready.implementation.name}, {len(data) / 2**20:.2f} MiB")
     click.echo(f"Validate it: conform validate {target} --layer {layer}")
 
 
 def _refuse_unwritable(target: Path) -> None:
-    """Say so before anything is exported, which may take minutes."""
-    where, hint = f"--to {target}", "name a file in a folder that is there"
+    """Raises InputError if the file cannot be written, before an export that may take minutes."""
+    where, hint = f"--to {target}", "name a file in an existing folder"
     try:
         if target.is_dir() or not target.parent.is_dir():
-            raise InputError("is no file that can be written", where=where, hint=hint)
+            raise InputError("cannot be written", where=where, hint=hint)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=where, hint=hint) from None
 
 
-def _ready(exporter: str, pythons: dict[str, str]) -> Ready:
+def _find_exporter(exporter: str, pythons: dict[str, str]) -> Ready:
     folder, implementation = find_implementation(exporter)
     if not implementation.capabilities.export:
-        exporters = [known.name for _, known in default_implementations() if known.capabilities.export]
+        exporters = [candidate.name for _, candidate in default_implementations() if candidate.capabilities.export]
         raise InputError(
             f"{implementation.name} exports nothing", where=exporter, hint=f"one of {', '.join(exporters)} does"
         )
-    found = resolve(implementation, folder, pythons)
-    if isinstance(found, Missing):
-        raise InputError(f"{exporter}: {found.reason}", hint=found.hint)
-    return found
+    interpreter = resolve(implementation, folder, pythons)
+    if isinstance(interpreter, Missing):
+        raise InputError(f"{exporter}: {interpreter.reason}", hint=interpreter.hint)
+    return interpreter
 
 
-def _parameters(session: Session, layer: Layer, named: str, checkpoint: Path | None, dtype: DtypeName) -> Tensors:
-    held = _in_dtype(layer_parameters_of(layer, named), dtype)
+def _read_parameters(session: Session, layer: Layer, source: str, checkpoint: Path | None, dtype: DtypeName) -> Tensors:
+    specified = _convert(layer_parameters_of(layer, source), dtype)
     if checkpoint is None:
-        return held
-    read = session.deploy(ReadCheckpoint(layer=layer, dtype=dtype, path=str(checkpoint.absolute())), held)
-    if isinstance(read, Failure):
-        raise InputError(f"does not hold {layer.layer}: {read.message}", where=f"--checkpoint {checkpoint}")
-    if problem := unlike(layer, {name: value.shape for name, value in read.items()}):
+        return specified
+    answer = session.deploy(ReadCheckpoint(layer=layer, dtype=dtype, path=str(checkpoint.absolute())), specified)
+    if isinstance(answer, Failure):
+        raise InputError(f"does not hold {layer.layer}: {answer.message}", where=f"--checkpoint {checkpoint}")
+    if problem := unlike(layer, {name: value.shape for name, value in answer.items()}):
         raise InputError(f"does not hold {layer.layer}: {problem}", where=f"--checkpoint {checkpoint}")
-    return _in_dtype(read, dtype)
+    return _convert(answer, dtype)
 
 
-def _in_dtype(parameters: Tensors, dtype: DtypeName) -> Tensors:
+def _convert(parameters: Tensors, dtype: DtypeName) -> Tensors:
     return {name: np.ascontiguousarray(value.astype(FORMATS[dtype].numpy)) for name, value in parameters.items()}

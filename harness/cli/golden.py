@@ -21,7 +21,7 @@ from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
 
 _CASE = click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases, as layer/situation; default: all.")
-_JOBS = click.option("--jobs", type=click.IntRange(1), help="Processes side by side; default: one a processor.")
+_JOBS = click.option("--jobs", type=click.IntRange(1), help="Parallel processes; default: one per processor.")
 
 
 @click.group()
@@ -32,11 +32,11 @@ def golden() -> None:
 @golden.command(epilog="Example: conform golden build --case 'my-layer/*'")
 @_CASE
 @_JOBS
-@click.option("--prune", is_flag=True, help="Also remove goldens that belong to no case any more.")
+@click.option("--prune", is_flag=True, help="Also remove goldens that no longer belong to a case.")
 def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
-    """Compute goldens and conditions and freeze them; those that still hold stay byte for byte.
+    """Compute and freeze goldens and conditions. Files that the oracle still agrees with stay byte for byte.
 
-    Commit them by themselves, with the reason.
+    Commit goldens separately, with the reason.
     """
     cases = load().with_golden
     chosen = select(cases, globs, None)
@@ -49,10 +49,10 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
         entries[case.id] = entry or write_golden(case, expected, constants())
         click.echo(f"[{done}/{len(chosen)}] {case.id}{': kept' if entry else ''}", err=True)
     if prune:
-        for gone in set(entries) - set(cases):
-            golden_path(gone).unlink(missing_ok=True)
-            del entries[gone]
-            click.echo(f"removed {gone}", err=True)
+        for removed in set(entries) - set(cases):
+            golden_path(removed).unlink(missing_ok=True)
+            del entries[removed]
+            click.echo(f"removed {removed}", err=True)
     write_golden_manifest(entries)
     size = sum(path.stat().st_size for path in GOLDEN.rglob("*.safetensors"))
     built = f"built {len(chosen) - kept} goldens, kept {kept} that the oracle still agrees with"
@@ -63,7 +63,7 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
 @_CASE
 @_JOBS
 def verify(globs: tuple[str, ...], jobs: int | None) -> int:
-    """Check every golden against its sum, and against what the oracle computes today. Exit 1 if they disagree."""
+    """Check every golden against its checksum and against the oracle. Exit status: 1 if any disagrees."""
     cases = load().with_golden
     manifest = read_golden_manifest()
     check_ids(cases, manifest)
@@ -74,5 +74,5 @@ def verify(globs: tuple[str, ...], jobs: int | None) -> int:
         problem = disagreement(frozen[case.id], today, constants())
         wrong += bool(problem)
         click.echo(f"[{done}/{len(chosen)}] {case.id}" + (f": {problem}" if problem else ""), err=True)
-    click.echo(f"{len(chosen) - wrong} of {len(chosen)} goldens agree with their sums and with the oracle")
+    click.echo(f"{len(chosen) - wrong} of {len(chosen)} goldens agree with their checksums and with the oracle")
     return 1 if wrong else 0

@@ -1,4 +1,4 @@
-"""`conform list`: what there is."""
+"""`conform list`: the implementations, layers, situations, cases, clauses, deviations and coverage."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.cli.options import say_what_is_left_out
+from encoder_conformance.cli.options import warn_of_left_out
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
@@ -22,14 +22,17 @@ Row = dict[str, str | int]
 
 
 def _impls() -> list[Row]:
-    say_what_is_left_out()
+    warn_of_left_out()
     rows: list[Row] = []
     for folder in known_folders().values():
         manifest = read_implementation_manifest(folder)
-        found = resolve(manifest, folder, {})
-        here = "ready" if isinstance(found, Ready) else f"{found.reason}: {found.hint}"
-        told = "; ".join(f"{c.name}: {'…' if c.values == 'any' else ', '.join(c.values)}" for c in manifest.choices)
-        rows.append({"name": manifest.name, "title": manifest.title, "choices": told, "here": here})
+        interpreter = resolve(manifest, folder, {})
+        status = "ready" if isinstance(interpreter, Ready) else f"{interpreter.reason}: {interpreter.hint}"
+        choices = "; ".join(
+            f"{choice.name}: {'…' if choice.values == 'any' else ', '.join(choice.values)}"
+            for choice in manifest.choices
+        )
+        rows.append({"name": manifest.name, "title": manifest.title, "choices": choices, "here": status})
     return rows
 
 
@@ -76,7 +79,7 @@ def _deviations() -> list[Row]:
     ]
 
 
-_WHAT: dict[str, Callable[[], list[Row]]] = {
+_LISTS: dict[str, Callable[[], list[Row]]] = {
     "impls": _impls,
     "layers": _layers,
     "situations": _situations,
@@ -88,11 +91,11 @@ _WHAT: dict[str, Callable[[], list[Row]]] = {
 
 
 @click.command("list", epilog="Example: conform list cases --json")
-@click.argument("what", type=click.Choice(list(_WHAT)))
+@click.argument("kind", type=click.Choice(list(_LISTS)))
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on standard output.")
-def list_(what: str, as_json: bool) -> None:
-    """List what there is; `coverage` is the number of cases for each value of each key of a layer or situation."""
-    rows = _WHAT[what]()
+def list_(kind: str, as_json: bool) -> None:
+    """List items of one kind; `coverage` is the number of cases for each value of each key of a layer or situation."""
+    rows = _LISTS[kind]()
     if as_json:
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return

@@ -1,4 +1,4 @@
-"""What `trace`, `memory` and `profile` have in common: their options, and how they say that they are at work."""
+"""Options, progress messages and formats that `trace`, `parameters`, `memory` and `profile` share."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,19 +13,19 @@ from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 
 LAYER, BATCH, SEQUENCE = "pre-gelu-512", 32, 50
-"""The published example's, where nothing else is asked for."""
+"""The defaults: the layer and sizes of the published example."""
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def layer_options(command: _Command) -> _Command:
-    """--layer, --d-model, --num-heads, --d-ff: taken together by `chosen_layer`."""
+    """Adds --layer, --d-model, --num-heads and --d-ff, the arguments of `chosen_layer`."""
     for option in reversed(
         (
             click.option("--layer", metavar="ID|YAML", help=f"A layer's id or a file of your own; default: {LAYER}."),
-            click.option("--d-model", type=click.IntRange(1), help="D in place of the layer's."),
-            click.option("--num-heads", type=click.IntRange(1), help="H in place of the layer's."),
-            click.option("--d-ff", type=click.IntRange(1), help="F in place of the layer's."),
+            click.option("--d-model", type=click.IntRange(1), help="D instead of the layer's."),
+            click.option("--num-heads", type=click.IntRange(1), help="H instead of the layer's."),
+            click.option("--d-ff", type=click.IntRange(1), help="F instead of the layer's."),
         )
     ):
         command = option(command)
@@ -54,24 +54,24 @@ batch_option = click.option("--batch", type=click.IntRange(1), help=f"B; default
 sequence_option = click.option("--sequence", type=click.IntRange(1), help=f"S; default: {SEQUENCE}.")
 dtype_option = click.option("--dtype", type=click.Choice(list(FORMATS)), default="float32", show_default=True)
 impl_option = click.option(
-    "--impl", metavar="NAME|FOLDER", help="Implementation to ask; default: the first one whose framework is here."
+    "--impl", metavar="NAME|FOLDER", help="Implementation to run; default: the first one whose framework is installed."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @contextmanager
-def at_work(what: str) -> Iterator[None]:
-    """Say what is being waited for, on stderr, when someone is looking."""
+def at_work(message: str) -> Iterator[None]:
+    """Show `message` on stderr while the block runs, if stderr is a terminal."""
     screen = Console(stderr=True)
     if not screen.is_terminal:
         yield
         return
-    with screen.status(what):
+    with screen.status(message):
         yield
 
 
-def versions(found: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.items())
+def versions(by_name: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in by_name.items())
 
 
 def bracketed(shape: tuple[int, ...]) -> str:

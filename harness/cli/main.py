@@ -1,6 +1,6 @@
-"""`conform`: the group, and how each kind of ending becomes an exit status.
+"""`conform`: the command group, and the exit status of each kind of outcome.
 
-0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 the harness failed or was cut off.
+0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 the harness failed or was interrupted.
 """
 
 import os
@@ -22,32 +22,32 @@ def cli() -> None:
     """Does this Transformer encoder layer do what it should, and if not, why not?
 
     \b
-    conform run                              judge every implementation whose framework is here, in a minute
+    conform run                              judge every implementation whose framework is installed, in a minute
     conform run --impl pytorch --level required
-    conform new my_backend --framework jax   a new implementation's folder, working but for its blanks
+    conform new my_backend --framework jax   a new implementation's folder, complete but for a few blanks
     conform smoke ./my_backend               a checklist for a new adapter, in seconds
     conform explain                          the first failure of that run, in full
     conform export onnx_pytorch --layer pre-gelu --to model.onnx
-    conform validate model.onnx              an ONNX file that somebody else made
+    conform validate model.onnx              an ONNX file from any source
     conform trace                            every stage's shape, from the live module
     conform parameters                       every parameter by name, total and trainable
-    conform memory                           what a forward pass holds, and the longest sequence that fits
-    conform profile                          which stage takes how long
+    conform memory                           the memory of a forward pass, and the longest sequence that fits
+    conform profile                          the time of each stage
     """
 
 
 def main() -> None:
-    sys.exit(_status())
+    sys.exit(_run_command())
 
 
-def _status() -> int:
+def _run_command() -> int:
     try:
         status = cli.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort as abort:
-        return _interrupted(abort.__cause__ or abort)  # click's word for what was raised
+        return _report_interrupt(abort.__cause__ or abort)  # click wraps the exception that was raised
     except KeyboardInterrupt as interrupt:
-        return _interrupted(interrupt)
+        return _report_interrupt(interrupt)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -58,7 +58,7 @@ def _status() -> int:
         click.echo(f"conform: {failure}", err=True)
         return NOT_AS_EXPECTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe: write no more
         return 0
     except Exception:
         traceback.print_exc()
@@ -66,8 +66,8 @@ def _status() -> int:
         return INCOMPLETE
 
 
-def _interrupted(interrupt: BaseException) -> int:
-    """A command that leaves something behind says in a note what, or what not."""
+def _report_interrupt(interrupt: BaseException) -> int:
+    """Print the interrupt with the exception's notes, in which a command says what it wrote."""
     click.echo("; ".join(["conform: interrupted", *getattr(interrupt, "__notes__", [])]), err=True)
     return INCOMPLETE
 

@@ -1,4 +1,4 @@
-"""`conform memory`: the activations of a forward pass, predicted and measured."""
+"""`conform memory`: the activation memory of a forward pass, predicted and measured."""
 
 import json
 import os
@@ -22,8 +22,8 @@ from encoder_conformance.inspect.memory import (
     states,
     total,
 )
-from encoder_conformance.inspect.peak import BACKWARD, measure, refuse_elsewhere
-from encoder_conformance.inspect.session import find_task, must_fit
+from encoder_conformance.inspect.peak import BACKWARD, measure, require_linux
+from encoder_conformance.inspect.session import find_task, refuse_too_large
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -42,7 +42,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @looking.layer_options
-@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), help="This rate in place of the layer's four.")
+@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), help="This rate instead of the layer's four.")
 @looking.batch_option
 @click.option(
     "--sequence",
@@ -51,18 +51,24 @@ Examples:
     multiple=True,
     help=f"S, or several; default: {looking.SEQUENCE}.",
 )
-@click.option("--layers", type=click.IntRange(1), help="Layers, one after another; default: as many as the layer has.")
+@click.option("--layers", type=click.IntRange(1), help="Number of layers in sequence; default: that of the layer.")
 @looking.dtype_option
-@click.option("--limit", metavar="8GiB", help="Also the longest sequence whose activations fit in this much memory.")
+@click.option(
+    "--limit", metavar="8GiB", help="Also find the longest sequence whose activations fit in this much memory."
+)
 @click.option(
     "--states",
-    "kept",
+    "state_set",
     type=click.Choice(list(STATES)),
-    help="Also count the parameters: weights alone, or with their gradients and what the optimizer keeps of them.",
+    help="Also count the parameters: weights alone, or with gradients and the optimizer's state.",
 )
-@click.option("--measure", "measured", is_flag=True, help="Also a worker's peak memory during a forward pass; Linux.")
 @click.option(
-    "--backward", is_flag=True, help="Measure forward and backward through all layers too, and with checkpointing."
+    "--measure", "measured", is_flag=True, help="Also measure a worker's peak memory during a forward pass; Linux only."
+)
+@click.option(
+    "--backward",
+    is_flag=True,
+    help="Also measure forward and backward through all layers, without and with checkpointing.",
 )
 @looking.impl_option
 @looking.json_option
@@ -77,60 +83,64 @@ def memory(
     layers: int | None,
     dtype: DtypeName,
     limit: str | None,
-    kept: str | None,
+    state_set: str | None,
     measured: bool,
     backward: bool,
     impl: str | None,
     as_json: bool,
 ) -> None:
-    """Show what the activations of one forward pass take, part by part, in MiB of 2^20 bytes.
+    """Show the memory of the activations of one forward pass, part by part, in MiB of 2^20 bytes.
 
-    The parts are those of one layer, counted once each; a stack's embedding and final norm are left out.
-    docs/looking.md says what is alive when, and what a backward pass keeps.
+    The parts are those of one layer, each counted once; a stack's embedding and final norm are left out.
+    docs/looking.md explains which tensors are alive when, and what a backward pass keeps.
     """
-    for given, option in ((impl is not None, "--impl"), (backward, "--backward")):
-        if given and not measured:
+    for is_set, option in ((impl is not None, "--impl"), (backward, "--backward")):
+        if is_set and not measured:
             raise InputError("only a measurement asks an implementation", where=option, hint="add --measure")
     chosen = looking.chosen_layer(layer, d_model, num_heads, d_ff, dropout)
     encoder_layer_of(chosen, "`memory` counts the activations of an encoder layer")
     layers = layers or chosen.stack.layers
-    at, batch, sequences = chosen.one_of_it, batch or looking.BATCH, sequences or (looking.SEQUENCE,)
+    one_layer, batch, sequences = chosen.one_of_it, batch or looking.BATCH, sequences or (looking.SEQUENCE,)
     itemsize = FORMATS[dtype].numpy.itemsize
-    amount = parse_amount(limit, "--limit") if limit is not None else None
+    limit_bytes = parse_amount(limit, "--limit") if limit is not None else None
     facts: dict[str, Any] = {
-        "d_model": at.d_model,
-        "num_heads": at.attention.num_heads,
-        "d_ff": at.feed_forward.d_ff,
+        "d_model": one_layer.d_model,
+        "num_heads": one_layer.attention.num_heads,
+        "d_ff": one_layer.feed_forward.d_ff,
         "batch": batch,
         "layers": layers,
         "dtype": dtype,
-        "dropout": at.dropout.model_dump(),
-        "bytes": [_predicted(at, batch, S, itemsize, layers) for S in sequences],
+        "dropout": one_layer.dropout.model_dump(),
+        "bytes": [_predict(one_layer, batch, S, itemsize, layers) for S in sequences],
     }
-    if kept is not None:
-        facts["states"] = states(chosen, kept, itemsize, layers)
+    if state_set is not None:
+        facts["states"] = states(chosen, state_set, itemsize, layers)
     if measured:
-        facts["measured"] = _peaks(impl, at, batch, sequences, dtype, layers, backward=backward)
-    if amount is not None:
-        facts["limit"] = _longest(at, batch, itemsize, layers, amount, sum(facts.get("states", {}).values()))
+        facts["measured"] = _measure_peaks(impl, one_layer, batch, sequences, dtype, layers, backward=backward)
+    if limit_bytes is not None:
+        facts["limit"] = _find_longest(
+            one_layer, batch, itemsize, layers, limit_bytes, sum(facts.get("states", {}).values())
+        )
     if as_json:
         click.echo(json.dumps(facts, indent=1))
     else:
         show(facts)
 
 
-def _longest(layer: Layer, batch: int, itemsize: int, layers: int, amount: int, beside: int) -> dict[str, int]:
-    """`beside`: the bytes of what the limit has to hold beside the activations, whatever the sequence."""
-    longest = longest_sequence(layer, batch, itemsize, layers, amount - beside)
-    at, after = (beside + total(layer, batch, S, itemsize, layers) for S in (longest, longest + 1))
-    return {"bytes": amount, "sequence": longest, "total": at, "next": after, "states": beside}
+def _find_longest(
+    layer: Layer, batch: int, itemsize: int, layers: int, limit_bytes: int, state_bytes: int
+) -> dict[str, int]:
+    """The longest sequence within `limit_bytes`. `state_bytes`: the part of the limit that the parameters take."""
+    longest = longest_sequence(layer, batch, itemsize, layers, limit_bytes - state_bytes)
+    total_bytes, next_bytes = (state_bytes + total(layer, batch, S, itemsize, layers) for S in (longest, longest + 1))
+    return {"bytes": limit_bytes, "sequence": longest, "total": total_bytes, "next": next_bytes, "states": state_bytes}
 
 
-def _predicted(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _predict(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int) -> dict[str, Any]:
+    by_placement: dict[str, Any] = {}
     for placement in PLACEMENTS:
         model = liveness(at_size(layer, batch, sequence), placement)
-        found[placement] = {
+        by_placement[placement] = {
             "peak": model.peak * itemsize,
             "at": model.at,
             "holding": model.holding,
@@ -139,18 +149,18 @@ def _predicted(layer: Layer, batch: int, sequence: int, itemsize: int, layers: i
             "kept_in_training": layers * model.kept_in_training * itemsize,
             "keeping_in_training": model.keeping_in_training,
         }
-    held = parts(layer, batch, sequence, itemsize)
+    part_bytes = parts(layer, batch, sequence, itemsize)
     return {
         "sequence": sequence,
-        **held,
-        "total": sum(held.values()),
-        "total_without_attn_out": sum(held[part] for part in PUBLISHED_PARTS),
-        "all_layers": layers * sum(held.values()),
-        **found,
+        **part_bytes,
+        "total": sum(part_bytes.values()),
+        "total_without_attn_out": sum(part_bytes[part] for part in PUBLISHED_PARTS),
+        "all_layers": layers * sum(part_bytes.values()),
+        **by_placement,
     }
 
 
-def _peaks(
+def _measure_peaks(
     impl: str | None,
     layer: Layer,
     batch: int,
@@ -160,21 +170,21 @@ def _peaks(
     *,
     backward: bool,
 ) -> list[dict[str, Any]]:
-    """Of one layer forward; and of all of them, one stack, forward and backward, where that is asked for."""
-    refuse_elsewhere()
-    found, stack = [], stacked(layer, layers)
+    """The peak of one layer forward and, with `backward`, of a stack of all layers forward and backward."""
+    require_linux()
+    peaks, stack = [], stacked(layer, layers)
     training = bool(layer.dropout.rates())  # where nothing is dropped, both modes are the same
     for S in sequences:
         passes: list[tuple[str, Case, Check]] = [("forward", at_size(layer, batch, S), "output")]
-        for checkpoint, said in BACKWARD.items() if backward else ():
+        for checkpoint, description in BACKWARD.items() if backward else ():
             case = at_size(stack, batch, S, checkpoint=checkpoint, training=training)
-            passes.append((said, case, "gradients"))
-        for said, case, check in passes:
+            passes.append((description, case, "gradients"))
+        for description, case, check in passes:
             ready, task = find_task(impl, case, dtype, check)
             name = ready.implementation.name
-            must_fit(sum(map(prod, case.expected_shapes(check).values())), case, dtype)
-            with looking.at_work(f"measuring {name}, {said}, at S = {S}"):
+            refuse_too_large(sum(map(prod, case.expected_shapes(check).values())), case, dtype)
+            with looking.at_work(f"measuring {name}, {description}, at S = {S}"):
                 peak = measure(ready, task, os.cpu_count() or 1)
-            about = {"implementation": name, "sequence": S, "layers": case.layer.stack.layers, "pass": said}
-            found.append({**about, **asdict(peak), "rise": peak.rise})
-    return found
+            facts = {"implementation": name, "sequence": S, "layers": case.layer.stack.layers, "pass": description}
+            peaks.append({**facts, **asdict(peak), "rise": peak.rise})
+    return peaks

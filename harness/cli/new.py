@@ -16,24 +16,24 @@ from encoder_conformance.smoke.placeholders import placeholders_of
     "--framework",
     type=click.Choice(list(FRAMEWORKS)),
     required=True,
-    help="What it is written in; numpy is the plain form, for any other.",
+    help="Framework of the implementation; numpy is the plain template, for any other.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Where the folder is made; default: here.",
+    help="Parent of the new folder; default: the current folder.",
 )
 def new(name: str, framework: str, out: Path) -> None:
-    """Make a folder with an adapter that works but for a few blanks, and say where they are."""
+    """Make a folder with an adapter that is complete but for a few blanks, and list the blanks."""
     folder = make(name, framework, out)
     click.echo(f"{shown(folder)}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     for blank in placeholders_of(folder):
         click.echo(f"  {blank}")
-    click.echo(f"Fill these in, and try it: conform smoke {_as_path(folder)}")
+    click.echo(f"Fill these in, then run: conform smoke {_folder_argument(folder)}")
 
 
-def _as_path(folder: Path) -> str:
-    """With a slash, so that it is taken for a folder."""
+def _folder_argument(folder: Path) -> str:
+    """The folder as an argument of `conform smoke`, with a slash, so that it is not taken for a name."""
     path = shown(folder)
     return path if "/" in path else f"./{path}"

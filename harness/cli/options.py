@@ -1,4 +1,4 @@
-"""What several commands ask for or show in the same way."""
+"""Options, checks and output that several commands share."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ from encoder_conformance.spec.parameters import unlike
 
 
 def progress_bar() -> Progress:
-    """A bar on stderr, when someone is looking."""
+    """A progress bar on stderr, hidden if stderr is no terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     screen = Console(stderr=True)
     return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
@@ -34,33 +34,33 @@ class Duration(click.ParamType[float]):
     _SECONDS = MappingProxyType({"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0})
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value).strip())
-        if found is None or not float(found[1]):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value).strip())
+        if match is None or not float(match[1]):
             self.fail(f"{value!r} is no time: write 90, 30s, 5m or 1h", param, ctx)
-        return float(found[1]) * self._SECONDS[found[2]]
+        return float(match[1]) * self._SECONDS[match[2]]
 
 
 def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=PATH` of --python, by name."""
-    named = {}
+    """Name → path of each `NAME=PATH` of --python. Raises InputError."""
+    paths = {}
     for pair in pythons:
         name, equals, path = pair.partition("=")
         if not (name and equals and path):
             raise InputError(
                 f"{pair!r} is not NAME=PATH", where="--python", hint="for example keras_tf=/opt/tf/bin/python"
             )
-        named[name] = path
-    return named
+        paths[name] = path
+    return paths
 
 
-def say_what_is_left_out() -> None:
-    """A line for each implementation that an installed package offers and that cannot be taken; the rest goes on."""
+def warn_of_left_out() -> None:
+    """Print a line for each implementation of an installed package that cannot be loaded; the command continues."""
     for line in left_out().values():
         click.echo(f"conform: {line}", err=True)
 
 
 def refuse_unwritable(out: Path) -> None:
-    """Make the folder of --out, or say why it cannot be, before anything is computed for it."""
+    """Make the folder of --out. Raises InputError if it cannot be written, before anything is computed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".writable"
@@ -75,15 +75,18 @@ def refuse_unwritable(out: Path) -> None:
 PORTABLE = "portable"
 
 
-def layer_parameters_of(layer: Layer, named: str) -> dict[str, npt.NDArray[Any]]:
-    """Those of --parameters: the specification's own drawn ones, or those in a file, which must be the layer's."""
-    if named == PORTABLE:
+def layer_parameters_of(layer: Layer, source: str) -> dict[str, npt.NDArray[Any]]:
+    """The layer's parameters from --parameters: `portable` for the specification's own, or a safetensors file.
+
+    Raises InputError if the file cannot be read or does not hold the layer's parameters.
+    """
+    if source == PORTABLE:
         return dict(layer_parameters(layer, {}))
     try:
-        found: dict[str, npt.NDArray[Any]] = dict(load_file(named))
+        tensors: dict[str, npt.NDArray[Any]] = dict(load_file(source))
     except (OSError, SafetensorError) as error:
         hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
-        raise InputError(f"cannot be read: {error}", where=f"--parameters {named}", hint=hint) from None
-    if problem := unlike(layer, {name: np.shape(value) for name, value in found.items()}):
-        raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {named}")
-    return found
+        raise InputError(f"cannot be read: {error}", where=f"--parameters {source}", hint=hint) from None
+    if problem := unlike(layer, {name: np.shape(value) for name, value in tensors.items()}):
+        raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {source}")
+    return tensors

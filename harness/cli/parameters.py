@@ -1,4 +1,4 @@
-"""`conform parameters`: what a live layer holds, total and trainable, by name."""
+"""`conform parameters`: the parameters of a live layer, total and trainable, by name."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 
 from encoder_conformance.cli import looking
-from encoder_conformance.inspect.layer_selection import described
+from encoder_conformance.inspect.layer_selection import describe_case
 from encoder_conformance.inspect.parameters import Parameters
-from encoder_conformance.inspect.parameters import parameters as held
-from encoder_conformance.inspect.session import find_task, must_fit
+from encoder_conformance.inspect.parameters import parameters as read_parameters
+from encoder_conformance.inspect.session import find_task, refuse_too_large
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
@@ -34,7 +34,9 @@ Examples:
 @looking.batch_option
 @looking.sequence_option
 @looking.dtype_option
-@click.option("--gradients", is_flag=True, help="Also the norm of the gradient by the input and by each parameter.")
+@click.option(
+    "--gradients", is_flag=True, help="Also show the norm of the gradient by the input and by each parameter."
+)
 @looking.json_option
 def parameters(
     impl: str | None,
@@ -48,47 +50,49 @@ def parameters(
     gradients: bool,
     as_json: bool,
 ) -> None:
-    """Show the parameters of a layer as the implementation made it: each by name, with its shape, in all and trainable.
+    """Show the parameters of a live layer: the name and shape of each, and the total and trainable counts.
 
-    Shapes are those of what the live layer gave back. --batch and --sequence are of the input that --gradients needs;
-    the gradients are of the sum of output times a drawn cotangent. Exit status: 0; 1 there was no answer, or the layer
-    does not hold what it was sent; 2 wrong usage or bad input.
+    The shapes are those that the live layer returned. --batch and --sequence set the input for --gradients; the
+    gradients are of the sum of output times a drawn cotangent. Exit status: 0; 1 there was no answer, or the layer
+    does not return the parameters that it was sent; 2 wrong usage or bad input.
     """
-    at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
+    case = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
     check: Check = "gradients" if gradients else "output"
-    ready, task = find_task(impl, at, dtype, check)
-    must_fit(sum(map(prod, at.expected_shapes("gradients").values())), at, dtype)
+    ready, task = find_task(impl, case, dtype, check)
+    refuse_too_large(sum(map(prod, case.expected_shapes("gradients").values())), case, dtype)
     name = ready.implementation.name
-    with looking.at_work(f"asking {name}"):
-        found = held(ready, task, os.cpu_count() or 1, gradients=gradients)
+    with looking.at_work(f"running {name}"):
+        result = read_parameters(ready, task, os.cpu_count() or 1, gradients=gradients)
     if as_json:
-        facts = {"implementation": name, "dtype": dtype, "case": described(at), **asdict(found)}
+        facts = {"implementation": name, "dtype": dtype, "case": describe_case(case), **asdict(result)}
         click.echo(json.dumps(facts, indent=1, ensure_ascii=False))
     else:
-        _show(at, f"{described(at)}, {dtype}, as {name} ({looking.versions(found.versions)}) holds them", found)
+        _show(
+            case, f"{describe_case(case)}, {dtype}, as {name} ({looking.versions(result.versions)}) holds them", result
+        )
 
 
-def _show(at: Case, title: str, found: Parameters) -> None:
+def _show(case: Case, title: str, result: Parameters) -> None:
     screen = console()
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
-    with_gradients = any(row.gradient is not None for row in found.rows)
+    with_gradients = any(row.gradient is not None for row in result.rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("parameter", no_wrap=True)
     table.add_column("shape", no_wrap=True)
     for heading in ("numbers", "trainable", *(["gradient's norm"] if with_gradients else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("its own name", overflow="fold")
-    if found.by_input is not None:
-        table.add_row("x, the input", looking.bracketed(at.x_shape), "", "", f"{found.by_input:.4g}", "")
-    for row in found.rows:
+    if result.by_input is not None:
+        table.add_row("x, the input", looking.bracketed(case.x_shape), "", "", f"{result.by_input:.4g}", "")
+    for row in result.rows:
         trainable = "" if row.trainable is None else "yes" if row.trainable else "no"
         norm = [f"{row.gradient:.4g}" if row.gradient is not None else ""] if with_gradients else []
         table.add_row(row.name, looking.bracketed(row.shape), f"{row.numbers:,}", trainable, *norm, row.own)
     screen.print(table)
     trainable = (
-        f"{found.trainable:,} trainable" if found.trainable is not None else "how many are trained it does not say"
+        f"{result.trainable:,} trainable" if result.trainable is not None else "how many are trainable is unknown"
     )
-    text = f"{found.total:,} parameters in {len(found.rows)} tensors, {trainable}"
+    text = f"{result.total:,} parameters in {len(result.rows)} tensors, {trainable}"
     screen.print(text, highlight=False, soft_wrap=True, markup=False)
-    if found.unsaid:
-        screen.print(f"(asked to initialise them: {found.unsaid})", highlight=False, soft_wrap=True, markup=False)
+    if result.unsaid:
+        screen.print(f"(initialising them failed: {result.unsaid})", highlight=False, soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""`conform profile`: which stage takes how long."""
+"""`conform profile`: the time of each stage."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from rich.table import Table
 
 from encoder_conformance.cli import looking
 from encoder_conformance.errors import InputError, Unanswered
-from encoder_conformance.inspect.layer_selection import described
+from encoder_conformance.inspect.layer_selection import describe_case
 from encoder_conformance.inspect.profile import FEWEST, Times, times
-from encoder_conformance.inspect.session import asking, find_task, must_fit
+from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.worker.lifecycle import Failure
@@ -32,7 +32,7 @@ Examples:
 @looking.batch_option
 @looking.sequence_option
 @looking.dtype_option
-@click.option("--threads", type=click.IntRange(1), help="Threads of the framework; default: one a processor.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the framework; default: one per processor.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Passes to time.")
 @looking.json_option
 def profile(
@@ -50,40 +50,40 @@ def profile(
 ) -> None:
     """Show how long each stage takes, the most expensive first: the median over the repeats, its share, the quartiles.
 
-    The last line names the most expensive stage, and those that these passes cannot tell from it.
+    The last line names the most expensive stage, and the stages that these passes cannot tell from it.
 
-    What a stage's time is differs by framework, and docs/looking.md says how; `whole` is the pass that a user makes.
+    How a stage is timed depends on the framework, see docs/looking.md; `whole` is an ordinary pass, uninstrumented.
     """
-    at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
-    ready, task = find_task(impl, at, dtype, "stages")
+    case = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
+    ready, task = find_task(impl, case, dtype, "stages")
     name, threads = ready.implementation.name, threads or os.cpu_count() or 1
-    must_fit(at.x_shape[0] * at.x_shape[1] * at.x_shape[2], at, dtype)
-    with asking(ready, threads) as (session, answered), looking.at_work(f"timing {name}"):
+    refuse_too_large(case.x_shape[0] * case.x_shape[1] * case.x_shape[2], case, dtype)
+    with open_session(ready, threads) as (session, require_answer), looking.at_work(f"timing {name}"):
         answer = session.profile(task, repeats)
         if isinstance(answer, Failure) and answer.refused == "unsupported":
             text = f"{name} cannot tell stages apart: {answer.message}"
             raise InputError(text, where="--impl", hint="profile another implementation")
         try:
-            found = times(answered(answer), repeats)
+            measured = times(require_answer(answer), repeats)
         except ValueError as error:
             raise Unanswered(f"{name} answered profile with something else: {error}") from None
-        who = f"{name} ({looking.versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"
+        subject = f"{name} ({looking.versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"
     if as_json:
         facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "threads": threads}
-        shown = {**facts, "case": described(at), "repeats": repeats, **asdict(found)}
-        click.echo(json.dumps(shown, indent=1, ensure_ascii=False))
+        output = {**facts, "case": describe_case(case), "repeats": repeats, **asdict(measured)}
+        click.echo(json.dumps(output, indent=1, ensure_ascii=False))
     else:
-        _show(f"{described(at)}, {dtype}, {who}, median of {repeats}", found)
+        _show(f"{describe_case(case)}, {dtype}, {subject}, median of {repeats}", measured)
 
 
-def _show(title: str, found: Times) -> None:
+def _show(title: str, measured: Times) -> None:
     screen = console()
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("stage", no_wrap=True)
     for heading in ("ms", "share", "lower quartile", "upper"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for stage in found.stages:
+    for stage in measured.stages:
         row = (
             f"{stage.seconds * 1e3:.3f}",
             f"{stage.share:.1%}",
@@ -92,18 +92,20 @@ def _show(title: str, found: Times) -> None:
         )
         table.add_row(stage.stage, *row)
     table.add_section()
-    table.add_row("all stages", f"{found.total * 1e3:.3f}", "100.0%")
-    table.add_row("whole", f"{found.whole * 1e3:.3f}", f"{found.whole / found.total:.1%}" if found.total else "")
+    table.add_row("all stages", f"{measured.total * 1e3:.3f}", "100.0%")
+    table.add_row(
+        "whole", f"{measured.whole * 1e3:.3f}", f"{measured.whole / measured.total:.1%}" if measured.total else ""
+    )
     screen.print(table)
-    screen.print(_most_expensive(found), highlight=False, soft_wrap=True, markup=False)
+    screen.print(_most_expensive_line(measured), highlight=False, soft_wrap=True, markup=False)
 
 
-def _most_expensive(found: Times) -> str:
-    if not found.most_expensive:
+def _most_expensive_line(measured: Times) -> str:
+    if not measured.most_expensive:
         return f"Most expensive: of fewer than {FEWEST} passes no stage is named"
-    first, like_it = found.stages[0], found.most_expensive[1:]
+    first, indistinguishable = measured.stages[0], measured.most_expensive[1:]
     spread = f"{first.lower * 1e3:.3f} to {first.upper * 1e3:.3f} ms in half of the passes"
-    said = f"Most expensive: {first.stage}, {first.share:.1%} of all stages, {spread}"
-    if not like_it:
-        return f"{said}; no other stage's quartiles reach that"
-    return f"{said}; it cannot be told from {' and '.join(like_it)}, whose quartiles overlap"
+    text = f"Most expensive: {first.stage}, {first.share:.1%} of all stages, {spread}"
+    if not indistinguishable:
+        return f"{text}; no other stage's quartiles reach that"
+    return f"{text}; it cannot be told from {' and '.join(indistinguishable)}, whose quartiles overlap"

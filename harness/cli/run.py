@@ -1,4 +1,4 @@
-"""`conform run`: the matrix."""
+"""`conform run`: judges implementations and prints the matrix."""
 
 import contextlib
 import os
@@ -54,9 +54,9 @@ Examples:
     "impls",
     multiple=True,
     metavar="NAME|FOLDER[:KEY=VALUE,…]",
-    help="Implementation to judge, and what it is told; default: all.",
+    help="Implementation to judge, with its choices; default: all.",
 )
-@click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases to ask, as layer/situation; default: all.")
+@click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases to run, as layer/situation; default: all.")
 @click.option(
     "--layer",
     "layer_file",
@@ -69,15 +69,15 @@ Examples:
     help="Only cases of this level or a stricter one; default: core, and any level where --case names cases.",
 )
 @click.option(
-    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: each that a case is asked in."
+    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: every dtype of each case."
 )
-@click.option("--budget", type=Duration(), help="End after this time (30s, 5m), and say what was not reached.")
+@click.option("--budget", type=Duration(), help="End after this time (30s, 5m), and report what was not reached.")
 @click.option("--fail-fast", is_flag=True, help="End at the first case that fails, and diagnose it.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option(
     "--jobs",
     type=click.IntRange(1),
-    help="Workers side by side; default: one a processor, as far as each is worth its start.",
+    help="Parallel workers; default: one per processor, if each is worth its start.",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker's framework; default: a fair share.")
 @click.option(
@@ -85,7 +85,7 @@ Examples:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Draw inputs and parameters anew; 0 has frozen goldens, the oracle computes any other's first.",
+    help="Seed of inputs and parameters; 0 has frozen goldens, for any other the oracle computes them first.",
 )
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for an implementation.")
 @click.option(
@@ -114,12 +114,12 @@ def run(
 ) -> int:
     """Judge implementations against the specification and print the matrix.
 
-    Without --level and --case it asks the core: the few cases that see every known deviation. The sharpest question
-    comes first.
+    Without --level and --case it runs the core: the few cases that detect every known deviation. The cases that
+    exclude most deviations come first.
 
     Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
-    begun = time.monotonic()
+    start_time = time.monotonic()
     give_large_arrays_back()
     if update_declared and (globs or layer_file or level or dtypes or budget or fail_fast):
         raise InputError(
@@ -128,16 +128,18 @@ def run(
             hint="run it without --case, --layer, --level, --dtype, --budget and --fail-fast",
         )
     specification = load(extra_layers=(layer_file,) if layer_file else ())
-    every = [replace(case, seed=seed) for case in specification.cases.values()]
+    all_cases = [replace(case, seed=seed) for case in specification.cases.values()]
     if layer_file:
-        every = [case for case in every if case.layer.layer == layer_file.stem]
-    by_id = {case.id: case for case in every}
+        all_cases = [case for case in all_cases if case.layer.layer == layer_file.stem]
+    by_id = {case.id: case for case in all_cases}
     selected = select(by_id, globs, level or (None if globs or update_declared else "core"))
     ready, absent = chosen_implementations(impls, interpreters(pythons), device)
     refuse_unwritable(out)
     assignments = [Assignment(each, plan(each.implementation, selected, dtypes)) for each in ready]
     frozen = not (layer_file or seed)
-    goldens = FrozenGoldens(specification, constants()) if frozen else _computed(selected, jobs or os.cpu_count() or 1)
+    goldens = (
+        FrozenGoldens(specification, constants()) if frozen else _compute_goldens(selected, jobs or os.cpu_count() or 1)
+    )
     in_progress = Run(
         assignments,
         goldens,
@@ -146,32 +148,32 @@ def run(
         device=device,
         logs=out / "logs",
         threads=threads,
-        until=None if budget is None else begun + budget,
+        until=None if budget is None else start_time + budget,
         fail_fast=fail_fast,
     )
-    with _under_way(in_progress):
-        everything = [plan(each.implementation, every, dtypes) for each in ready]
+    with _start_workers(in_progress):
+        all_tasks = [plan(each.implementation, all_cases, dtypes) for each in ready]
         if isinstance(goldens, FrozenGoldens):
             goldens.check(selected)
             goldens.read_ahead(in_progress.cases_asked_first())
         prepare_to_judge(selected)
     ledger = Ledger(out, assignments, absent, in_progress, environment(assignments, in_progress, device, seed))
-    found = Collection(assignments, ledger, in_progress, excludes=frozen)
+    collection = Collection(assignments, ledger, in_progress, excludes=frozen)
     try:
         with progress_bar() as progress:
-            found.collect(progress)
+            collection.collect(progress)
     except BaseException as error:
-        found.interrupted()
+        collection.interrupted()
         error.add_note(f"what was judged until then is in {ledger.path}, marked incomplete")
         raise
-    if budget and not found.answered:
+    if budget and not collection.answered:
         raise InputError(
             f"{budget:g} s are over before a worker has answered",
             where="--budget",
             hint="give it more: a framework takes some seconds to import",
         )
-    report = found.close("first failure" if found.failed and fail_fast else "budget" if budget else None)
-    show_report(console(), report, out, remainder(report, assignments, everything))
+    report = collection.close("first failure" if collection.failed and fail_fast else "budget" if budget else None)
+    show_report(console(), report, out, remainder(report, assignments, all_tasks))
     if update_declared and report.complete:
         from encoder_conformance.deviations.update import (
             update_declared as write_declared,  # a twentieth of the command's start
@@ -181,21 +183,21 @@ def run(
             changed = write_declared(report, assignment.ready.implementation, assignment.ready.folder)
             for line in changed:
                 click.echo(f"{assignment.ready.folder / 'impl.yaml'}: {line}")
-    return _status(report)
+    return _exit_status(report)
 
 
-def _status(report: Report) -> int:
+def _exit_status(report: Report) -> int:
     outcomes = {record.outcome for record in report.records}
     if report.ended_by in ("budget", "first failure") and not outcomes <= {*EXPECTED, Outcome.NOT_RUN}:
-        return 1  # the user ended it, and what was asked until then did not conform
+        return 1  # the user ended it, and what was judged until then did not conform
     if not report.complete or outcomes <= {Outcome.UNSUPPORTED}:
         return 3
     return 0 if outcomes <= EXPECTED else 1
 
 
 @contextlib.contextmanager
-def _under_way(in_progress: Run) -> Generator[None]:
-    """Its workers start meanwhile; they are ended if what is done meanwhile fails."""
+def _start_workers(in_progress: Run) -> Generator[None]:
+    """Start the run's workers, and stop them if the block fails."""
     in_progress.begin()
     try:
         yield
@@ -204,17 +206,17 @@ def _under_way(in_progress: Run) -> Generator[None]:
         raise
 
 
-def _computed(cases: list[Case], jobs: int) -> Callable[[Case], Expected]:
-    """Goldens that are computed now: those of a layer of the user's own, or of another seed."""
-    found = {}
+def _compute_goldens(cases: list[Case], jobs: int) -> Callable[[Case], Expected]:
+    """The goldens of `cases`, computed by the oracle: for the user's own layer, or another seed."""
+    goldens = {}
     try:
         with progress_bar() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
             bar = progress.add_task("computing goldens", total=len(cases))
             for case, expected in computed:
-                found[case.id] = expected
+                goldens[case.id] = expected
                 progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
     except BaseException as error:
-        computed_of_all = f"{len(found)} of {len(cases)} goldens were computed, and they are not kept"
-        error.add_note(f"nothing was judged, and no report is written: {computed_of_all}")
+        progress_text = f"{len(goldens)} of {len(cases)} goldens were computed, and they are not kept"
+        error.add_note(f"nothing was judged, and no report is written: {progress_text}")
         raise
-    return lambda case: found[case.id]
+    return lambda case: goldens[case.id]

@@ -8,13 +8,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from encoder_conformance.cli.options import interpreters, say_what_is_left_out
+from encoder_conformance.cli.options import interpreters, warn_of_left_out
 from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.inspect.layer_selection import find_layer
-from encoder_conformance.inspect.session import asking
+from encoder_conformance.inspect.session import open_session
 from encoder_conformance.paths import shown
 from encoder_conformance.report.terminal import console
 from encoder_conformance.smoke.checklist import Checklist
@@ -23,15 +23,15 @@ from encoder_conformance.spec.load import Specification, load
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}
-_LAST = {
-    "ok": ("All that was tried is right. The whole suite: conform run --impl {given}", "bold green"),
-    "blank": ("A blank is left. Fill it in, and smoke again.", "bold yellow"),
+_VERDICT_LINES = {
+    "ok": ("Every step is right. The whole suite: conform run --impl {given}", "bold green"),
+    "blank": ("A blank is left. Fill it in, and run smoke again.", "bold yellow"),
     "adapter": (
-        "The adapter is broken: it does not drive the implementation, which nothing is known of yet.",
+        "The adapter is broken: it does not drive the implementation, so nothing is known of that yet.",
         "bold red",
     ),
     "architecture": (
-        "It refuses the layer that it was asked for: nothing is known yet, of the adapter or of what it drives.",
+        "It refuses the layer that it was asked for: nothing is known yet of the adapter or the implementation.",
         "bold yellow",
     ),
     "implementation": ("The adapter works; the implementation, or the map of its parameters, is wrong.", "bold red"),
@@ -49,48 +49,48 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("given", metavar="NAME|FOLDER[:KEY=VALUE,…]")
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the implementation.")
-@click.option("--layer", metavar="ID|YAML", help="Try this layer, where the architecture is fixed.")
+@click.option("--layer", metavar="ID|YAML", help="Use this layer, if the architecture is fixed.")
 @click.option("--json", "as_json", is_flag=True, help="The steps as JSON.")
 def smoke(given: str, pythons: tuple[str, ...], layer: str | None, as_json: bool) -> int:
-    """Try a new adapter on a handful of small cases: what works, what does not, and whose fault it is.
+    """Check a new adapter on a handful of small cases: what works, what fails, and where the fault is.
 
-    They are of small layers that its manifest does not opt out of, or of --layer.
+    The cases use small layers that its manifest does not opt out of, or --layer.
 
-    Exit status: 0 all that was tried is right; 1 something is not; 2 no manifest, or nothing to start it with.
+    Exit status: 0 every step is right; 1 a step failed; 2 no manifest, or no interpreter to start it with.
     """
-    say_what_is_left_out()
+    warn_of_left_out()
     folder, implementation = find_implementation(given)
     check_declared([entry.deviation for entry in implementation.deviations], str(folder / "impl.yaml"))
     ready = resolve(implementation, folder, interpreters(pythons))
     if isinstance(ready, Missing):
         raise InputError(f"{implementation.name}: {ready.reason}", where=given, hint=ready.hint)
-    specification, asked = _asked(layer)
-    steps = _tried(ready, specification, asked, Console(quiet=True) if as_json else console())
+    specification, layer_id = _load_layer(layer)
+    steps = _run_steps(ready, specification, layer_id, Console(quiet=True) if as_json else console())
     if as_json:
-        about = {"implementation": implementation.name, "folder": str(folder), "verdict": verdict(steps)}
-        click.echo(json.dumps({**about, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
+        facts = {"implementation": implementation.name, "folder": str(folder), "verdict": verdict(steps)}
+        click.echo(json.dumps({**facts, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
     else:
-        text, style = _LAST[verdict(steps)]
+        text, style = _VERDICT_LINES[verdict(steps)]
         if verdict(steps) == "adapter" and any((step.name, step.state) == ("numbers", "ok") for step in steps):
-            text = "The adapter does not do all that its manifest declares. The numbers that could be asked are right."
+            text = "The adapter does not do all that its manifest declares. The numbers that could be judged are right."
         console().print(text.format(given=given), style=style, soft_wrap=True, highlight=False, markup=False)
     return int(verdict(steps) != "ok")
 
 
-def _asked(layer: str | None) -> tuple[Specification, str | None]:
-    """The layer that is asked for, and the specification, with it where it is the user's own."""
+def _load_layer(layer: str | None) -> tuple[Specification, str | None]:
+    """The specification, with the user's own layer added, and the id of the layer."""
     if layer is None:
         return load(), None
-    found = find_layer(layer)
-    own = () if found.layer in load().layers else (Path(layer),)
-    return load(extra_layers=own), found.layer
+    chosen = find_layer(layer)
+    own = () if chosen.layer in load().layers else (Path(layer),)
+    return load(extra_layers=own), chosen.layer
 
 
-def _tried(ready: Ready, specification: Specification, layer: str | None, screen: Console) -> list[Step]:
-    """Every step, each shown as soon as it is done."""
+def _run_steps(ready: Ready, specification: Specification, layer: str | None, screen: Console) -> list[Step]:
+    """Run every step, and show each as soon as it is done."""
     screen.print(f"{ready.implementation.name} ({shown(ready.folder)})", style="bold", highlight=False, markup=False)
     steps = []
-    with asking(ready, 1) as (session, _):
+    with open_session(ready, 1) as (session, _):
         for step in Checklist(session, ready, specification, layer):
             steps.append(step)
             _show(screen, step)

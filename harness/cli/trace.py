@@ -15,11 +15,11 @@ from encoder_conformance.cli import looking
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.inspect.layer_selection import described, find_case
-from encoder_conformance.inspect.session import asking, find_task, must_fit
-from encoder_conformance.inspect.stack_layers import input_rows, inside
-from encoder_conformance.inspect.trace import Row, judging_seconds
-from encoder_conformance.inspect.trace import trace as traced
+from encoder_conformance.inspect.layer_selection import describe_case, find_case
+from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
+from encoder_conformance.inspect.stack_layers import input_rows, trace_inside
+from encoder_conformance.inspect.trace import Row, estimate_judging_seconds
+from encoder_conformance.inspect.trace import trace as compute_trace
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
@@ -49,10 +49,10 @@ Examples:
     "lengths",
     type=click.IntRange(0),
     multiple=True,
-    help="Mask padding: an item holds this many positions; given several times, the items by turns.",
+    help="Mask padding: the number of valid positions of an item; given several times, repeated over the items.",
 )
 @looking.dtype_option
-@click.option("--judge", is_flag=True, help="Have the oracle say what each stage should be; slow at large sizes.")
+@click.option("--judge", is_flag=True, help="Judge each stage by the oracle; slow at large sizes.")
 @looking.json_option
 def trace(
     impl: str | None,
@@ -68,61 +68,61 @@ def trace(
     judge: bool,
     as_json: bool,
 ) -> int:
-    """Show every stage of a layer: its name, its shape, what it is, and with a golden its rms error in σ.
+    """Show every stage of a layer: its name, shape and description, and with a golden its rms error in σ.
 
-    The shapes are those of the tensors that the implementation answers with, at these sizes; of a stack, those inside
-    each layer too, which is asked by itself with what the stack gave the one before. Exit status: 0 all as
-    specified; 1 a stage is otherwise, or there was no answer; 2 wrong usage or bad input.
+    The shapes are those of the tensors that the implementation returns at these sizes. For a stack, the stages inside
+    each layer are shown too: the layer is run by itself, on its input in the stack. Exit status: 0 all stages are as
+    specified; 1 a stage is not, or there was no answer; 2 wrong usage or bad input.
     """
     if case is not None:
         if judge or any(
-            given is not None for given in (layer, d_model, num_heads, d_ff, batch, sequence, lengths or None)
+            value is not None for value in (layer, d_model, num_heads, d_ff, batch, sequence, lengths or None)
         ):
             hint = "leave out --layer, the sizes and --judge, or leave out --case"
             raise InputError("a case has a layer, sizes and a golden of its own", where="--case", hint=hint)
-        at = find_case(case)
+        selected = find_case(case)
     else:
-        at = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence, lengths)
-    ready, task = find_task(impl, at, dtype, "stages")
-    must_fit(sum(prod(shape) for shape in at.expected_shapes("stages").values()), at, dtype)
-    expected = _expected(at, judge=judge, frozen=case is not None)
-    name = ready.implementation.name
-    with asking(ready, os.cpu_count() or 1) as (session, answered), looking.at_work(f"asking {name}"):
-        observed = answered(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
-        rows = traced(task, observed, expected)
-        if at.layer.is_stack:
-            rows = inside(session, answered, task, rows, observed)
-        who = f"{name} ({looking.versions(session.versions)})"
-    held = {parameter.name: prod(parameter.shape(at.layer)) for parameter in parameters_of(at.layer)}
+        selected = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence, lengths)
+    ready, task = find_task(impl, selected, dtype, "stages")
+    refuse_too_large(sum(prod(shape) for shape in selected.expected_shapes("stages").values()), selected, dtype)
+    expected = _expected_stages(selected, judge=judge, frozen=case is not None)
+    name, description = ready.implementation.name, describe_case(selected)
+    with open_session(ready, os.cpu_count() or 1) as (session, require_answer), looking.at_work(f"running {name}"):
+        observed = require_answer(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
+        rows = compute_trace(task, observed, expected)
+        if selected.layer.is_stack:
+            rows = trace_inside(session, require_answer, task, rows, observed)
+        subject = f"{name} ({looking.versions(session.versions)})"
+    counts = {parameter.name: prod(parameter.shape(selected.layer)) for parameter in parameters_of(selected.layer)}
     if as_json:
-        facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "case": described(at)}
-        found = {
+        facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "case": description}
+        output = {
             **facts,
             "given": list(map(asdict, input_rows(task))),
             "stages": list(map(asdict, rows)),
-            "parameters": held,
+            "parameters": counts,
         }
-        click.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        click.echo(json.dumps(output, indent=1, ensure_ascii=False))
     else:
-        _show(f"{described(at)}, {dtype}, as {who} shows it", input_rows(task), rows, judged=expected is not None)
-        click.echo(f"{sum(held.values()):,} parameters in {len(held)} tensors, which it gave back bit for bit")
+        _show(f"{description}, {dtype}, as {subject} shows it", input_rows(task), rows, judged=expected is not None)
+        click.echo(f"{sum(counts.values()):,} parameters in {len(counts)} tensors, which it gave back bit for bit")
     return 0 if all(row.conforms for row in rows) else 1
 
 
-def _expected(at: Case, *, judge: bool, frozen: bool) -> Expected | None:
+def _expected_stages(case: Case, *, judge: bool, frozen: bool) -> Expected | None:
     if frozen:
-        return read_golden(at, read_golden_manifest(), constants())
+        return read_golden(case, read_golden_manifest(), constants())
     if not judge:
         return None
-    seconds = judging_seconds(at)
+    seconds = estimate_judging_seconds(case)
     if seconds > 10:
         click.echo(f"the oracle will take about {seconds:.0f} s to judge this", err=True)
-    with looking.at_work("the oracle is at work"):
-        [(_, expected)] = compute_all([at], constants(), 1)
+    with looking.at_work("the oracle computes the expected stages"):
+        [(_, expected)] = compute_all([case], constants(), 1)
     return expected
 
 
-def _show(title: str, given: list[Row], rows: list[Row], *, judged: bool) -> None:
+def _show(title: str, inputs: list[Row], rows: list[Row], *, judged: bool) -> None:
     screen = console()
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -131,7 +131,7 @@ def _show(title: str, given: list[Row], rows: list[Row], *, judged: bool) -> Non
     if judged:
         table.add_column("rms σ", justify="right", no_wrap=True)
     table.add_column("what it is", overflow="fold")
-    for row in (*given, *rows):
+    for row in (*inputs, *rows):
         shape = looking.bracketed(row.shape) if row.shape is not None else "–"
         sigma = (
             [] if not judged else ["" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"]
@@ -141,6 +141,7 @@ def _show(title: str, given: list[Row], rows: list[Row], *, judged: bool) -> Non
     screen.print(table)
     wrong = [row for row in rows if not row.conforms]
     for row in wrong[:1]:
-        said = f"{looking.bracketed(row.shape) if row.shape else ''} {row.problem}" if row.problem else "out of line"
-        text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {said.strip()}"
+        shape = looking.bracketed(row.shape) if row.shape else ""
+        problem = f"{shape} {row.problem}".strip() if row.problem else "out of line"
+        text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {problem}"
         screen.print(text, style="red", highlight=False, soft_wrap=True, markup=False)

@@ -1,1 +1,1 @@
-"""The level `core`: the smallest set of cases that sees every deviation, found by measurement, and what a run shows."""
+"""The level `core`, the smallest set of cases that detects every deviation, and what a run's checks exclude."""

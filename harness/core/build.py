@@ -1,4 +1,4 @@
-"""Finds the core: measures which case sees what, and chooses few and cheap cases that together see all of it."""
+"""Selects the core: measures which case detects which deviation, and covers all of them with few and cheap cases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,83 +6,86 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.core.cover import by_what_they_add, greedy_cover
+from encoder_conformance.core.cover import greedy_cover, order_by_gain
 from encoder_conformance.core.criteria import Criterion, of_deviations, of_pairs, of_text, small_required
-from encoder_conformance.core.pairs import told_apart
-from encoder_conformance.core.sensitivity import Sensitivity, measured
+from encoder_conformance.core.pairs import distinguished_pairs
+from encoder_conformance.core.sensitivity import Sensitivity, make_sensitivity
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.kill import Kill, kills
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load
 
 _ORDINARY = "small"
-"""The family of layers that most implementations can build: a case of another one has to be worth more."""
+"""The family of layers that most implementations can build. Cases of another family cost more."""
 _OTHER_FAMILY = 1.5
 _NEW_BUILD = 1.0
-"""What a layer in a format that no chosen case has costs, in small checks: it is built, compiled or exported anew."""
+"""The cost, in small checks, of a layer and format that no chosen case has: another build, compilation or export."""
 _POSITIONS = 100.0
-"""Positions, times layers, that cost as much as a small check does beside them."""
+"""Number of positions times layers that costs as much as the fixed part of a check."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """The core, the case first that shows most, and what each of its cases alone is there for."""
+class CoreSelection:
+    """The core: its cases in the order in which they add most criteria, and the criteria that each meets."""
 
     sensitivity: Sensitivity
     cases: tuple[str, ...]
     reasons: Mapping[str, tuple[Criterion, ...]]
-    """Case id → what no other case of the core has."""
+    """Case id → the criteria that no other case of the core meets."""
     shown: Mapping[str, frozenset[Criterion]]
-    """Case id → all that it has."""
+    """Case id → all criteria that it meets."""
 
 
-def find(jobs: int) -> Found:
-    """Play the catalogue in every small case with a golden, and choose. Takes some minutes."""
+def find_core(jobs: int) -> CoreSelection:
+    """Simulate the catalogue in every small case with a golden, and select the core. Takes some minutes."""
     specification = load()
     candidates = small_required(specification.cases.values())
     table = measure(list(specification.with_golden.values()), jobs)
-    golden = {case.golden_id for case in candidates}
-    own = [case for case in candidates if case.id in golden and case.has_golden and case.situation.batch]
-    pairs = of_pairs(dict(told_apart(own, ("float32", "float64"), jobs)), list(catalogue()))
+    golden_ids = {case.golden_id for case in candidates}
+    with_own_golden = [
+        case for case in candidates if case.id in golden_ids and case.has_golden and case.situation.batch
+    ]
+    pairs = of_pairs(dict(distinguished_pairs(with_own_golden, ("float32", "float64"), jobs)), list(catalogue()))
     return choose(candidates, table, pairs)
 
 
 def measure(cases: Sequence[Case], jobs: int) -> Sensitivity:
-    """The table of every small case with a golden, in the formats in which any case that shares it is asked."""
-    formats: dict[tuple[str, ...], list[Case]] = {}
-    asked: dict[str, set[str]] = {}
+    """The table of every small case with a golden, in all formats of the cases that share the golden."""
+    cases_by_formats: dict[tuple[str, ...], list[Case]] = {}
+    formats_by_golden: dict[str, set[str]] = {}
     for case in load().cases.values():
-        asked.setdefault(case.golden_id, set()).update(case.situation.dtypes)
+        formats_by_golden.setdefault(case.golden_id, set()).update(case.situation.dtypes)
     for case in small_required(cases):
-        if case.situation.batch:  # an empty one shows nothing, and a wrong form may have no answer to it
-            formats.setdefault(tuple(sorted(asked[case.id])), []).append(case)
-    found: list[Kill] = []
-    for dtypes, alike in formats.items():
-        found += kills(list(catalogue()), alike, dtypes, jobs)
-    return measured(found, catalogue())
+        if case.situation.batch:  # an empty batch shows nothing, and some deviations cannot compute one
+            cases_by_formats.setdefault(tuple(sorted(formats_by_golden[case.id])), []).append(case)
+    records: list[Kill] = []
+    for dtypes, group in cases_by_formats.items():
+        records += kills(list(catalogue()), group, dtypes, jobs)
+    return make_sensitivity(records, catalogue())
 
 
-def choose(candidates: Sequence[Case], table: Sensitivity, pairs: Mapping[str, set[Criterion]]) -> Found:
-    seen = of_deviations(candidates, table)
-    shown = {case.id: of_text(case) | seen.get(case.id, set()) | _pairs_of(case, pairs) for case in candidates}
-    elements = {criterion: at for at, criterion in enumerate(sorted(set().union(*shown.values())))}
-    has = np.zeros((len(candidates), len(elements)), dtype=np.bool_)
+def choose(candidates: Sequence[Case], table: Sensitivity, pairs: Mapping[str, set[Criterion]]) -> CoreSelection:
+    """Cover every criterion that any candidate meets by few and cheap candidates."""
+    by_deviation = of_deviations(candidates, table)
+    met = {case.id: of_text(case) | by_deviation.get(case.id, set()) | _pairs_of(case, pairs) for case in candidates}
+    column_of = {criterion: index for index, criterion in enumerate(sorted(set().union(*met.values())))}
+    meets = np.zeros((len(candidates), len(column_of)), dtype=np.bool_)
     for row, case in enumerate(candidates):
-        has[row, [elements[criterion] for criterion in shown[case.id]]] = True
-    chosen = greedy_cover(has, lambda taken: _costs(candidates, [candidates[row] for row in taken]))
-    weights = np.array([criterion.kind in ("deviation", "clause") for criterion in elements], dtype=np.float64)
-    ordered = [chosen[at] for at in by_what_they_add(has[chosen], weights)]
-    names = list(elements)
+        meets[row, [column_of[criterion] for criterion in met[case.id]]] = True
+    chosen = greedy_cover(meets, lambda taken: _costs(candidates, [candidates[row] for row in taken]))
+    weights = np.array([criterion.kind in ("deviation", "clause") for criterion in column_of], dtype=np.float64)
+    ordered = [chosen[index] for index in order_by_gain(meets[chosen], weights)]
+    criteria = list(column_of)
     reasons = {}
     for row in ordered:
-        others = has[[other for other in ordered if other != row]].any(axis=0)
-        reasons[candidates[row].id] = tuple(names[at] for at in np.flatnonzero(has[row] & ~others))
+        others = meets[[other for other in ordered if other != row]].any(axis=0)
+        reasons[candidates[row].id] = tuple(criteria[index] for index in np.flatnonzero(meets[row] & ~others))
     cases = tuple(candidates[row].id for row in ordered)
-    return Found(table, cases, reasons, {case: frozenset(shown[case]) for case in cases})
+    return CoreSelection(table, cases, reasons, {case: frozenset(met[case]) for case in cases})
 
 
 def _pairs_of(case: Case, pairs: Mapping[str, set[Criterion]]) -> set[Criterion]:
-    """Those of its golden, where it asks for all that its golden's own case does."""
+    """The pairs that the case distinguishes, if it has a golden of its own."""
     return pairs.get(case.id, set())
 
 
@@ -94,6 +97,6 @@ def _costs(candidates: Sequence[Case], taken: Iterable[Case]) -> npt.NDArray[np.
 def _cost(case: Case, built: set[tuple[str, str]]) -> float:
     situation, layer = case.situation, case.layer
     positions = situation.batch * situation.sequence * layer.stack.layers
-    ask = len(situation.checks) + positions / _POSITIONS
-    new = sum((layer.layer, dtype) not in built for dtype in situation.dtypes)
-    return ask * (1.0 if layer.family == _ORDINARY else _OTHER_FAMILY) + _NEW_BUILD * new
+    checks = len(situation.checks) + positions / _POSITIONS
+    builds = sum((layer.layer, dtype) not in built for dtype in situation.dtypes)
+    return checks * (1.0 if layer.family == _ORDINARY else _OTHER_FAMILY) + _NEW_BUILD * builds

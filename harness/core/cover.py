@@ -1,4 +1,4 @@
-"""Weighted set cover: few and cheap sets that together have every element (Chvátal 1979, a greedy heuristic)."""
+"""Weighted set cover by the greedy heuristic of Chvátal (1979): few and cheap sets that cover every element."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,10 +9,10 @@ Bools = npt.NDArray[np.bool_]
 
 
 def greedy_cover(has: Bools, cost: Callable[[Sequence[int]], npt.NDArray[np.float64]]) -> list[int]:
-    """Rows of `has` [sets, elements] that together have each element that any row has, none of them redundant.
+    """Rows of `has` [sets, elements] that together cover each element that any row has, none of them redundant.
 
-    `cost` gives every row's cost, [sets], beside the rows that are chosen already. The row that adds most for its cost
-    is taken next; at the end each row that the others make redundant is dropped, the last one first.
+    `cost` gives the cost of every row, [sets], given the rows chosen so far. The row that adds most elements per cost
+    is chosen next. At the end each redundant row is dropped, the last one first.
     """
     missing = has.any(axis=0)
     chosen: list[int] = []
@@ -27,15 +27,17 @@ def greedy_cover(has: Bools, cost: Callable[[Sequence[int]], npt.NDArray[np.floa
     return chosen
 
 
-def by_what_they_add(has: Bools, weights: npt.NDArray[np.float64]) -> list[int]:
-    """Every row, the one first that adds most of what those before it lack; `weights` [elements] say how much each is.
-    Rows that add nothing come last, in their own order."""
+def order_by_gain(has: Bools, weights: npt.NDArray[np.float64]) -> list[int]:
+    """All rows, each next one the row that adds most weight to those before it; `weights` is [elements].
+
+    Rows that add nothing come last, in their own order.
+    """
     missing, waiting, order = np.ones(has.shape[1], dtype=np.bool_), list(range(len(has))), list[int]()
     while waiting:
         gains = (has[waiting] & missing) @ weights
-        at = int(np.argmax(gains))
-        if gains[at] <= 0:
+        best = int(np.argmax(gains))
+        if gains[best] <= 0:
             return [*order, *waiting]
-        order.append(waiting.pop(at))
+        order.append(waiting.pop(best))
         missing &= ~has[order[-1]]
     return order

@@ -1,4 +1,4 @@
-"""What a run has shown so far: which deviations an implementation cannot have, and which clauses were asked about."""
+"""The deviations that a run has excluded so far, and the clauses that its checks cite."""
 
 from collections.abc import Sequence
 
@@ -13,19 +13,21 @@ _JUDGED = frozenset({Outcome.PASS, Outcome.DEVIATES, Outcome.STALE, Outcome.FAIL
 
 
 class Exclusion:
-    """Of one implementation. A deviation is *excluded* where a check passed that sees it, in each format that was
-    planned and in which any case sees it. What deviates as declared excludes nothing: it is not known what would show
-    beside it."""
+    """The exclusion state of one implementation.
+
+    A deviation is *excluded* if, in each planned format in which any case detects it, a check that detects it passed.
+    A check that deviates as declared excludes nothing: another deviation might be hidden by the declared one.
+    """
 
     def __init__(self, implementation: str, tasks: Sequence[Task]) -> None:
         self._table, self._implementation = read_sensitivity(), implementation
         self._tasks = {task.key: task for task in tasks}
-        self._due = {dtype: self._table.in_format(dtype) for dtype in {task.dtype for task in tasks}}
-        self._excluded = dict.fromkeys(self._due, 0)
+        self._detectable = {dtype: self._table.in_format(dtype) for dtype in {task.dtype for task in tasks}}
+        self._excluded = dict.fromkeys(self._detectable, 0)
         self._cited: set[str] = set()
 
     def add(self, record: Record) -> None:
-        """One check that was asked, and what became of it."""
+        """Record one check and its outcome."""
         task = self._tasks[record.key]
         if record.outcome in _JUDGED:
             self._cited.update(task.case.clauses)
@@ -34,29 +36,29 @@ class Exclusion:
 
     @property
     def count(self) -> tuple[int, int]:
-        """Deviations excluded, and those that can be seen in the formats that were planned."""
-        due, left = self._bits()
-        return (due & ~left).bit_count(), due.bit_count()
+        """The number of deviations excluded, and of those detectable in the planned formats."""
+        detectable, left = self._bits()
+        return (detectable & ~left).bit_count(), detectable.bit_count()
 
     def shown(self) -> Shown:
-        """What has been shown until now."""
-        due, left = self._bits()
+        """The exclusions and cited clauses so far."""
+        detectable, left = self._bits()
         return Shown(
             implementation=self._implementation,
-            deviations=due.bit_count(),
+            deviations=detectable.bit_count(),
             not_excluded=tuple(self._table.names(left)),
             by_format={
                 dtype: ((bits & self._excluded[dtype]).bit_count(), bits.bit_count())
-                for dtype, bits in sorted(self._due.items())
+                for dtype, bits in sorted(self._detectable.items())
             },
             clauses=len(clauses()),
             not_cited=tuple(name for name in clauses() if name not in self._cited),
         )
 
     def _bits(self) -> tuple[int, int]:
-        """The deviations that can be seen, and those of them that are not excluded, a bit each."""
-        due = left = 0
-        for dtype, bits in self._due.items():
-            due |= bits
+        """The detectable deviations, and those of them that are not excluded, as bit sets."""
+        detectable = left = 0
+        for dtype, bits in self._detectable.items():
+            detectable |= bits
             left |= bits & ~self._excluded[dtype]
-        return due, left
+        return detectable, left

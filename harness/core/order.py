@@ -1,4 +1,4 @@
-"""The sharpest question first: the order in which a run's checks exclude most of what is not yet excluded."""
+"""Orders a run's checks so that each excludes most of the deviations that are not yet excluded."""
 
 import heapq
 from collections.abc import Sequence
@@ -10,70 +10,74 @@ from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.task import Task
 
 ACTIVATIONS = 2e5
-"""Features of x, times layers, that take as long as all that a small check takes beside them."""
+"""Number of elements of x times layers that takes as long as the fixed part of a check."""
 
 
 def sharpest_first(tasks: Sequence[Task]) -> list[list[Task]]:
-    """The tasks in blocks, each of one built layer. First a block of one case in one format after the other, as long as
-    each excludes a deviation or cites a clause that those before it do not; then the rest, whole layers, the most work
-    first, so that no worker is left with it at the end."""
+    """The tasks in blocks, each of one built layer.
+
+    The first blocks are single cases in one format, as long as each excludes a deviation or cites a clause that those
+    before it do not. The rest are whole layers, those with most work first, so that no long block remains at the end.
+    """
     table, gains = read_sensitivity(), _Gains()
     units = [list(unit) for _, unit in groupby(tasks, key=lambda task: (task.case.id, task.dtype))]
-    worth = [gains.of(unit, table) for unit in units]
-    chosen = _greedy(worth)
+    gain_bits = [gains.compute(unit, table) for unit in units]
+    chosen = _order_greedily(gain_bits)
     taken = set(chosen)
-    rest = [task for at, unit in enumerate(units) if at not in taken for task in unit]
+    rest = [task for index, unit in enumerate(units) if index not in taken for task in unit]
     layers = [list(layer) for _, layer in groupby(rest, key=lambda task: task.build_key)]
-    return [units[at] for at in chosen] + sorted(layers, key=lambda layer: -sum(map(work_of, layer)))
+    return [units[index] for index in chosen] + sorted(layers, key=lambda layer: -sum(map(work_of, layer)))
 
 
 def work_of(task: Task) -> float:
-    """About how much work a check is: the same for each small one, and then as much as it has activations."""
+    """The estimated work of a check: a fixed part, and a part proportional to its activations."""
     batch, sequence, d_model = task.case.x_shape
     return 0.0 if task.opt_out else 1 + batch * sequence * d_model * task.case.layer.stack.layers / ACTIVATIONS
 
 
 class _Gains:
-    """What a case in a format shows, one bit for each deviation in each format and for each clause."""
+    """The bit sets of cases: one bit for each deviation in each format, and for each clause."""
 
     def __init__(self) -> None:
         self._clause = {name: 1 << at for at, name in enumerate(clauses())}
 
-    def of(self, unit: Sequence[Task], table: Sensitivity) -> int:
-        asked = [task for task in unit if task.opt_out is None]
-        if not asked:
+    def compute(self, unit: Sequence[Task], table: Sensitivity) -> int:
+        run_tasks = [task for task in unit if task.opt_out is None]
+        if not run_tasks:
             return 0
-        shown = 0
-        for task in asked:
-            shown |= excludes(task, table)
-        at = list(FORMATS).index(asked[0].dtype) * len(table.deviations) + len(self._clause)
-        return shown << at | sum(self._clause[clause] for clause in asked[0].case.clauses)
+        excluded = 0
+        for task in run_tasks:
+            excluded |= excludes(task, table)
+        shift = list(FORMATS).index(run_tasks[0].dtype) * len(table.deviations) + len(self._clause)
+        return excluded << shift | sum(self._clause[clause] for clause in run_tasks[0].case.clauses)
 
 
 def excludes(task: Task, table: Sensitivity) -> int:
-    """The deviations that this check excludes if it passes, a bit each. Of an implementation that shows a part of its
-    stages nothing is known: the table is of all of them."""
+    """The deviations that this check excludes if it passes, as a bit set.
+
+    It is empty for stages of an implementation that does not show all of them, since the table is measured on all.
+    """
     if task.check == "stages" and task.implementation.capabilities.stages != "all":
         return 0
     return table.sees(task.case, task.dtype, task.check)
 
 
-def _greedy(worth: Sequence[int]) -> list[int]:
-    """Which adds most to those before it, as long as one adds anything; of equals the first.
+def _order_greedily(gain_bits: Sequence[int]) -> list[int]:
+    """The indices in the order of greatest gain over those before, while any gains; the first among equals.
 
-    Gains only shrink, so that one whose gain still leads when it is counted again is the best (Minoux 1978).
+    Gains only shrink, so an index whose updated gain still leads the queue is the best (Minoux 1978).
     """
-    queue = [(-bits.bit_count(), at) for at, bits in enumerate(worth) if bits]
+    queue = [(-bits.bit_count(), index) for index, bits in enumerate(gain_bits) if bits]
     heapq.heapify(queue)
-    shown, order = 0, list[int]()
+    covered, order = 0, list[int]()
     while queue:
-        gain, at = heapq.heappop(queue)
-        now = (worth[at] & ~shown).bit_count()
-        if not now:
+        gain, index = heapq.heappop(queue)
+        current = (gain_bits[index] & ~covered).bit_count()
+        if not current:
             continue
-        if now < -gain:
-            heapq.heappush(queue, (-now, at))
+        if current < -gain:
+            heapq.heappush(queue, (-current, index))
             continue
-        order.append(at)
-        shown |= worth[at]
+        order.append(index)
+        covered |= gain_bits[index]
     return order

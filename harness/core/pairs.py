@@ -1,4 +1,4 @@
-"""Which cases tell which two deviations apart: what a diagnosis needs to name one and not the other."""
+"""Measures which cases distinguish which pairs of deviations, so that a diagnosis can name one and not the other."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,50 +21,54 @@ from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages
 
-Apart = dict[tuple[str, Check], npt.NDArray[np.bool_]]
+Distinguished = dict[tuple[str, Check], npt.NDArray[np.bool_]]
 """(format, check) → [n, n] over the catalogue: whether two deviations differ by the margin in a tensor of it."""
 
 
-def told_apart(cases: Sequence[Case], dtypes: tuple[str, ...], jobs: int) -> Iterator[tuple[str, Apart]]:
-    """Case id → which deviations it tells apart, for cases that have goldens of their own."""
-    heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
+def distinguished_pairs(
+    cases: Sequence[Case], dtypes: tuple[str, ...], jobs: int
+) -> Iterator[tuple[str, Distinguished]]:
+    """Yields case id and the pairs that the case distinguishes, for cases that have goldens of their own."""
+    largest_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with Pool(jobs) as pool:
-        yield from pool.map(_told_apart, [case.id for case in heavy_first], [dtypes] * len(heavy_first))
+        yield from pool.map(_distinguish_in_case, [case.id for case in largest_first], [dtypes] * len(largest_first))
 
 
-def _told_apart(case_id: str, dtypes: tuple[str, ...]) -> tuple[str, Apart]:
+def _distinguish_in_case(case_id: str, dtypes: tuple[str, ...]) -> tuple[str, Distinguished]:
     case = load().cases[case_id]
     expected = read_golden(case, read_golden_manifest(), constants())
-    rows = _rows(case, expected)
-    found: Apart = {}
+    stages_by_name = _simulate_stages(case, expected)
+    distinguished: Distinguished = {}
     for check in (check for check in PLAYED if check in case.situation.checks):
         names = ("output",) if check == "output" else stages(case.layer)
         for dtype in dtypes:
-            found[dtype, check] = _differ(rows, names, expected, FORMATS[dtype])
-    return case_id, found
+            distinguished[dtype, check] = _find_differences(stages_by_name, names, expected, FORMATS[dtype])
+    return case_id, distinguished
 
 
-def _rows(case: Case, expected: Expected) -> dict[str, Array]:
-    """Stage → [n, positions]: its golden as each deviation of the catalogue makes it, NaN in another shape."""
+def _simulate_stages(case: Case, expected: Expected) -> dict[str, Array]:
+    """Stage → [n, positions], its values under each deviation of the catalogue; NaN if the shape differs."""
     rows = {
         name: np.repeat(tensor.golden[None], len(catalogue()), axis=0)
         for name, tensor in expected.tensors.items()
         if not name.startswith("gradient.")
     }
-    for at, deviation in enumerate(catalogue().values()):
+    for index, deviation in enumerate(catalogue().values()):
         if changes(case, deviation):
-            wrong = simulate(case, [deviation])
-            for name, row in rows.items():
+            simulated = simulate(case, [deviation])
+            for name, values in rows.items():
                 tensor = expected.tensors[name]
-                fits = wrong[name].shape == tensor.shape
-                row[at] = wrong[name].reshape(-1)[tensor.positions] if fits else np.nan
+                fits = simulated[name].shape == tensor.shape
+                values[index] = simulated[name].reshape(-1)[tensor.positions] if fits else np.nan
     return rows
 
 
-def _differ(rows: dict[str, Array], names: Sequence[str], expected: Expected, dtype: Format) -> npt.NDArray[np.bool_]:
-    """[n, n]: whether the rms of the difference of any tensor is at least the margin, in σ of the right layer."""
+def _find_differences(
+    rows: dict[str, Array], names: Sequence[str], expected: Expected, dtype: Format
+) -> npt.NDArray[np.bool_]:
+    """[n, n], true if any tensor's rms difference is at least the margin, in σ of the conforming layer."""
     count = len(catalogue())
-    found = np.zeros((count, count), dtype=np.bool_)
+    differ = np.zeros((count, count), dtype=np.bool_)
     for name in names:
         tensor = expected.tensors[name]
         if not tensor.positions.size:
@@ -73,13 +77,13 @@ def _differ(rows: dict[str, Array], names: Sequence[str], expected: Expected, dt
         with np.errstate(all="ignore"):
             scaled = rows[name] / sigma
             finite = np.isfinite(scaled)
-            for at in range(count):
-                apart = np.where(finite & finite[at], scaled - scaled[at], 0.0)
-                far = np.sqrt(np.mean(apart * apart, axis=1)) >= MARGIN
-                found[at] |= far | (finite != finite[at]).any(axis=1)
-    return found
+            for index in range(count):
+                difference = np.where(finite & finite[index], scaled - scaled[index], 0.0)
+                exceeds = np.sqrt(np.mean(difference * difference, axis=1)) >= MARGIN
+                differ[index] |= exceeds | (finite != finite[index]).any(axis=1)
+    return differ
 
 
-def predicted() -> npt.NDArray[np.bool_]:
-    """[n]: deviations whose values can be predicted; of two that only spread, no case can say which one it saw."""
+def predictable_deviations() -> npt.NDArray[np.bool_]:
+    """[n], true for deviations with predictable values. No case distinguishes two that are predicted in size only."""
     return np.array([not is_noisy(deviation) for deviation in catalogue().values()])

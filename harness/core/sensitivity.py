@@ -1,4 +1,4 @@
-"""Which check of which case sees which deviation: the kill matrix as one bit each, frozen in specs/sensitivity.json."""
+"""The kill matrix as bits: which check of which case detects which deviation. Frozen in specs/sensitivity.json."""
 
 import hashlib
 import json
@@ -22,21 +22,21 @@ FILE, FOLDER = "sensitivity.json", "deviations"
 CONFORMING_RMS = 1.6
 """The largest rms, in σ, of a conforming implementation in any required case (README's matrix: 1.59)."""
 MARGIN = 200 * CONFORMING_RMS
-"""The rms, in σ, from which a check sees a deviation: 200 times the largest conforming error."""
-_HINT = "conform core build makes it anew"
+"""The rms, in σ, from which a check detects a deviation: 200 times the largest conforming error."""
+_HINT = "conform core build writes it again"
 
 
 class Played(Strict):
-    """A deviation as it was played."""
+    """The digests of a deviation when the table was measured."""
 
     patch: str = Field(description="SHA-256 of its patch")
     file: str = Field(description="SHA-256 of its file: where that is the same, nothing needs to be parsed")
 
 
 class Sensitivity(Strict):
-    """`seen` is golden id → format → check → a bit for each of `deviations`, as hexadecimal; bit 0 is the first.
+    """`seen` is golden id → format → check → a bit set over `deviations`, in hexadecimal; bit 0 is the first.
 
-    A bit is set where the check's rms is at least `margin` σ when the oracle plays that deviation.
+    A bit is set if the check's rms is at least `margin` σ when the oracle simulates that deviation.
     """
 
     format: str = "encoder-conformance sensitivity"
@@ -46,32 +46,35 @@ class Sensitivity(Strict):
     seen: dict[str, dict[str, dict[str, str]]]
 
     def sees(self, case: Case, dtype: str, check: Check) -> int:
-        """The deviations that a check of this case sees, a bit each. Nothing is known of other numbers than those of
-        the frozen goldens, nor of padding that is not as drawn."""
+        """The deviations that a check of this case detects, as a bit set.
+
+        It is empty for cases with other numbers than the frozen goldens', and for padding that is not as drawn.
+        """
         if case.numbers_from != (0, "") or case.situation.input.padding != "as_drawn":
             return 0
         return int(self.seen.get(case.golden_id, {}).get(dtype, {}).get(check, "0"), 16)
 
     def in_format(self, dtype: str) -> int:
-        """The deviations that any case sees in this format."""
-        found = 0
+        """The deviations that any case detects in this format, as a bit set."""
+        detected = 0
         for formats in self.seen.values():
             for bits in formats.get(dtype, {}).values():
-                found |= int(bits, 16)
-        return found
+                detected |= int(bits, 16)
+        return detected
 
     def names(self, bits: int) -> list[str]:
-        return [name for at, name in enumerate(self.deviations) if bits >> at & 1]
+        """The names of the deviations in a bit set."""
+        return [name for index, name in enumerate(self.deviations) if bits >> index & 1]
 
 
-def measured(kills: Iterable[Kill], deviations: dict[str, Deviation], specs: Path = SPECS) -> Sensitivity:
-    """The table of a kill matrix."""
-    at = {name: number for number, name in enumerate(deviations)}
+def make_sensitivity(kills: Iterable[Kill], deviations: dict[str, Deviation], specs: Path = SPECS) -> Sensitivity:
+    """The sensitivity table of a kill matrix."""
+    bit_of = {name: bit for bit, name in enumerate(deviations)}
     seen: dict[str, dict[str, dict[str, int]]] = {}
     for kill in kills:
         if kill.sigma >= MARGIN:
             checks = seen.setdefault(kill.case, {}).setdefault(kill.dtype, {})
-            checks[kill.check] = checks.get(kill.check, 0) | 1 << at[kill.deviation]
+            checks[kill.check] = checks.get(kill.check, 0) | 1 << bit_of[kill.deviation]
     return Sensitivity(
         margin=MARGIN,
         deviations={
@@ -89,7 +92,7 @@ def measured(kills: Iterable[Kill], deviations: dict[str, Deviation], specs: Pat
 
 
 def patch_digest(deviation: Deviation) -> str:
-    """What a deviation's row was measured with: its sentence and links may be reworded."""
+    """A digest of the deviation's patch alone, since its sentence and links may be reworded."""
     without = None if deviation.patch.stages else {"stages"}  # the table is older than this key
     return hashlib.sha256(deviation.patch.model_dump_json(exclude=without).encode()).hexdigest()
 
@@ -102,7 +105,7 @@ def write_sensitivity(table: Sensitivity, specs: Path = SPECS) -> None:
 
 @cache
 def read_sensitivity(specs: Path = SPECS) -> Sensitivity:
-    """The frozen table. Raises InputError where it is not of today's catalogue."""
+    """The frozen table. Raises InputError if it cannot be read or was measured with another catalogue."""
     path = specs / FILE
     try:
         table = Sensitivity.model_validate_json(path.read_bytes())
@@ -110,14 +113,14 @@ def read_sensitivity(specs: Path = SPECS) -> Sensitivity:
         raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint=_HINT) from None
     except ValidationError as error:
         raise InputError(f"is no table: {error.errors()[0]['msg']}", where=shown(path), hint=_HINT) from None
-    if differ := sorted(_changed(table, specs)):
-        what = f"was measured with another catalogue; {', '.join(differ)} differ"
-        raise InputError(what, where=shown(path), hint=_HINT)
+    if changed := sorted(_changed_deviations(table, specs)):
+        message = f"was measured with another catalogue; {', '.join(changed)} differ"
+        raise InputError(message, where=shown(path), hint=_HINT)
     return table
 
 
-def _changed(table: Sensitivity, specs: Path) -> set[str]:
-    """The deviations that were not played as they are today."""
+def _changed_deviations(table: Sensitivity, specs: Path) -> set[str]:
+    """The deviations whose patches differ from those that were measured."""
     files = {path.stem: path for path in (specs / FOLDER).iterdir() if path.suffix in (".yaml", ".yml")}
     changed = set(files) ^ set(table.deviations)
     reworded = {

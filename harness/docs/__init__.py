@@ -1,1 +1,1 @@
-"""What writes generated files: schemas, example frames, and pages of docs/."""
+"""Generators of files: schemas, example frames, and pages of docs/."""

@@ -1,8 +1,8 @@
-"""`docs/deviations.md`: the kill matrix and what common tolerances miss, generated.
+"""Generates `docs/deviations.md`: the kill matrix, and the deviations that common tolerances miss.
 
-    python -m encoder_conformance.docs.deviations       plays the catalogue and runs every implementation that is here
+    python -m encoder_conformance.docs.deviations       simulates the catalogue and runs every installed implementation
 
-A test plays the catalogue again and checks that the page has not drifted.
+A test simulates the catalogue again and checks that the page has not drifted.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from encoder_conformance.deviations.catalogue import catalogue, seen_in_evaluation
 from encoder_conformance.deviations.kill import Best, Kill, best, kills
 from encoder_conformance.docs.tables import kill_table, markdown, sigma
-from encoder_conformance.docs.tolerances import SIGMA, TOLERANCES, Seen, false_alarms, seen_by
+from encoder_conformance.docs.tolerances import SIGMA, TOLERANCES, DetectingRules, detecting_rules, false_alarms
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import default_implementations
@@ -33,35 +33,41 @@ from encoder_conformance.task import Task
 
 PAGE = ROOT / "docs" / "deviations.md"
 GRADED = ("small", "rows", "stacks", "encoders")
-"""The families whose cases grade the suite. The others choose what these choose otherwise, are large, or say NaN, which
-no tolerance can meet."""
+"""The families whose cases grade the suite. The others vary the choices of these, are large, or specify NaN, which no
+tolerance accepts."""
 RULES = [*(rule.name for rule in TOLERANCES), SIGMA]
 
 
 def page(jobs: int) -> str:
-    """The whole page."""
+    """The page as Markdown."""
     cases, small = list(load().with_golden.values()), graded()
-    found = list(kills(list(seen_in_evaluation()), small, ("float32", "float64"), jobs))
-    by_dtype = {d: best([k for k in found if k.dtype == d], constants().rms_limit) for d in ("float32", "float64")}
-    alarms, judged = _alarms([case for case in cases if case.layer.family != "nan_rows"], jobs)
-    seen = tolerances_seen(small)
+    records = list(kills(list(seen_in_evaluation()), small, ("float32", "float64"), jobs))
+    by_dtype = {
+        dtype: best([kill for kill in records if kill.dtype == dtype], constants().rms_limit)
+        for dtype in ("float32", "float64")
+    }
+    alarms, judged = _false_alarms([case for case in cases if case.layer.family != "nan_rows"], jobs)
+    detected = tolerances_seen(small)
     return _PAGE.format(
         count=len(catalogue()),
-        simulate=len(seen_in_evaluation()),
+        simulated=len(seen_in_evaluation()),
         cases=len(small),
-        weakest=_weakest(by_dtype["float32"]),
-        unseen=_unseen(),
-        only64=", ".join(f"`{name}`" for name in _only_float64(found)),
+        weakest=_weakest_text(by_dtype["float32"]),
+        unseen=_unseen_list(),
+        only64=", ".join(f"`{name}`" for name in _only_float64(records)),
         float32=kill_table(by_dtype["float32"]),
-        float64=kill_table({name: by_dtype["float64"][name] for name in _only_float64(found)}),
-        summary=tolerance_summary(seen, alarms, judged),
-        tolerances=tolerance_table(seen),
+        float64=kill_table({name: by_dtype["float64"][name] for name in _only_float64(records)}),
+        summary=tolerance_summary(detected, alarms, judged),
+        tolerances=tolerance_table(detected),
     )
 
 
 def graded() -> list[Case]:
-    """The cases that grade the suite, and those of one layer for each deviation that they have no place for: of a wrong
-    RMSNorm, say. An empty batch shows nothing, and a wrong form may have no answer to it."""
+    """The cases that grade the suite.
+
+    For each deviation that changes none of their layers (of RMSNorm, say), the cases of one other layer are added.
+    Empty batches are left out: they show nothing, and some deviations cannot compute one.
+    """
     cases = [case for case in load().with_golden.values() if case.situation.batch]
     layers = {case.layer.layer for case in cases if case.layer.family in GRADED}
     for deviation in seen_in_evaluation().values():
@@ -71,51 +77,56 @@ def graded() -> list[Case]:
     return [case for case in cases if case.layer.layer in layers]
 
 
-def _only_float64(found: list[Kill]) -> list[str]:
-    """Deviations that no case shows in float32, and some case does in float64."""
+def _only_float64(records: list[Kill]) -> list[str]:
+    """Deviations that no case shows in float32 and some case shows in float64."""
     limit = constants().rms_limit
-    seen = {
-        dtype: {k.deviation for k in found if k.dtype == dtype and k.sigma > limit} for dtype in ("float32", "float64")
+    detected = {
+        dtype: {kill.deviation for kill in records if kill.dtype == dtype and kill.sigma > limit}
+        for dtype in ("float32", "float64")
     }
-    return sorted(seen["float64"] - seen["float32"])
+    return sorted(detected["float64"] - detected["float32"])
 
 
-def _weakest(found: dict[str, Best]) -> str:
+def _weakest_text(by_deviation: dict[str, Best]) -> str:
     """The smallest best σ of any deviation that float32 shows at all."""
-    strengths = {name: max(k.sigma for k in (kill.output, kill.stages) if k) for name, kill in found.items()}
+    strengths = {
+        name: max(part.sigma for part in (kill.output, kill.stages) if part) for name, kill in by_deviation.items()
+    }
     shown = {name: strength for name, strength in strengths.items() if strength > constants().rms_limit}
     name = min(shown, key=shown.__getitem__)
     return f"{sigma(shown[name])} σ (`{name}`)"
 
 
-def _unseen() -> str:
-    return "\n".join(f"- `{name}`: {d.unseen}" for name, d in catalogue().items() if d.unseen)
+def _unseen_list() -> str:
+    return "\n".join(f"- `{name}`: {deviation.unseen}" for name, deviation in catalogue().items() if deviation.unseen)
 
 
-def tolerances_seen(cases: list[Case]) -> dict[str, Seen]:
+def tolerances_seen(cases: list[Case]) -> dict[str, DetectingRules]:
+    """Deviation → the rules that detect it."""
     manifest = read_golden_manifest()
     expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
-    return {name: seen_by(name, cases, expected) for name in seen_in_evaluation()}
+    return {name: detecting_rules(name, cases, expected) for name in seen_in_evaluation()}
 
 
-def tolerance_table(seen: dict[str, Seen]) -> str:
-    """`ordinary / anywhere` for each rule: ● sees it, · does not."""
+def tolerance_table(by_deviation: dict[str, DetectingRules]) -> str:
+    """A row per deviation, `ordinary / anywhere` for each rule: ● detects it, · does not."""
     rows = [
         (
             f"`{name}`",
-            *("●" * (r in s.ordinary) + "·" * (r not in s.ordinary) + " / " + "●·"[r not in s.anywhere] for r in RULES),
+            *(f"{'·●'[rule in rules.ordinary]} / {'·●'[rule in rules.anywhere]}" for rule in RULES),
         )
-        for name, s in seen.items()
+        for name, rules in by_deviation.items()
     ]
     return markdown(("deviation", *RULES), rows)
 
 
-def tolerance_summary(seen: dict[str, Seen], alarms: dict[str, int], judged: int) -> str:
+def tolerance_summary(by_deviation: dict[str, DetectingRules], alarms: dict[str, int], judged: int) -> str:
+    """A row per rule: the deviations that it misses, and its false alarms among `judged` outputs."""
     rows = [
         (
             rule,
-            f"{sum(rule not in s.ordinary for s in seen.values())} of {len(seen)}",
-            f"{sum(rule not in s.anywhere for s in seen.values())} of {len(seen)}",
+            f"{sum(rule not in rules.ordinary for rules in by_deviation.values())} of {len(by_deviation)}",
+            f"{sum(rule not in rules.anywhere for rules in by_deviation.values())} of {len(by_deviation)}",
             f"{alarms[rule]} of {judged}",
         )
         for rule in RULES
@@ -123,20 +134,29 @@ def tolerance_summary(seen: dict[str, Seen], alarms: dict[str, int], judged: int
     return markdown(("rule", "missed on the ordinary inputs", "missed over all cases", "false alarms"), rows)
 
 
-def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
-    """Every implementation that can be started here and deviates in nothing, all cases, float32, its output alone."""
+def _false_alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
+    """False alarms by rule, and the number of outputs judged.
+
+    The outputs are float32, in all cases, of every installed implementation that declares no deviations.
+    """
     expected = {case.id: read_golden(case, read_golden_manifest(), constants()) for case in cases}
-    right = [(folder, one) for folder, one in default_implementations() if not one.deviations]
-    found = [resolve(implementation, folder, {}) for folder, implementation in right]
+    conforming = [
+        (folder, implementation)
+        for folder, implementation in default_implementations()
+        if not implementation.deviations
+    ]
+    interpreters = [resolve(implementation, folder, {}) for folder, implementation in conforming]
     assignments = []
-    for ready in found:
-        if isinstance(ready, Ready):
-            tasks = [t for t in plan(ready.implementation, cases, ("float32",)) if t.check == "output"]
-            assignments.append(Assignment(ready, tasks))
+    for interpreter in interpreters:
+        if isinstance(interpreter, Ready):
+            tasks = [task for task in plan(interpreter.implementation, cases, ("float32",)) if task.check == "output"]
+            assignments.append(Assignment(interpreter, tasks))
     observations: list[Observation] = []
 
-    def observed(task: Task, due: Expected, record: Record, answers: Answers) -> None:
-        observations.append(observation_of(task.case, due, task.format, answers, failed=record.outcome == Outcome.FAIL))
+    def collect(task: Task, expected_values: Expected, record: Record, answers: Answers) -> None:
+        observations.append(
+            observation_of(task.case, expected_values, task.format, answers, failed=record.outcome == Outcome.FAIL)
+        )
 
     with tempfile.TemporaryDirectory() as logs:
         run = Run(
@@ -146,7 +166,7 @@ def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
             jobs=jobs,
             device="cpu",
             logs=Path(logs),
-            observed=observed,
+            observed=collect,
         )
         for _ in run:
             pass
@@ -156,7 +176,7 @@ def _alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
 _PAGE = """# Deviations: what the suite sees, and what fixed tolerances miss
 
 Generated by `python -m encoder_conformance.docs.deviations`; a test checks that it has not drifted. {count} deviations,
-each a YAML file in `specs/deviations/`; {played} of them show outside of training, and are played by the oracle
+each a YAML file in `specs/deviations/`; {simulated} of them show outside of training, and are played by the oracle
 against the {cases} cases of the small layers. `conform list deviations` gives their sentences and links,
 `conform deviations` the matrix, and where a deviation changes nothing in a layer, why.
 

@@ -1,4 +1,4 @@
-"""One example of each frame, in `specs/vectors/frames/`, to write an adapter in another language against.
+"""Generates an example of each frame in `specs/vectors/frames/`, for adapters in other languages.
 
 python -m encoder_conformance.docs.frames        writes them; a test checks that they have not drifted
 """

@@ -1,4 +1,4 @@
-"""The JSON Schemas that the models emit, committed in `specs/schema/` so that editors complete and validate the YAML.
+"""Generates the JSON Schemas of the models in `specs/schema/`, with which editors complete and validate YAML.
 
 python -m encoder_conformance.docs.schema          writes them; a test checks that they have not drifted
 """
@@ -26,13 +26,13 @@ MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, C
 def schema_files() -> dict[Path, str]:
     """Path → content of each schema."""
     files = {}
-    for name, emitted in _emitted().items():
-        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **emitted}
+    for name, model_schema in _model_schemas().items():
+        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model_schema}
         files[SPECS / "schema" / f"{name}.schema.json"] = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
     return files
 
 
-def _emitted() -> dict[str, dict[str, Any]]:
+def _model_schemas() -> dict[str, dict[str, Any]]:
     models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
     wire: dict[str, Any] = {"request": Request, "answer": Started | Built | Initialised | Answer}
     return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}

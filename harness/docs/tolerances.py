@@ -1,4 +1,4 @@
-"""What common fixed tolerances see and miss, beside σ: of deviations, and of the noise of right implementations."""
+"""Compares common fixed tolerances with σ: the deviations that each detects, and its false alarms."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|observed − golden| ≤ atol + rtol · |golden|, NaN never equal: numpy's and torch's rule."""
+    """The rule |observed − golden| ≤ atol + rtol · |golden| of NumPy and PyTorch; NaN is never equal."""
 
     name: str
     rtol: float
@@ -39,40 +39,41 @@ TOLERANCES = (
     Tolerance("atol 1e-4", 0, 1e-4),
     Tolerance("atol 1e-3", 0, 1e-3),
 )
-"""The float32 defaults of numpy.allclose and torch.testing.assert_close, the ONNX backend tests', what people write."""
+"""The float32 defaults of numpy.allclose, torch.testing.assert_close and the ONNX backend tests, and common choices."""
 SIGMA = "σ"
 ORDINARY = ("no-mask", "padding-right", "tokens", "tokens-padding")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The rules, by name, that see a deviation at the float32 output: on an ordinary input, and in any case at all."""
+class DetectingRules:
+    """The names of the rules that detect a deviation at the float32 output: on ordinary inputs, and in any case."""
 
     ordinary: frozenset[str]
     anywhere: frozenset[str]
 
 
-def seen_by(name: str, cases: list[Case], expected: dict[str, Expected]) -> Seen:
+def detecting_rules(name: str, cases: list[Case], expected: dict[str, Expected]) -> DetectingRules:
+    """The rules that detect the deviation `name` in these cases; `expected` is by case id."""
     ordinary: set[str] = set()
     anywhere: set[str] = set()
     for case in cases:
         if not changes(case, catalogue()[name]):
             continue
-        wrong = simulate(case, [catalogue()[name]])
-        said = verdict("output", case, wrong, expected[case.id], FORMATS["float32"], constants())
+        deviant = simulate(case, [catalogue()[name]])
+        judgement = verdict("output", case, deviant, expected[case.id], FORMATS["float32"], constants())
         tensor = expected[case.id].tensors["output"]
-        output = wrong["output"].astype(np.float32).reshape(-1)[tensor.positions]
-        found = {rule.name for rule in TOLERANCES if not rule.accepts(output, tensor.golden)}
-        if said.outcome != Outcome.PASS:
-            found.add(SIGMA)
-        anywhere |= found
+        output = deviant["output"].astype(np.float32).reshape(-1)[tensor.positions]
+        rules = {rule.name for rule in TOLERANCES if not rule.accepts(output, tensor.golden)}
+        if judgement.outcome != Outcome.PASS:
+            rules.add(SIGMA)
+        anywhere |= rules
         if case.situation.situation in ORDINARY:
-            ordinary |= found
-    return Seen(frozenset(ordinary), frozenset(anywhere))
+            ordinary |= rules
+    return DetectingRules(frozenset(ordinary), frozenset(anywhere))
 
 
 def false_alarms(observations: list[Observation]) -> dict[str, int]:
-    """How many outputs of right implementations each rule calls wrong, by the rule's name."""
+    """Rule → number of outputs of conforming implementations that it rejects."""
     count = dict.fromkeys([*(rule.name for rule in TOLERANCES), SIGMA], 0)
     for observation in observations:
         observed, golden = observation.values["output"], observation.expected.tensors["output"].golden

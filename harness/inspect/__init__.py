@@ -1,1 +1,1 @@
-"""For people who look: the shapes, the memory and the time of a layer, stage by stage, as it really is."""
+"""Inspects one live layer: the shapes, memory, parameters and time of its stages."""

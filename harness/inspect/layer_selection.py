@@ -1,4 +1,4 @@
-"""What is looked at: a layer, with sizes of its own or others, and a batch of items for it."""
+"""Selects the layer and case to inspect: a layer, at its own sizes or others, and a batch for it."""
 
 import json
 from pathlib import Path
@@ -13,19 +13,19 @@ from encoder_conformance.spec.masking import EndPadding
 
 
 def find_layer(id_or_path: str) -> Layer:
-    """A layer of the specification by its id, or one of the user's own by the path of its YAML file."""
-    known = load().layers
-    if id_or_path in known:
-        return known[id_or_path]
+    """A layer of the specification by its id, or the user's own by the path of its YAML file. Raises InputError."""
+    layers = load().layers
+    if id_or_path in layers:
+        return layers[id_or_path]
     path = Path(id_or_path)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return load(extra_layers=(path,)).layers[path.stem]
-    hint = f"{nearest(id_or_path, known)} (conform list layers; or give a YAML file)"
+    hint = f"{nearest(id_or_path, layers)} (conform list layers; or give a YAML file)"
     raise InputError(f"no layer {id_or_path!r}, nor a file of that name", where="--layer", hint=hint)
 
 
 def encoder_layer_of(layer: Layer, command: str) -> Layer:
-    """The layer, for a command that knows nothing of attention alone. Raises InputError for that."""
+    """The layer itself, for a command that needs an encoder layer. Raises InputError if it is attention alone."""
     if layer.part == "attention":
         hint = "name one that has a feed-forward network too (conform list layers)"
         raise InputError(f"{layer.layer} is attention alone: {command}", where="--layer", hint=hint)
@@ -35,7 +35,7 @@ def encoder_layer_of(layer: Layer, command: str) -> Layer:
 def resized(
     layer: Layer, d_model: int | None, num_heads: int | None, d_ff: int | None, dropout: float | None = None
 ) -> Layer:
-    """The same choices at other sizes, and with one `dropout` rate at every placement; None is as the layer has it."""
+    """The layer at other sizes, and with one `dropout` rate at every placement; None keeps the layer's own."""
     if d_model is num_heads is d_ff is dropout is None:
         return layer
     fields = layer.model_dump(mode="json")
@@ -50,11 +50,11 @@ def resized(
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
         where = "--d-model, --num-heads, --d-ff"
-        raise InputError(problem, where=where, hint=f"what is not given stays as {layer.layer} has it") from None
+        raise InputError(problem, where=where, hint=f"sizes that are not given are those of {layer.layer}") from None
 
 
 def stacked(layer: Layer, layers: int) -> Layer:
-    """One encoder layer of it `layers` times in a row, with no embedding and no final norm."""
+    """A stack of `layers` encoder layers like `layer`, without embedding and final norm."""
     return layer.one_of_it.model_copy(update={"stack": Stack(layers=layers, final_norm=False)})
 
 
@@ -67,33 +67,34 @@ def at_size(
     checkpoint: bool = False,
     training: bool = False,
 ) -> Case:
-    """`layer` on an ordinary input [batch, sequence, d_model]: `no-mask` at another size, with padding or without.
+    """A case of `layer` with the input of the situation `no-mask`, [batch, sequence, d_model].
 
-    `lengths`: how many positions of each item hold data, by turns where they are fewer than the items; () for no mask.
-    `checkpoint`: its gradients are wanted with activations made again in the backward pass (B-3). `training`: with
-    dropout at work.
+    `lengths`: the number of valid positions of each item, repeated cyclically; () for no padding mask.
+    `checkpoint`: the backward pass recomputes activations (B-3). `training`: mode train, with dropout.
+    Raises InputError if `lengths` do not fit.
     """
     ordinary = load().situations["no-mask"]
-    given = ordinary.given.model_copy(update={"checkpoint": checkpoint})
+    input_format = ordinary.given.model_copy(update={"checkpoint": checkpoint})
     padding = None
     if lengths:
-        by_turns = tuple(lengths[item % len(lengths)] for item in range(batch))
-        padding = EndPadding(kind="right", lengths=by_turns)
+        item_lengths = tuple(lengths[item % len(lengths)] for item in range(batch))
+        padding = EndPadding(kind="right", lengths=item_lengths)
     mask = ordinary.mask.model_copy(update={"padding": padding})
     if problem := mask.problem(batch, sequence, sequence):
         raise InputError(problem, where="--length", hint="each is at most --sequence, and one above 0")
-    sizes = {
+    changes = {
         "mask": mask,
         "batch": batch,
         "sequence": sequence,
-        "given": given,
+        "given": input_format,
         "mode": "train" if training else "eval",
         "checks": ("output", "stages"),
     }
-    return Case(layer, ordinary.model_copy(update=sizes))
+    return Case(layer, ordinary.model_copy(update=changes))
 
 
 def find_case(case_id: str) -> Case:
+    """The case of the specification with this id. Raises InputError."""
     cases = load().cases
     if case_id not in cases:
         hint = f"{nearest(case_id, cases)} (conform list cases)"
@@ -101,8 +102,8 @@ def find_case(case_id: str) -> Case:
     return cases[case_id]
 
 
-def described(case: Case) -> str:
-    """`encoder-512: B = 32, S = 50, D = 512, H = 8, d = 64, F = 2048, N = 6`; N of a stack alone."""
+def describe_case(case: Case) -> str:
+    """`encoder-512: B = 32, S = 50, D = 512, H = 8, d = 64, F = 2048, N = 6`; N only for a stack."""
     layer, (B, S, D) = case.layer, case.x_shape
     heads, d_ff = layer.attention.num_heads, layer.feed_forward.d_ff
     layers = f", N = {layer.stack.layers}" if layer.is_stack else ""

@@ -1,16 +1,16 @@
-"""What is alive when: the largest that a forward pass holds at once, and what it keeps for the backward pass.
+"""Activation liveness: the peak memory of a forward pass, and the activations saved for the backward pass.
 
-The model, for attention that is written out and a layer that is run by itself:
+The model, for unfused attention and a layer that is run by itself:
 
-- a stage is made from others and takes their memory and its own; it is freed after its last reader;
-- splitting heads moves nothing, merging them copies; a residual sum is a new tensor, and nothing is done in place;
-- `x` is the caller's and is freed like a stage; the output stays;
-- backward keeps what the derivative of an operation needs: a linear map and a norm their input, a product of two
-  tensors both, softmax and ReLU their result, GELU its input, a sum nothing. What two operations need is kept once;
-- in training a dropout makes a new tensor and keeps its mask, as large as what it masks: PyTorch on a CPU multiplies by
-  a tensor of 0 and 1/(1 − p). Where a kernel keeps a byte for each element, float32 masks take a quarter of that;
+- while a stage is computed, its inputs and its output are alive; a stage is freed after its last reader;
+- splitting heads copies nothing, merging them copies; a residual sum is a new tensor, and nothing is done in place;
+- `x` is the caller's and is freed like a stage; the output stays alive;
+- the backward pass needs the input of a linear map and of a norm, both factors of a product, the result of softmax and
+  ReLU, the input of GELU, and nothing of a sum. A tensor that two operations need is saved once;
+- in training a dropout makes a new tensor and saves its mask, as large as the masked tensor: PyTorch on a CPU
+  multiplies by a tensor of 0 and 1/(1 − p). A kernel that saves one byte an element takes a quarter of that in float32;
 - a norm's mean and deviation (2·B·S), attention masks, workspaces and parameters are left out. So is fused attention,
-  which keeps neither scores nor weights but B·H·S logarithms (Dao et al., 2022, arXiv 2205.14135).
+  which saves neither scores nor weights but B·H·S logarithms (Dao et al., 2022, arXiv 2205.14135).
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from encoder_conformance.spec.case import Case
 Placement = Literal["pre", "post"]
 PLACEMENTS: tuple[Placement, ...] = ("pre", "post")
 DROPPED, MASK = "dropped ", "mask of "
-"""Before a stage's name: what its dropout hands on, and the mask that the dropout keeps."""
+"""Prefixes of a stage's name: for the output of its dropout, and for the mask that its dropout saves."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """`makes` one stage from those that it `reads`, and `keeps` these for the backward pass."""
+    """One operation: it `reads` some stages, `makes` one, and `keeps` some for the backward pass."""
 
     makes: str
     reads: tuple[str, ...]
@@ -36,9 +36,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Liveness:
-    """In numbers, not bytes: `peak`, reached while stage `at` is made with `holding` alive; `kept` for backward.
+    """Counts of elements, not bytes.
 
-    `kept` is without dropout; `kept_in_training` with that of the layer, and the same where it drops nothing.
+    `peak`: the most that is alive at once, while stage `at` is computed; `holding` names the stages alive then.
+    `kept`: saved for the backward pass without dropout; `keeping` names the stages. `kept_in_training` is with the
+    layer's dropout, and equal to `kept` if its rates are 0.
     """
 
     peak: int
@@ -51,60 +53,68 @@ class Liveness:
 
 
 def liveness(case: Case, placement: Placement) -> Liveness:
-    """For the case's sizes and activation, with the norms where `placement` ("pre" or "post") has them."""
+    """The liveness at the case's sizes and activation, as a pre-norm or post-norm layer by `placement`."""
     activation = case.layer.feed_forward.activation
-    steps = _steps(placement, activation, frozenset())
-    training = _steps(placement, activation, frozenset(case.layer.dropout.rates()))
+    steps = _layer_steps(placement, activation, frozenset())
+    steps_in_training = _layer_steps(placement, activation, frozenset(case.layer.dropout.rates()))
     sizes = {"x": case.x_shape, **case.expected_shapes("stages")}
     last_read = {name: at for at, step in enumerate(steps) for name in (*step.reads, step.makes)}
     last_read[steps[-1].makes] = len(steps)
     made_at = {"x": -1} | {step.makes: at for at, step in enumerate(steps)}
 
-    def numbers(names: tuple[str, ...]) -> int:
+    def count_elements(names: tuple[str, ...]) -> int:
         return sum(prod(sizes[name.removeprefix(MASK).removeprefix(DROPPED)]) for name in names)
 
-    moments = [
+    alive_by_step = [
         (step.makes, tuple(name for name, made in made_at.items() if made <= at <= last_read[name]))
         for at, step in enumerate(steps)
     ]
-    at, holding = max(moments, key=lambda moment: numbers(moment[1]))
-    keeping, in_training = _kept(steps), _kept(training)
-    return Liveness(numbers(holding), at, holding, numbers(keeping), keeping, numbers(in_training), in_training)
+    at, holding = max(alive_by_step, key=lambda alive: count_elements(alive[1]))
+    keeping, keeping_in_training = _collect_kept(steps), _collect_kept(steps_in_training)
+    return Liveness(
+        count_elements(holding),
+        at,
+        holding,
+        count_elements(keeping),
+        keeping,
+        count_elements(keeping_in_training),
+        keeping_in_training,
+    )
 
 
-def _kept(steps: list[Step]) -> tuple[str, ...]:
+def _collect_kept(steps: list[Step]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for step in steps for name in step.keeps))
 
 
-def _steps(placement: Placement, activation: str, dropped: frozenset[str]) -> list[Step]:
-    """`dropped`: the stages whose dropout is at work."""
-    attention, attended = _dropout("attention_output", dropped)
-    feed, fed = _dropout("ffn_output", dropped)
+def _layer_steps(placement: Placement, activation: str, dropped: frozenset[str]) -> list[Step]:
+    """The operations in order. `dropped`: the stages that have dropout."""
+    attention_dropout, attention_output = _dropout_steps("attention_output", dropped)
+    ffn_dropout, ffn_output = _dropout_steps("ffn_output", dropped)
     if placement == "pre":
         return [
             Step("norm1", ("x",), ("x",)),
-            *_attention("norm1", dropped),
-            *attention,
-            Step("residual1", ("x", attended), ()),
+            *_attention_steps("norm1", dropped),
+            *attention_dropout,
+            Step("residual1", ("x", attention_output), ()),
             Step("norm2", ("residual1",), ("residual1",)),
-            *_feed_forward("norm2", activation, dropped),
-            *feed,
-            Step("residual2", ("residual1", fed), ()),
+            *_feed_forward_steps("norm2", activation, dropped),
+            *ffn_dropout,
+            Step("residual2", ("residual1", ffn_output), ()),
         ]
     return [
-        *_attention("x", dropped),
-        *attention,
-        Step("residual1", ("x", attended), ()),
+        *_attention_steps("x", dropped),
+        *attention_dropout,
+        Step("residual1", ("x", attention_output), ()),
         Step("norm1", ("residual1",), ("residual1",)),
-        *_feed_forward("norm1", activation, dropped),
-        *feed,
-        Step("residual2", ("norm1", fed), ()),
+        *_feed_forward_steps("norm1", activation, dropped),
+        *ffn_dropout,
+        Step("residual2", ("norm1", ffn_output), ()),
         Step("norm2", ("residual2",), ("residual2",)),
     ]
 
 
-def _attention(x: str, dropped: frozenset[str]) -> list[Step]:
-    dropout, weights = _dropout("attention_weights", dropped)
+def _attention_steps(x: str, dropped: frozenset[str]) -> list[Step]:
+    dropout, weights = _dropout_steps("attention_weights", dropped)
     return [
         *(Step(name, (x,), (x,)) for name in ("query", "key", "value")),
         Step("attention_scores", ("query", "key"), ("query", "key")),
@@ -116,9 +126,9 @@ def _attention(x: str, dropped: frozenset[str]) -> list[Step]:
     ]
 
 
-def _feed_forward(x: str, activation: str, dropped: frozenset[str]) -> list[Step]:
+def _feed_forward_steps(x: str, activation: str, dropped: frozenset[str]) -> list[Step]:
     kept = "ffn_activation" if activation == "relu" else "ffn_hidden"
-    dropout, hidden = _dropout("ffn_activation", dropped)
+    dropout, hidden = _dropout_steps("ffn_activation", dropped)
     return [
         Step("ffn_hidden", (x,), (x,)),
         Step("ffn_activation", ("ffn_hidden",), (kept,)),
@@ -127,8 +137,8 @@ def _feed_forward(x: str, activation: str, dropped: frozenset[str]) -> list[Step
     ]
 
 
-def _dropout(stage: str, dropped: frozenset[str]) -> tuple[list[Step], str]:
-    """The dropout of a stage, if it is at work, and the name of what it hands on."""
+def _dropout_steps(stage: str, dropped: frozenset[str]) -> tuple[list[Step], str]:
+    """The dropout operation of a stage, if it has one, and the name of its output."""
     if stage not in dropped:
         return [], stage
     return [Step(DROPPED + stage, (stage,), (MASK + stage,))], DROPPED + stage

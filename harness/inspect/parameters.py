@@ -1,4 +1,4 @@
-"""The parameters of a live layer: the name, shape and count of each, whether it is trained, and its gradient's norm."""
+"""The parameters of a live layer: name, shape, count, trainability and gradient norm of each."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from encoder_conformance.errors import Unanswered
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.inspect.session import asking
+from encoder_conformance.inspect.session import open_session
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.lifecycle import Failure
@@ -18,10 +18,10 @@ _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter as the live layer gave it back, in the specification's name and orientation.
+    """One parameter as the live layer returned it, in the specification's name and orientation.
 
-    `own`: what the implementation calls it, "" if it does not say. `trainable`: None if it does not say. `gradient`:
-    the Euclidean norm of the gradient by it, None where that was not asked for.
+    `own`: the implementation's name for it, "" if unknown. `trainable`: None if unknown. `gradient`: the Euclidean norm
+    of the gradient by it, None if gradients were not requested.
     """
 
     name: str
@@ -34,9 +34,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Parameters:
-    """`trainable`: how many numbers are trained, or None, and `unsaid` why.
+    """All parameters of a layer.
 
-    `by_input`: the norm of the gradient by x, None where that was not asked for or there is no x.
+    `total` and `trainable` count elements; `trainable` is None if unknown, and `unsaid` then says why.
+    `by_input`: the norm of the gradient by x, None if gradients were not requested or there is no x.
     """
 
     rows: list[Row]
@@ -48,21 +49,21 @@ class Parameters:
 
 
 def parameters(ready: Ready, task: Task, threads: int, *, gradients: bool) -> Parameters:
-    """Build the task's layer, and ask what it holds, what of that is trained, and with `gradients` their norms.
+    """Build the task's layer, and read its parameters, which are trainable, and with `gradients` the gradient norms.
 
-    The gradients are those of sum(output · cotangent) at the task's case (B-2). Raises `Unanswered`, also where the
-    layer does not hold the parameters that it was sent.
+    The gradients are those of sum(output · cotangent) at the task's case (B-2). Raises `Unanswered` if the worker fails
+    or the layer does not return the parameters that it was sent.
     """
-    with asking(ready, threads) as (session, answered):
+    with open_session(ready, threads) as (session, require_answer):
         built = session.parameters(task)
         if isinstance(built, Failure):
             raise Unanswered(f"{ready.implementation.name}: {built.message}")
-        due = expected_parameters(built.sent, built.held, ready.implementation.capabilities.missing_parameters)
-        if wrong := round_trip_error(due, built.held):
-            raise Unanswered(f"{ready.implementation.name}: {wrong}")
-        by = answered(session.observe(task, _NO_ROWS)) if gradients else {}
-        fresh = session.initialise(task, _SEED)  # last: what was loaded is gone
-        trained, unsaid = (None, fresh.message) if isinstance(fresh, Failure) else (set(fresh[1]), "")
+        expected = expected_parameters(built.sent, built.held, ready.implementation.capabilities.missing_parameters)
+        if problem := round_trip_error(expected, built.held):
+            raise Unanswered(f"{ready.implementation.name}: {problem}")
+        gradients_by_name = require_answer(session.observe(task, _NO_ROWS)) if gradients else {}
+        initialised = session.initialise(task, _SEED)  # last, since it replaces the loaded parameters
+        trained, unsaid = (None, initialised.message) if isinstance(initialised, Failure) else (set(initialised[1]), "")
         versions = session.versions
     rows = [
         Row(
@@ -71,13 +72,20 @@ def parameters(ready: Ready, task: Task, threads: int, *, gradients: bool) -> Pa
             value.shape,
             value.size,
             None if trained is None else name in trained,
-            _norm(by, name),
+            _gradient_norm(gradients_by_name, name),
         )
-        for name, value in ((name, built.held[name]) for name in due)
+        for name, value in ((name, built.held[name]) for name in expected)
     ]
-    count = None if trained is None else sum(row.numbers for row in rows if row.trainable)
-    return Parameters(rows, sum(row.numbers for row in rows), count, unsaid, _norm(by, "x"), versions)
+    trainable_count = None if trained is None else sum(row.numbers for row in rows if row.trainable)
+    return Parameters(
+        rows,
+        sum(row.numbers for row in rows),
+        trainable_count,
+        unsaid,
+        _gradient_norm(gradients_by_name, "x"),
+        versions,
+    )
 
 
-def _norm(gradients: Tensors, name: str) -> float | None:
+def _gradient_norm(gradients: Tensors, name: str) -> float | None:
     return float(np.linalg.norm(gradients[name].astype(np.float64))) if name in gradients else None

@@ -1,4 +1,4 @@
-"""A profile: the seconds that an implementation spends on each stage, the most expensive first."""
+"""A profile: the seconds that an implementation takes for each stage, the most expensive first."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ import numpy as np
 from encoder_conformance.wire.frames import WHOLE, Tensors
 
 FEWEST = 5
-"""Of fewer passes the quartiles are as good as the extremes, and no stage is named."""
+"""The fewest passes for which quartiles differ from extremes; with fewer, no stage is named most expensive."""
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """`seconds` is the median over the repeats, `share` its part of the sum of all stages' medians, 0 … 1.
+    """The time of one stage. `seconds` is the median over the repeats, `share` its share of the stages' total, 0 … 1.
 
-    Half of the passes lie between the quartiles `lower` and `upper`, all of them between `least` and `most`.
+    `lower` and `upper` are the quartiles, `least` and `most` the extremes, in seconds.
     """
 
     stage: str
@@ -28,10 +28,10 @@ class StageTime:
 
 @dataclass(frozen=True)
 class Times:
-    """`whole` is the median of a pass by the path that a user takes, in seconds, where nothing is shown or held up.
+    """`total` is the sum of the stages' medians, `whole` the median of an ordinary, uninstrumented pass, in seconds.
 
-    `most_expensive`: the stage with the largest median, and after it those that cannot be told from it, since their
-    upper quartile reaches its lower one; empty where there were fewer than `FEWEST` passes.
+    `most_expensive`: the stage with the largest median, then those that are indistinguishable from it, since their
+    upper quartile reaches its lower one; empty with fewer than `FEWEST` passes.
     """
 
     stages: list[StageTime]
@@ -41,7 +41,7 @@ class Times:
 
 
 def times(observed: Tensors, repeats: int) -> Times:
-    """Sorted by cost. Raises ValueError with what is wrong, if the answer is not seconds by stage and `whole`."""
+    """The stages sorted by cost. Raises ValueError if `observed` is not seconds [repeats] by stage and `whole`."""
     for name, seconds in observed.items():
         if seconds.shape != (repeats,) or seconds.dtype != np.float64:
             raise ValueError(f"{name}: {seconds.dtype} {list(seconds.shape)} instead of float64 [{repeats}]")
@@ -57,11 +57,11 @@ def times(observed: Tensors, repeats: int) -> Times:
         for name, seconds in sorted(medians.items(), key=lambda item: -item[1])
     ]
     first, *others = stages
-    like_it = [stage.stage for stage in others if stage.upper >= first.lower]
-    return Times(stages, total, whole, [first.stage, *like_it] if repeats >= FEWEST else [])
+    indistinguishable = [stage.stage for stage in others if stage.upper >= first.lower]
+    return Times(stages, total, whole, [first.stage, *indistinguishable] if repeats >= FEWEST else [])
 
 
 def _spread(seconds: np.ndarray) -> tuple[float, float, float, float]:
-    """The quartiles, the least and the most."""
+    """The quartiles, the least and the largest value of `seconds` [repeats]."""
     lower, upper = np.quantile(seconds, (0.25, 0.75))
     return float(lower), float(upper), float(seconds.min()), float(seconds.max())

@@ -1,4 +1,4 @@
-"""Asking one implementation about one case, outside a run: which one, and what a worker that fails says."""
+"""Runs one implementation on one case, outside `conform run`: selection, session, and failures."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,56 +19,62 @@ from encoder_conformance.worker.session import Session
 _LAST_LINES = 8
 
 
-def find_task(named: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:
-    """The implementation `named`, or else the first one here that can do this; and what it is asked."""
-    candidates = [find_implementation(named)] if named else default_implementations()
-    reasons, hint = [], "pip install 'encoder-conformance[all]', or ask another --impl, --layer or --dtype"
+def find_task(name: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:
+    """The implementation of this name or folder, or else the first available one that supports the check; and its task.
+
+    Raises InputError if there is none.
+    """
+    candidates = [find_implementation(name)] if name else default_implementations()
+    reasons, hint = [], "pip install 'encoder-conformance[all]', or choose another --impl, --layer or --dtype"
     for folder, implementation in candidates:
-        found = resolve(implementation, folder, {})
-        cannot = implementation.opt_out(case, dtype, check)
-        if isinstance(found, Missing):
-            reasons.append(f"{implementation.name}: {found.reason}")
-            hint = found.hint if named else hint
-        elif cannot:
-            reasons.append(f"{implementation.name}: {cannot.text}")
-            hint = "ask another --impl, --layer or --dtype" if named else hint
+        interpreter = resolve(implementation, folder, {})
+        opt_out = implementation.opt_out(case, dtype, check)
+        if isinstance(interpreter, Missing):
+            reasons.append(f"{implementation.name}: {interpreter.reason}")
+            hint = interpreter.hint if name else hint
+        elif opt_out:
+            reasons.append(f"{implementation.name}: {opt_out.text}")
+            hint = "choose another --impl, --layer or --dtype" if name else hint
         else:
-            return found, Task(implementation, case, dtype, check, None)
-    what = "; ".join(reasons) if named else f"no implementation can be asked here ({'; '.join(reasons)})"
-    raise InputError(what, where="--impl", hint=hint)
+            return interpreter, Task(implementation, case, dtype, check, None)
+    message = "; ".join(reasons) if name else f"no implementation is available here ({'; '.join(reasons)})"
+    raise InputError(message, where="--impl", hint=hint)
 
 
-def must_fit(elements: int, case: Case, dtype: DtypeName) -> None:
-    """Refuse, before anything is computed, what could not come back in one frame."""
+def refuse_too_large(elements: int, case: Case, dtype: DtypeName) -> None:
+    """Raises InputError if an answer of so many elements would not fit in one frame."""
     size = elements * FORMATS[dtype].numpy.itemsize
     if size > LARGEST_FRAME * 0.99:  # the header and the rounding up take the rest
         batch = int(LARGEST_FRAME * 0.99 * case.situation.batch) // size
         hint = f"--batch {batch} would fit" if batch else "take a smaller --sequence: even one item is too large"
-        what = f"what comes back would be {size / 2**30:.2f} GiB; a frame holds {LARGEST_FRAME / 2**30:g}"
-        raise InputError(what, where="--batch, --sequence", hint=hint)
+        message = f"the answer would be {size / 2**30:.2f} GiB; a frame holds {LARGEST_FRAME / 2**30:g}"
+        raise InputError(message, where="--batch, --sequence", hint=hint)
 
 
 @contextmanager
-def asking(
-    ready: Ready, threads: int, variables: Mapping[str, str] | None = None
+def open_session(
+    ready: Ready, threads: int, environment: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
-    """A session, ended with the block, and what turns its answers into observations or raises `Unanswered`."""
+    """A session, closed at the end of the block, and a function that returns an answer's tensors.
+
+    The function raises `Unanswered`, with the last lines of the worker's log, if the answer is a failure.
+    """
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
         log = Path(folder) / "worker.log"
-        session = Session(ready, "cpu", threads, log, variables)
+        session = Session(ready, "cpu", threads, log, environment)
 
-        def answered(answer: Tensors | Failure) -> Tensors:
+        def require_answer(answer: Tensors | Failure) -> Tensors:
             if not isinstance(answer, Failure):
                 return answer
-            raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_end_of(log)]))
+            raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_last_lines(log)]))
 
         try:
-            yield session, answered
+            yield session, require_answer
             session.close()
         finally:
             session.abort()
 
 
-def _end_of(log: Path) -> list[str]:
+def _last_lines(log: Path) -> list[str]:
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     return [f"  {line}" for line in lines[-_LAST_LINES:]]

@@ -1,4 +1,4 @@
-"""What each stage is, in the words of the table of clause T-1 in `specs/README.md`."""
+"""A description of each stage, from the table of clause T-1 in `specs/README.md`."""
 
 import re
 from functools import cache
@@ -11,6 +11,6 @@ _HEADING = "| stage | shape | what it is |"
 
 @cache
 def stage_notes() -> dict[str, str]:
-    """Stage → what it is."""
+    """Stage → description."""
     table = (SPECS / "README.md").read_text(encoding="utf-8").partition(_HEADING)[2].partition("\n\n")[0]
     return {name: note for names, note in _ROW.findall(table) for name in re.findall(r"[a-z0-9_]+", names)}

@@ -1,1 +1,1 @@
-"""`conform new`: a folder for a new implementation, complete but for a few blanks."""
+"""`conform new`: makes the folder of a new implementation, complete but for a few blanks."""

@@ -1,4 +1,4 @@
-"""What `conform new` can make an adapter for: the one list of frameworks."""
+"""The frameworks for which `conform new` has templates."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ TEMPLATES = PACKAGE / "new" / "templates"
 
 @dataclass(frozen=True)
 class Framework:
-    """`like` is the folder in impls/ whose requirements.txt states the versions; "" where the template has its own."""
+    """A framework. `like` is the folder in impls/ whose requirements.txt is copied; "" if the template has its own."""
 
     title: str
     homepage: str
@@ -44,4 +44,4 @@ FRAMEWORKS: dict[str, Framework] = {
     ),
     "numpy": Framework("NumPy", "https://numpy.org", ("numpy",), "numpy", "", checks=("output", "stages", "refusal")),
 }
-"""By the word that --framework takes. NumPy's is the plain form, for every framework that is not among the others."""
+"""Value of --framework → framework. NumPy's template is the plain one, for frameworks that are not listed."""

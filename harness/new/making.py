@@ -1,4 +1,4 @@
-"""Makes the folder of a new implementation, all of it or nothing, and refuses names that would not do."""
+"""Makes the folder of a new implementation atomically, and refuses unsuitable names."""
 
 import importlib.util
 import keyword
@@ -18,22 +18,22 @@ _SUFFIX = ".template"
 
 
 def make(name: str, framework: str, out: Path) -> Path:
-    """The new folder, `out`/`name`."""
+    """Make the folder `out`/`name` from the framework's template. Raises InputError."""
     folder = out / name
     _refuse_name(name)
     if folder.exists():
-        raise InputError("is there already", where=shown(folder), hint="give another name, or another --out")
-    about = FRAMEWORKS[framework]
+        raise InputError("exists already", where=shown(folder), hint="give another name, or another --out")
+    framework_facts = FRAMEWORKS[framework]
     try:
         out.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
         try:
-            for file, text in _files(name, framework, about).items():
-                (beside / file).write_text(text, encoding="utf-8")
-            beside.chmod(0o755)  # mkdtemp's is for its owner alone
-            beside.rename(folder)
+            for file, text in _files(name, framework, framework_facts).items():
+                (temporary / file).write_text(text, encoding="utf-8")
+            temporary.chmod(0o755)  # mkdtemp's folder is private to its owner
+            temporary.rename(folder)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror}", where=shown(folder), hint="choose another --out"
@@ -41,20 +41,22 @@ def make(name: str, framework: str, out: Path) -> Path:
     return folder
 
 
-def _files(name: str, framework: str, about: Framework) -> dict[str, str]:
-    """File → its text. A blank for the name of the class is the name in camel case."""
-    filled = {key: ", ".join(value) if isinstance(value, tuple) else value for key, value in asdict(about).items()}
-    filled |= {"name": name, "adapter": "".join(word.capitalize() for word in name.split("_"))}
+def _files(name: str, framework: str, framework_facts: Framework) -> dict[str, str]:
+    """File name → text. The name of the adapter's class is `name` in camel case."""
+    substitutions = {
+        key: ", ".join(value) if isinstance(value, tuple) else value for key, value in asdict(framework_facts).items()
+    }
+    substitutions |= {"name": name, "adapter": "".join(word.capitalize() for word in name.split("_"))}
     files = {"impl.yaml": (TEMPLATES / "impl.yaml").read_text(encoding="utf-8")}
     for path in sorted((TEMPLATES / framework).iterdir()):
         files[path.name.removesuffix(_SUFFIX)] = path.read_text(encoding="utf-8")
-    if about.requirements:
-        files["requirements.txt"] = about.requirements.read_text(encoding="utf-8")
-    return {file: Template(text).substitute(filled) for file, text in files.items()}
+    if framework_facts.requirements:
+        files["requirements.txt"] = framework_facts.requirements.read_text(encoding="utf-8")
+    return {file: Template(text).substitute(substitutions) for file, text in files.items()}
 
 
 def _refuse_name(name: str) -> None:
-    """Names that no manifest takes, that Python does, or that another module or implementation has."""
+    """Raises InputError for a name that is invalid, a Python keyword, or taken by a module or implementation."""
     problem = hint = ""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         problem, hint = "is no name for an implementation", "small letters, digits and _, a letter first: my_backend"
@@ -67,6 +69,6 @@ def _refuse_name(name: str) -> None:
 
 
 def _is_module(name: str) -> bool:
-    """Whether `import` finds it here, or a framework is imported by it, installed or not. Nothing is imported."""
+    """Whether a module of this name can be imported here, or a framework needs one. Nothing is imported."""
     required = {module for framework in FRAMEWORKS.values() for module in framework.requires}
     return name in required or importlib.util.find_spec(name) is not None

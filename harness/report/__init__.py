@@ -1,1 +1,1 @@
-"""What a run leaves behind: report.json, and the matrix on the terminal."""
+"""The output of a run: report.json, and the matrix on the terminal."""

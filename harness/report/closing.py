@@ -1,4 +1,4 @@
-"""The last lines of a run: what it means in numbers, and the command for all of it."""
+"""The last lines of a run: its coverage in numbers, and the command that runs all cases."""
 
 import shlex
 import time
@@ -14,97 +14,101 @@ from encoder_conformance.results import Record, Report, Shown
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.task import Task
 
-_NAMED = 8
-_OF_A_PART = ("--level", "--case", "--budget")
-_OF_A_PART_ALONE = ("--fail-fast",)
+_MOST_NAMES = 8
+_NARROWING_OPTIONS = ("--level", "--case", "--budget")
+_NARROWING_FLAGS = ("--fail-fast",)
 
 
 @dataclass(frozen=True)
 class Remainder:
-    """The cases that a run asked, of how many, and what all of them would take: a command, and seconds if known."""
+    """How many cases were run of how many, and the command and estimated seconds of running all; None if unknown."""
 
-    asked: int
+    run_cases: int
     cases: int
     command: str
     seconds: float | None
 
 
 def remainder(report: Report, assignments: Sequence[Assignment], everything: Sequence[Sequence[Task]]) -> Remainder:
-    """`everything` is what each could be asked. A check that was not asked is expected to take as long as one that was,
-    for its work; what a check took is in its record, builds included."""
-    took = {record.key: record.seconds for record in report.records if record.outcome != Outcome.NOT_RUN}
-    asked = {task.case.id for each in assignments for task in each.tasks}
+    """The remainder of a run. `everything`: for each assignment, all tasks of its implementation.
+
+    The estimate assumes that the checks not run take as long for their work as those that were, builds included.
+    """
+    seconds_by_check = {record.key: record.seconds for record in report.records if record.outcome != Outcome.NOT_RUN}
+    run_cases = {task.case.id for assignment in assignments for task in assignment.tasks}
     cases = {task.case.id for tasks in everything for task in tasks}
-    expected: float | None = 0.0
-    for each, tasks in zip(assignments, everything, strict=True):
-        judged = [task for task in each.tasks if task.key in took]
-        done, whole = sum(map(work_of, judged)), sum(map(work_of, tasks))
-        if not done:
-            expected = None
-        elif expected is not None:
-            expected += sum(took[task.key] for task in judged) * whole / done
-    seconds = expected and expected / report.environment.jobs
-    return Remainder(len(asked), len(cases), _command_for_all(report.arguments), seconds)
+    total_seconds: float | None = 0.0
+    for assignment, tasks in zip(assignments, everything, strict=True):
+        judged_tasks = [task for task in assignment.tasks if task.key in seconds_by_check]
+        judged_work, all_work = sum(map(work_of, judged_tasks)), sum(map(work_of, tasks))
+        if not judged_work:
+            total_seconds = None
+        elif total_seconds is not None:
+            total_seconds += sum(seconds_by_check[task.key] for task in judged_tasks) * all_work / judged_work
+    seconds = total_seconds and total_seconds / report.environment.jobs
+    return Remainder(len(run_cases), len(cases), _command_for_all(report.arguments), seconds)
 
 
 def _command_for_all(arguments: Sequence[str]) -> str:
-    """The command as it was given, without what narrows it."""
+    """The command with these arguments, without the options that narrow it."""
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
         option = word.partition("=")[0]
-        if option in _OF_A_PART:
+        if option in _NARROWING_OPTIONS:
             if "=" not in word:
                 next(words, None)
-        elif word not in _OF_A_PART_ALONE:
+        elif word not in _NARROWING_FLAGS:
             kept.append(word)
     return shlex.join(["conform", *kept, "--level", "optional"])
 
 
-def row(name: str, records: Sequence[Record], begun: float) -> Text:
-    """One implementation that is done, in a line."""
-    asked = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
-    tally = Tally.of(record.outcome for record in asked)
-    largest = max((record.rms for record in asked if record.rms is not None), default=None)
+def implementation_line(name: str, records: Sequence[Record], begun: float) -> Text:
+    """A line for an implementation whose checks are done. `begun`: the start by time.monotonic()."""
+    judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
+    tally = Tally.of(record.outcome for record in judged)
+    largest = max((record.rms for record in judged if record.rms is not None), default=None)
     size = f", largest rms {largest:.3g} σ" if largest is not None else ""
     return Text(f"{name}: {tally}{size}, after {time.monotonic() - begun:.0f} s", style=tally.style)
 
 
-def closing_lines(report: Report, rest: Remainder) -> list[str]:
-    """What was asked of how much; what is left to exclude and to cite; the command for all of it."""
-    lines = [f"Asked {rest.asked} of {rest.cases} cases."]
+def closing_lines(report: Report, remaining: Remainder) -> list[str]:
+    """The number of cases run, the deviations not excluded and clauses not cited, and the command for all cases."""
+    lines = [f"Asked {remaining.run_cases} of {remaining.cases} cases."]
     if report.ended_by in ("budget", "first failure"):
-        unasked = sum(record.outcome == Outcome.NOT_RUN for record in report.records)
+        not_run = sum(record.outcome == Outcome.NOT_RUN for record in report.records)
         lines[0] = (
-            f"Ended by the {report.ended_by}: {len(report.records) - unasked} of {len(report.records)} checks asked."
+            f"Ended by the {report.ended_by}: {len(report.records) - not_run} of {len(report.records)} checks asked."
         )
     failed = {record.implementation for record in report.records if record.outcome not in {*EXPECTED, Outcome.NOT_RUN}}
     for shown in report.shown:
         if shown.implementation not in failed:  # what fails excludes little, and has a diagnosis to read
-            lines += _left(shown)
-    if rest.asked < rest.cases or report.ended_by:
-        took = f" (about {_duration(rest.seconds)} on this machine)" if rest.seconds else ""
-        lines.append(f"All {rest.cases} cases: {rest.command}{took}")
+            lines += _coverage_lines(shown)
+    if remaining.run_cases < remaining.cases or report.ended_by:
+        duration_text = f" (about {_duration(remaining.seconds)} on this machine)" if remaining.seconds else ""
+        lines.append(f"All {remaining.cases} cases: {remaining.command}{duration_text}")
     return lines
 
 
-def _left(shown: Shown) -> list[str]:
+def _coverage_lines(shown: Shown) -> list[str]:
     lines = []
     if shown.not_excluded:
-        count, names = len(shown.not_excluded), _some(shown.not_excluded)
-        formats = ", ".join(f"{excluded} of {due} in {dtype}" for dtype, (excluded, due) in shown.by_format.items())
+        count, names = len(shown.not_excluded), _first_names(shown.not_excluded)
+        formats = ", ".join(
+            f"{excluded} of {detectable} in {dtype}" for dtype, (excluded, detectable) in shown.by_format.items()
+        )
         lines.append(f"{shown.implementation}: {count} of {shown.deviations} deviations not excluded: {names}")
         lines.append(f"{shown.implementation}: excluded {formats}")
     if shown.not_cited:
-        count, names = len(shown.not_cited), _some(shown.not_cited)
+        count, names = len(shown.not_cited), _first_names(shown.not_cited)
         lines.append(f"{shown.implementation}: {count} of {shown.clauses} clauses not asked about: {names}")
     return lines
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first few; report.json has them all."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _first_names(names: Sequence[str]) -> str:
+    """The first few names; report.json lists all."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _duration(seconds: float) -> str:

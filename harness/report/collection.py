@@ -1,4 +1,4 @@
-"""Collects the records of a run as they come: into the ledger, and onto the terminal."""
+"""Collects the records of a run as they arrive, for the ledger and the terminal."""
 
 import contextlib
 import time
@@ -8,7 +8,7 @@ from rich.progress import Progress, TaskID
 
 from encoder_conformance.core.exclusion import Exclusion
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.report.closing import row
+from encoder_conformance.report.closing import implementation_line
 from encoder_conformance.report.ledger import Ledger
 from encoder_conformance.report.terminal import console
 from encoder_conformance.results import EndedBy, Record, Report, Shown
@@ -16,11 +16,11 @@ from encoder_conformance.runner import Run
 from encoder_conformance.scheduling import Assignment
 
 _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
-"""What is left of a run's time, of that, and in seconds, for the diagnosis once something has failed."""
+"""The time reserved for the diagnosis once a check has failed: a share of the run's time, at most these seconds."""
 
 
 class Collection:
-    """What a run has shown. `excludes`: the goldens are the frozen ones, of which is known what each check sees."""
+    """The records of a run. `excludes`: count exclusions, which needs frozen goldens, whose sensitivity is known."""
 
     def __init__(self, assignments: list[Assignment], ledger: Ledger, run: Run, *, excludes: bool) -> None:
         self._run, self._ledger = run, ledger
@@ -31,7 +31,7 @@ class Collection:
         self.answered = self.failed = False
 
     def collect(self, progress: Progress) -> None:
-        """Take every record. An implementation that is done has its line on the terminal at once."""
+        """Collect every record. Prints a line for each implementation when its checks are done."""
         several = len(self._waiting) > 1
         bar = progress.add_task("starting workers", total=sum(self._waiting.values()))
         with contextlib.closing(iter(self._run)) as records:
@@ -39,7 +39,7 @@ class Collection:
                 self._add(record)
                 self._advance(progress, bar, record)
                 if several and not self._waiting[record.implementation]:
-                    line = row(record.implementation, self._records[record.implementation], self._begun)
+                    line = implementation_line(record.implementation, self._records[record.implementation], self._begun)
                     console().print(line, highlight=False, soft_wrap=True)
 
     def _add(self, record: Record) -> None:
@@ -51,29 +51,32 @@ class Collection:
             self._exclusions[name].add(record)
         if record.outcome not in EXPECTED and not self.failed:
             self.failed = True
-            self._leave_time_for_diagnosis()
+            self._reserve_time_for_diagnosis()
 
-    def _leave_time_for_diagnosis(self) -> None:
+    def _reserve_time_for_diagnosis(self) -> None:
         if self._run.until is not None:
-            whole = self._run.until - self._begun
-            self._run.end_at(self._run.until - min(_MOST_FOR_DIAGNOSIS, _SHARE_FOR_DIAGNOSIS * whole))
+            budget = self._run.until - self._begun
+            self._run.end_at(self._run.until - min(_MOST_FOR_DIAGNOSIS, _SHARE_FOR_DIAGNOSIS * budget))
 
     def _advance(self, progress: Progress, bar: TaskID, record: Record) -> None:
         counts = [exclusion.count for exclusion in self._exclusions.values()]
-        excluded, due = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
-        said = f"{excluded} of {due} deviations excluded · " if due else ""
-        progress.update(bar, advance=1, description=f"{said}{record.implementation} {record.case} {record.dtype}")
+        excluded, detectable = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+        exclusion_text = f"{excluded} of {detectable} deviations excluded · " if detectable else ""
+        progress.update(
+            bar, advance=1, description=f"{exclusion_text}{record.implementation} {record.case} {record.dtype}"
+        )
 
     def shown(self) -> tuple[Shown, ...]:
+        """The exclusions and cited clauses of each implementation."""
         return tuple(exclusion.shown() for exclusion in self._exclusions.values())
 
     def close(self, ended_by: EndedBy | None) -> Report:
-        """The report, diagnosed. `ended_by`: what ended it, if anything is missing."""
+        """Close the ledger: the report with diagnoses. `ended_by`: what ended the run, if it is incomplete."""
         diagnoses = self._run.diagnoses(self._run.until)
         return self._ledger.close(diagnoses, self.shown(), ended_by)
 
     def interrupted(self) -> None:
-        """The report of what was judged until now."""
+        """Close the ledger of an interrupted run, with the records so far."""
         for record in self._run.left():
             self._add(record)
         self._ledger.close(shown=self.shown(), ended_by="interrupt")

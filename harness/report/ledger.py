@@ -1,4 +1,4 @@
-"""Keeps `report.json` true at any moment: every planned check is in it from the start, as not-run."""
+"""Keeps `report.json` valid at any moment: it lists every planned check from the start, as not-run."""
 
 import datetime
 import os
@@ -22,13 +22,13 @@ from encoder_conformance.scheduling import Assignment
 
 _SECONDS_BETWEEN_WRITES = 2.0
 _SHARE_OF_TIME = 0.02
-"""What writing the report again and again may take of a run's time."""
+"""The share of a run's time that rewriting the report may take."""
 
 
 class Ledger:
-    """Collects records into a report. `complete` turns true only when `close` finds that nothing is missing.
+    """Collects records into a report. The report is `complete` only if `close` finds no check missing.
 
-    What is judged of single tensors is most of a report, and is kept on disk: a run's memory does not grow by it.
+    The verdicts of single tensors are most of a report. They are spooled to disk, so that memory does not grow.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Ledger:
         self._assignments, self._run, self._environment = assignments, run, environment
         self._absent = tuple(Absent(name=m.implementation.name, reason=m.reason, hint=m.hint) for m in absent)
         self._records: dict[tuple[str, ...], Record] = {}
-        self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # it is gone when the ledger is
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # it is deleted with the ledger
         self._spooled: dict[tuple[str, ...], tuple[int, int]] = {}
         self._spool_size = 0
         for assignment in assignments:
@@ -54,15 +54,15 @@ class Ledger:
         self._write(self._report(complete=False))
 
     def add(self, record: Record) -> Record:
-        """Keep a record. What is given back is the record without what was judged of single tensors."""
+        """Add a record. Returns it without the verdicts of single tensors."""
         key, data = record.key, record.model_dump_json().encode()
-        kept = self._records[key] = record.model_copy(update={"tensors": ()})
+        summary = self._records[key] = record.model_copy(update={"tensors": ()})
         self._spooled[key] = self._spool_size, len(data)
         self._spool.write(data)
         self._spool_size += len(data)
         if time.monotonic() > self._next_write:
             self._write(self._report(complete=False))
-        return kept
+        return summary
 
     def close(
         self,
@@ -70,10 +70,10 @@ class Ledger:
         shown: tuple[Shown, ...] = (),
         ended_by: EndedBy | None = None,
     ) -> Report:
-        """Write the report. What is given back has everything but what was judged of single tensors."""
+        """Write the final report. Returns it without the verdicts of single tensors."""
         complete = all(record.outcome != Outcome.NOT_RUN for record in self._records.values())
-        more = {"diagnoses": diagnoses, "shown": shown, "ended_by": None if complete else ended_by}
-        report = self._report(complete=complete).model_copy(update=more)
+        changes = {"diagnoses": diagnoses, "shown": shown, "ended_by": None if complete else ended_by}
+        report = self._report(complete=complete).model_copy(update=changes)
         self._write(report)
         return report
 
@@ -102,10 +102,10 @@ class Ledger:
         )
 
     def _write(self, report: Report) -> None:
-        """A record a line, from the disk: the whole text is never in memory."""
+        """Write one record per line, from the spool, so that the whole text is never in memory."""
         begun = time.monotonic()
-        without = report.model_copy(update={"records": ()}).model_dump_json(indent=1)
-        before, records, after = without.partition('"records": []')
+        without_records = report.model_copy(update={"records": ()}).model_dump_json(indent=1)
+        before, records, after = without_records.partition('"records": []')
         assert records  # a quote inside a string is escaped: there is no other such place
         with replacing(self.path) as file:
             file.write(f'{before}"records": [\n'.encode())
@@ -120,12 +120,13 @@ class Ledger:
     def _line(self, key: tuple[str, ...], record: Record) -> bytes:
         if key not in self._spooled:
             return record.model_dump_json().encode()
-        at, size = self._spooled[key]
-        self._spool.seek(at)
+        offset, size = self._spooled[key]
+        self._spool.seek(offset)
         return self._spool.read(size)
 
 
 def environment(assignments: list[Assignment], run: Run, device: str, seed: int) -> Environment:
+    """The machine, versions and sizes of a run, for its report."""
     cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
     return Environment(
         conform=encoder_conformance.__version__,
@@ -146,8 +147,7 @@ def environment(assignments: list[Assignment], run: Run, device: str, seed: int)
 
 
 def read_report(out: Path) -> Report:
-    """The report of an earlier run."""
-
+    """The report of an earlier run; `out` is its folder or file. Raises InputError."""
     path = out / "report.json" if out.is_dir() else out
     try:
         return Report.model_validate_json(path.read_bytes())
@@ -166,7 +166,7 @@ def _now() -> str:
 
 
 def processor() -> str:
-    """What the processor calls itself."""
+    """The model name of the processor."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text().splitlines():

@@ -26,61 +26,65 @@ _NOT_ASKED = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
 
 class _Screen(Console):
     def on_broken_pipe(self) -> None:
-        """The reader has gone (`conform run | head`): say no more, and end with the status of what was done."""
+        """The reader has closed the pipe (`conform run | head`): write no more, and keep the exit status."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, or as wide as it takes when it is a pipe."""
+    """Standard output, as wide as the terminal, or 160 columns if it is no terminal."""
     return _Screen() if sys.stdout.isatty() else _Screen(width=160)
 
 
-def show_report(screen: Console, report: Report, out: Path, rest: Remainder) -> None:
+def show_report(screen: Console, report: Report, out: Path, remaining: Remainder) -> None:
+    """Print the matrix, the implementations, failures, diagnoses and closing lines of a report."""
     screen.print(_matrix(report))
-    screen.print(_implementations(report))
+    screen.print(_summary_table(report))
     for implementation in report.implementations:
         versions = ", ".join(f"{name} {version}" for name, version in implementation.versions.items())
         line = f"{implementation.name}: {versions or 'never started'}"
         screen.print(line, style="dim", soft_wrap=True, highlight=False, markup=False)
-    _explain_gaps(screen, report)
-    _failures(screen, report, out)
+    _show_gaps(screen, report)
+    _show_failures(screen, report, out)
     for diagnosis in report.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True, highlight=False, markup=False)
-    for line in closing_lines(report, rest):
+    for line in closing_lines(report, remaining):
         screen.print(line, soft_wrap=True, highlight=False, markup=False)
     screen.print(_last_line(report), soft_wrap=True)
     screen.print(f"Report: {out / 'report.json'}", soft_wrap=True, highlight=False)
 
 
 def _matrix(report: Report) -> Table:
-    """Each cell: the worst outcome of the checks in that dtype, with the largest rms σ of any tensor."""
+    """The matrix. Each cell has the worst outcome of the checks in that dtype, and the largest rms σ of any tensor."""
     names = [implementation.name for implementation in report.implementations]
-    asked: dict[str, list[str]] = {}
-    reached = {record.case for record in report.records if record.outcome != Outcome.NOT_RUN}
+    dtypes_by_case: dict[str, list[str]] = {}
+    reached_cases = {record.case for record in report.records if record.outcome != Outcome.NOT_RUN}
     for record in report.records:
-        if reached and record.case not in reached:
+        if reached_cases and record.case not in reached_cases:
             continue
-        if record.dtype not in asked.setdefault(record.case, []):
-            asked[record.case].append(record.dtype)
-    usual = max((sorted(dtypes) for dtypes in asked.values()), key=[sorted(d) for d in asked.values()].count)
+        if record.dtype not in dtypes_by_case.setdefault(record.case, []):
+            dtypes_by_case[record.case].append(record.dtype)
+    usual_dtypes = max(
+        (sorted(dtypes) for dtypes in dtypes_by_case.values()),
+        key=[sorted(dtypes) for dtypes in dtypes_by_case.values()].count,
+    )
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in report.records:
         cells.setdefault((record.case, record.implementation, record.dtype), []).append(record)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("case, rms σ", no_wrap=True)
-    heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in usual)
+    heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in usual_dtypes)
     for name in names:
         table.add_column(f"{name}\n{heading}", no_wrap=True)
     layer = ""
-    layers = list(dict.fromkeys(case.partition("/")[0] for case in asked))
-    for case in sorted(asked, key=lambda case: layers.index(case.partition("/")[0])):
-        at, _, situation = case.partition("/")
-        if at != layer:
-            layer = at
+    layers = list(dict.fromkeys(case.partition("/")[0] for case in dtypes_by_case))
+    for case in sorted(dtypes_by_case, key=lambda case: layers.index(case.partition("/")[0])):
+        case_layer, _, situation = case.partition("/")
+        if case_layer != layer:
+            layer = case_layer
             table.add_row(Text(layer, style="bold"))
-        dtypes = sorted(asked[case])
-        others = "" if dtypes == usual else f" ({', '.join(_DTYPE[dtype] for dtype in dtypes)})"
+        dtypes = sorted(dtypes_by_case[case])
+        others = "" if dtypes == usual_dtypes else f" ({', '.join(_DTYPE[dtype] for dtype in dtypes)})"
         row = [Text(" ").join(_cell(cells.get((case, name, dtype), [])) for dtype in dtypes) for name in names]
         table.add_row(f"  {situation}{others}", *row)
     return table
@@ -94,11 +98,15 @@ def _cell(records: list[Record]) -> Text:
     worst = max((record.outcome for record in judged), key=SEVERITY.__getitem__)
     rms = max((record.rms for record in judged if record.rms is not None), default=None)
     numeric = worst in _MARK and rms is not None
-    shown = f"{_MARK[worst]}{_short(rms)}" if numeric and rms is not None else f"{_MARK.get(worst, '!')}{worst.value}"
-    return Text(f"{shown[:7]:<6}", style=_STYLE.get(worst, "bold red"))
+    text = (
+        f"{_MARK[worst]}{_format_sigma(rms)}"
+        if numeric and rms is not None
+        else f"{_MARK.get(worst, '!')}{worst.value}"
+    )
+    return Text(f"{text[:7]:<6}", style=_STYLE.get(worst, "bold red"))
 
 
-def _short(sigma: float) -> str:
+def _format_sigma(sigma: float) -> str:
     if sigma < 9.995:
         return f"{sigma:.2f}"
     if sigma < 9999.5:
@@ -120,14 +128,14 @@ _COLUMNS = (
 )
 
 
-def _implementations(report: Report) -> Table:
+def _summary_table(report: Report) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in _COLUMNS:
         table.add_column(heading, no_wrap=True)
-    shown = {each.implementation: each for each in report.shown}
+    coverage_by_name = {coverage.implementation: coverage for coverage in report.shown}
     for implementation in report.implementations:
         records = [record for record in report.records if record.implementation == implementation.name]
-        known = shown.get(implementation.name)
+        coverage = coverage_by_name.get(implementation.name)
         tally = Tally.of(record.outcome for record in records)
         rms = [record.rms for record in records if record.rms is not None]
         largest = [record.max for record in records if record.max is not None]
@@ -136,16 +144,16 @@ def _implementations(report: Report) -> Table:
             Text(str(tally.conforming), style="green"),
             Text(str(tally.deviating or "–"), style="cyan"),
             Text(str(tally.unexpected or "–"), style="bold red"),
-            f"{known.excluded} / {known.deviations}" if known else "–",
-            f"{known.cited} / {known.clauses}" if known else "–",
-            _short(max(rms)) if rms else "",
-            _short(max(largest)) if largest else "",
+            f"{coverage.excluded} / {coverage.deviations}" if coverage else "–",
+            f"{coverage.cited} / {coverage.clauses}" if coverage else "–",
+            _format_sigma(max(rms)) if rms else "",
+            _format_sigma(max(largest)) if largest else "",
             str(len(records) - tally.applicable),
         )
     return table
 
 
-def _explain_gaps(screen: Console, report: Report) -> None:
+def _show_gaps(screen: Console, report: Report) -> None:
     reasons = Counter((r.implementation, r.message) for r in report.records if r.outcome == Outcome.UNSUPPORTED)
     for (name, reason), count in reasons.items():
         screen.print(f"– {name}, {count} unsupported: {reason}", style="dim", soft_wrap=True, highlight=False)
@@ -154,45 +162,47 @@ def _explain_gaps(screen: Console, report: Report) -> None:
         screen.print(line, style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
-def _failures(screen: Console, report: Report, out: Path) -> None:
-    bad = [record for record in report.records if record.outcome not in EXPECTED | {Outcome.NOT_RUN}]
-    for record in bad[:_SHOWN_FAILURES]:
+def _show_failures(screen: Console, report: Report, out: Path) -> None:
+    failures = [record for record in report.records if record.outcome not in EXPECTED | {Outcome.NOT_RUN}]
+    for record in failures[:_SHOWN_FAILURES]:
         text = f"✗ {record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}: "
         screen.print(text + record.message, style="red", soft_wrap=True, highlight=False, markup=False)
-    if len(bad) > _SHOWN_FAILURES:
-        screen.print(f"… and {len(bad) - _SHOWN_FAILURES} more", style="red")
-    if bad:
-        first = bad[0]
-        where = "" if str(out) == "conform-report" else f" --out {out}"
-        command = f"conform explain --impl {first.implementation} --case {first.case} --dtype {first.dtype}{where}"
+    if len(failures) > _SHOWN_FAILURES:
+        screen.print(f"… and {len(failures) - _SHOWN_FAILURES} more", style="red")
+    if failures:
+        first = failures[0]
+        out_option = "" if str(out) == "conform-report" else f" --out {out}"
+        command = f"conform explain --impl {first.implementation} --case {first.case} --dtype {first.dtype}{out_option}"
         screen.print(f"In full: {command}", soft_wrap=True, highlight=False, markup=False)
 
 
 def diagnosis_text(diagnosis: Diagnosis) -> str:
-    """The answer in one line: what it is, how surely, where it begins, and what would be next."""
-    who = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
+    """A diagnosis in one line: the deviations, the confidence, the first stage out of line, and the runner-up."""
+    prefix = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
     stage = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
     if diagnosis.cut_short:
-        return f"{who}: the time ended before the catalogue was tried; run it without --budget.{stage}"
+        return f"{prefix}: the time ended before the catalogue was tried; run it without --budget.{stage}"
     if diagnosis.confidence == "seen":
         more = len(diagnosis.cases) - 1
         where = diagnosis.cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
-        return f"{who}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {where}."
+        return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {where}."
     if diagnosis.confidence == "explained" and diagnosis.equations:
-        return f"{who}: {_equations_text(diagnosis)}{stage}"
+        return f"{prefix}: {_equations_text(diagnosis)}{stage}"
     if diagnosis.confidence == "unknown":
-        text = f"{who}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
+        text = f"{prefix}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
         return text + _found_out(diagnosis)
     names = " and ".join(diagnosis.deviations)
     unit = "of the scatter that it predicts" if diagnosis.by_size else "σ"
-    size = f"{_short(diagnosis.rms or 0)} {unit}"
-    text = f"{who}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
+    size = f"{_format_sigma(diagnosis.rms or 0)} {unit}"
+    text = f"{prefix}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
     if diagnosis.came_true:
         text += f" Predicted and seen: {'; '.join(diagnosis.came_true)}."
     elif diagnosis.by_size:
         text += " Its size fits, and no more is known of it."
     if diagnosis.indistinguishable:
-        indistinguishable = [" and ".join(twin) for twin in diagnosis.indistinguishable[:_SHOWN_INDISTINGUISHABLE]]
+        indistinguishable = [
+            " and ".join(deviations) for deviations in diagnosis.indistinguishable[:_SHOWN_INDISTINGUISHABLE]
+        ]
         more = len(diagnosis.indistinguishable) - len(indistinguishable)
         text += f" Or, not to be told apart here: {', '.join(indistinguishable)}{f', and {more} more' if more else ''}."
     text += stage
@@ -200,7 +210,7 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
         text += f" (It would itself show first at {diagnosis.predicted_stage}.)"
     text += _found_out(diagnosis)
     if diagnosis.runner_up:
-        rms = f" ({_short(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
+        rms = f" ({_format_sigma(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
         text += f" Next best: {' and '.join(diagnosis.runner_up)}{rms}."
     return text
 
@@ -212,8 +222,8 @@ def _equations_text(diagnosis: Diagnosis) -> str:
         first, *others = [each for each in diagnosis.equations if each.stage == stage]
         more = f", and likewise in {len(others)} other form{'s' * (len(others) > 1)} of it" if others else ""
         sentences.append(
-            f"{stage} = {first.found} ({_short(first.rms)} σ over {len(first.cases)} cases; "
-            f"specified {first.specified}: {_short(first.specified_rms)} σ){more}."
+            f"{stage} = {first.found} ({_format_sigma(first.rms)} σ over {len(first.cases)} cases; "
+            f"specified {first.specified}: {_format_sigma(first.specified_rms)} σ){more}."
         )
     return " ".join(sentences)
 

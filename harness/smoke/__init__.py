@@ -1,1 +1,1 @@
-"""`conform smoke`: a short checklist that tells a broken adapter from a wrong implementation."""
+"""`conform smoke`: a short checklist that separates faults of an adapter from faults of the implementation."""

@@ -1,4 +1,4 @@
-"""Why the numbers are wrong: which parameter the map got wrong and how, or which deviation of the catalogue it is."""
+"""Diagnoses wrong numbers: an error in the map of a parameter, or a deviation of the catalogue."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,78 +13,85 @@ from encoder_conformance.judge.observation import Observation
 from encoder_conformance.judge.verdict import judge_tensor
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.smoke.parameter_errors import ParameterError, parameter_errors
-from encoder_conformance.smoke.round_trip import named
+from encoder_conformance.smoke.round_trip import with_own_names
 from encoder_conformance.spec.case import Case, CaseParameters
 from encoder_conformance.spec.constants import constants
 
 _CONFIRMED = 6
-"""Of the closest, how many are tried in their own noise, which takes as long as 24 plays."""
-_GUESSED = 1000.0
-"""The factor within which the noise of a wrong layer can be guessed from that of the right one."""
-_SAID = 3
+"""How many of the closest candidates are judged in their own noise, which takes as long as 24 simulations."""
+_NOISE_FACTOR = 1000.0
+"""The factor within which the noise of a wrong layer is approximated by that of the conforming one."""
+_MOST_CAUSES = 3
 _FAR = 1e12
 
 
 def diagnose_numbers(name: str, observations: Sequence[Observation], own: dict[str, str]) -> list[str]:
-    """A line for each cause that accounts for all that was seen: a parameter's, or else the catalogue's."""
-    found = [
-        f"parameter{'s' * (len(edit.names) > 1)} {named(edit.names, own)} {edit.says}"
-        for edit in wrong_parameters(observations)
+    """A line for each cause that explains all observations: parameter errors, or else the catalogue's diagnosis."""
+    causes = [
+        f"parameter{'s' * (len(error.names) > 1)} {with_own_names(error.names, own)} {error.description}"
+        for error in find_parameter_errors(observations)
     ]
-    if found:
-        return [found[0], *(f"or, not to be told apart here: {other}" for other in found[1:_SAID])]
+    if causes:
+        return [causes[0], *(f"or, not to be told apart here: {other}" for other in causes[1:_MOST_CAUSES])]
     return [diagnosis_text(diagnose(name, observations[0].dtype.name, observations)).removeprefix("⇒ ")]
 
 
-def wrong_parameters(observations: Sequence[Observation]) -> list[ParameterError]:
-    """The edits of parameters with which the oracle gives what was seen, in σ of its own noise."""
-    first = max(observations, key=lambda observation: (observation.failed, len(observation.values)))
-    near = sorted((_distance(edit, first), at, edit) for at, edit in enumerate(_plausible(first.case)))
-    likely = [edit for distance, _, edit in near[:_CONFIRMED] if distance < _GUESSED]
-    return [edit for edit in likely if all(_accounts_for(edit, observation) for observation in observations)]
+def find_parameter_errors(observations: Sequence[Observation]) -> list[ParameterError]:
+    """The parameter errors with which the oracle gives the observed values, in σ of its own noise."""
+    observation_to_fit = max(observations, key=lambda observation: (observation.failed, len(observation.values)))
+    by_distance = sorted(
+        (_distance(error, observation_to_fit), index, error)
+        for index, error in enumerate(_plausible_errors(observation_to_fit.case))
+    )
+    close = [error for distance, _, error in by_distance[:_CONFIRMED] if distance < _NOISE_FACTOR]
+    return [error for error in close if all(_explains(error, observation) for observation in observations)]
 
 
-def _plausible(case: Case) -> Iterator[ParameterError]:
-    """Those that leave every shape as it is, which a layer can be built with."""
-    right = case.parameters()
-    for edit in parameter_errors(right, case.layer):
-        if all(value.shape == right[name].shape for name, value in edit.made(right).items()):
-            yield edit
+def _plausible_errors(case: Case) -> Iterator[ParameterError]:
+    """The parameter errors that change no shape, so that a layer can be built with them."""
+    parameters = case.parameters()
+    for error in parameter_errors(parameters, case.layer):
+        if all(value.shape == parameters[name].shape for name, value in error.apply(parameters).items()):
+            yield error
 
 
-def _with_error(edit: ParameterError, case: Case) -> Case:
-    right = case.parameters()
-    return replace(case, held=CaseParameters.of(right | edit.made(right)))
+def _with_error(error: ParameterError, case: Case) -> Case:
+    parameters = case.parameters()
+    return replace(case, held=CaseParameters.of(parameters | error.apply(parameters)))
 
 
-def _distance(edit: ParameterError, observation: Observation) -> float:
-    """The rms error of what it predicts, in σ of the right layer: the geometric mean over what was seen, since a
-    tensor that is all but 0 in the right layer has a σ that says nothing of the wrong one's."""
-    predicted, logarithms = simulate(_with_error(edit, observation.case), ()), [0.0]
-    for name, seen in observation.values.items():
+def _distance(error: ParameterError, observation: Observation) -> float:
+    """The rms error of the values that `error` predicts, in σ of the conforming layer, as geometric mean over tensors.
+
+    The mean is geometric: a tensor that is nearly 0 in the conforming layer has a σ far too small for a wrong one.
+    """
+    predicted, logarithms = simulate(_with_error(error, observation.case), ()), [0.0]
+    for name, observed in observation.values.items():
         tensor = observation.expected.tensors[name]
-        if seen is None or not seen.size:
+        if observed is None or not observed.size:
             continue
         sigma = np.maximum(observation.dtype.roundoff * tensor.condition, observation.dtype.smallest_normal)
         with np.errstate(all="ignore"):
-            error = np.nan_to_num((seen - _kept(predicted[name], tensor)) / sigma, nan=_FAR, posinf=_FAR, neginf=_FAR)
-            logarithms.append(float(np.log(np.clip(np.sqrt(np.mean(error**2)), 1.0, _FAR))))
+            deviation = np.nan_to_num(
+                (observed - _sample(predicted[name], tensor)) / sigma, nan=_FAR, posinf=_FAR, neginf=_FAR
+            )
+            logarithms.append(float(np.log(np.clip(np.sqrt(np.mean(deviation**2)), 1.0, _FAR))))
     return float(np.exp(np.mean(logarithms)))
 
 
-def _accounts_for(edit: ParameterError, observation: Observation) -> bool:
-    golden, condition = simulate_with_noise(_with_error(edit, observation.case), ())
-    for name, seen in observation.values.items():
+def _explains(error: ParameterError, observation: Observation) -> bool:
+    golden, condition = simulate_with_noise(_with_error(error, observation.case), ())
+    for name, observed in observation.values.items():
         tensor = observation.expected.tensors[name]
-        if seen is None:
+        if observed is None:
             return False
-        at, shape = np.arange(seen.size), (seen.size,)
-        predicted = ExpectedTensor(shape, at, _kept(golden[name], tensor), _kept(condition[name], tensor))
-        values = seen.astype(observation.dtype.numpy)
+        positions, shape = np.arange(observed.size), (observed.size,)
+        predicted = ExpectedTensor(shape, positions, _sample(golden[name], tensor), _sample(condition[name], tensor))
+        values = observed.astype(observation.dtype.numpy)
         if not judge_tensor(name, values, predicted, observation.dtype, constants()).conforms:
             return False
     return True
 
 
-def _kept(values: Array, tensor: ExpectedTensor) -> Array:
+def _sample(values: Array, tensor: ExpectedTensor) -> Array:
     return np.asarray(values.reshape(-1)[tensor.positions])

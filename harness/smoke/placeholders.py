@@ -1,4 +1,4 @@
-"""Where in an adapter's folder: blanks that nobody has filled, each a `raise NotImplementedError("…")`, and errors."""
+"""Locates blanks in an adapter's folder, each a `raise NotImplementedError("…")`, and the lines that raise errors."""
 
 import ast
 import re
@@ -9,11 +9,13 @@ from pathlib import Path
 from encoder_conformance.paths import shown
 
 MARK = "BLANK"
-"""What the text of a blank that `conform new` leaves begins with."""
+"""Prefix of the text of each blank that `conform new` leaves."""
 
 
 @dataclass(frozen=True)
 class Placeholder:
+    """A `raise NotImplementedError(text)` at a line of a file."""
+
     path: Path
     line: int
     text: str
@@ -23,32 +25,38 @@ class Placeholder:
 
 
 def placeholders_of(folder: Path) -> list[Placeholder]:
-    """Those that are left, by file and line."""
-    return [raised for raised in _raised(folder) if raised.text.startswith(MARK)]
+    """The blanks that are left, by file and line."""
+    return [raised for raised in _find_placeholders(folder) if raised.text.startswith(MARK)]
 
 
-def placeholder_behind(folder: Path, message: str) -> Placeholder | None:
-    """The one that was run into, if that is what an adapter's error says."""
-    _, named, said = message.partition("NotImplementedError: ")
-    found = [raised for raised in _raised(folder) if named and said.strip().startswith(raised.text)]
-    return max(found, key=lambda raised: len(raised.text), default=None)
+def find_raised_placeholder(folder: Path, message: str) -> Placeholder | None:
+    """The placeholder that raised the error in `message`, if one did."""
+    _, is_placeholder, text = message.partition("NotImplementedError: ")
+    candidates = [
+        raised for raised in _find_placeholders(folder) if is_placeholder and text.strip().startswith(raised.text)
+    ]
+    return max(candidates, key=lambda raised: len(raised.text), default=None)
 
 
-def place_of(message: str, log: Path, folder: Path) -> str:
-    """Where what `message` says was raised: `raised at adapter.py:31, in build`, or, if that was not in this folder,
-    `raised at layer.py:125, in forward; called at adapter.py:31, in build`. "" where the log's last is another's.
+def locate_error(message: str, log: Path, folder: Path) -> str:
+    """The place where the error in `message` was raised: `raised at adapter.py:31, in build`.
+
+    If that is outside this folder: `raised at layer.py:125, in forward; called at adapter.py:31, in build`. "" if the
+    log's last traceback is of another error.
     """
     traceback = log.read_text(errors="replace").rpartition(_TRACEBACK)[2]
     raised = next((line for line in traceback.splitlines() if _ERROR.match(line)), "")
     kind, colon, text = raised.partition(":")
     if not raised or f"{kind.rpartition('.')[2]}{colon}{text}"[:200] not in message:
         return ""
-    frames = [(Path(file), line, of) for file, line, of in _FRAME.findall(traceback)]
-    own = [frame for frame in frames if frame[0].parent == folder.resolve()]
-    if not own:
+    frames = [(Path(file), line, function) for file, line, function in _FRAME.findall(traceback)]
+    own_frames = [frame for frame in frames if frame[0].parent == folder.resolve()]
+    if not own_frames:
         return ""
-    called = _place(*own[-1])
-    return f"raised at {called}" if own[-1] == frames[-1] else f"raised at {_place(*frames[-1])}; called at {called}"
+    called = _format_place(*own_frames[-1])
+    if own_frames[-1] == frames[-1]:
+        return f"raised at {called}"
+    return f"raised at {_format_place(*frames[-1])}; called at {called}"
 
 
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -56,16 +64,16 @@ _ERROR = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 _FRAME = re.compile(r'File "(.+?)", line ([0-9]+), in (.+)')
 
 
-def _place(file: Path, line: str, of: str) -> str:
-    return f"{shown(file)}:{line}, in {of}"
+def _format_place(file: Path, line: str, function: str) -> str:
+    return f"{shown(file)}:{line}, in {function}"
 
 
-def _raised(folder: Path) -> Iterator[Placeholder]:
+def _find_placeholders(folder: Path) -> Iterator[Placeholder]:
     for path in sorted(folder.glob("*.py")):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (SyntaxError, ValueError):
-            continue  # the adapter's own interpreter says it, with the line
+            continue  # the adapter's interpreter reports it, with the line
         for node in ast.walk(tree):
             match node:
                 case ast.Raise(

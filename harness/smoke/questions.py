@@ -1,4 +1,4 @@
-"""What a smoke test asks: the smallest cases that tell most, of those that the implementation says it can answer."""
+"""The tasks of a smoke test: small, informative cases that the implementation does not opt out of."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,69 +13,69 @@ from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
 
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "pre-gelu-tanh", "pre-rms-silu", "post-gelu-bert")
-"""Small, and unlike each other; the first of each placement that an implementation can do is asked. Of one that can do
-none of these, whose architecture is fixed, it is the smallest other."""
+"""Small and different layers. The first of each norm placement that the implementation supports is used; if it supports
+none, because its architecture is fixed, the smallest other layer."""
 NUMBERS = (
     "no-mask", "padding-right", "causal", "low-variance", "tokens", "tokens-padding", "tokens-causal",
     "memory-shorter", "memory-padding",
 )  # fmt: skip
-"""A mask of either kind, and an input that shows the norm's epsilon; token ids, for what takes them; and of attention
-alone a memory."""
+"""Both kinds of masks, and an input that shows the norm's epsilon; token ids for layers with an embedding; a memory for
+layers that are attention alone."""
 PLAIN = ("no-mask", "memory-shorter")
-"""With nothing masked."""
+"""Situations without masks."""
 WEIGHTS = ("weights-returned", "memory-shorter")
 FORMS = (
     "no-mask-16-bit", "sequence-first", "unbatched", "checkpointed", "invariant-train",
     "padding-ignore", "padding-integer", "padding-float", "padding-additive", "padding-additive-float32",
     "memory-shorter-16-bit", "memory-mask-per-item-additive",
 )  # fmt: skip
-"""One for each format, layout, kind of mask and mode that a manifest may declare beside the ordinary ones."""
+"""One situation for each format, layout, mask kind and mode that a manifest may declare beside the ordinary ones."""
 REFUSALS = ("refuse-num-heads", "refuse-activation", "refuse-feature-size", "refuse-mask-shape", "refuse-input-dtype")
 DTYPES: tuple[DtypeName, ...] = ("float32", "float64", "bfloat16", "float16")
 
 
 class Questions:
-    """Each list is empty where the manifest opts out of all of it. `layer`: ask of this one alone, and no other."""
+    """The tasks by check. A list is empty if the manifest opts out of all of it. `layer`: use this layer only."""
 
     def __init__(self, implementation: Implementation, specification: Specification, layer: str | None) -> None:
-        self._of, self._specification = implementation, specification
+        self._implementation, self._specification = implementation, specification
         self._cases = self._specification.cases
         self.dtype = next(dtype for dtype in DTYPES if dtype in implementation.capabilities.dtypes)
-        self.layers = (layer,) if layer is not None else tuple(self._layers())
+        self.layers = (layer,) if layer is not None else tuple(self._choose_layers())
 
     def check(self, check: Check) -> list[Task]:
-        """A check of the cases of `NUMBERS`, or of the one that asks for weights."""
+        """The tasks of a check in the situations `NUMBERS`, or `WEIGHTS` for the check `weights`."""
         return self._tasks(WEIGHTS if check == "weights" else NUMBERS, (self.dtype,), check)
 
     @property
     def forms(self) -> list[Task]:
-        """Of one layer: every other format, layout, kind of mask and mode."""
-        dtypes = self._of.capabilities.dtypes
-        others = tuple(dtype for dtype in dtypes if dtype != self.dtype)
-        # No dtype at all would mean each that a case is asked in.
-        tasks = self._tasks(PLAIN, others, "output", self.layers[:1]) if others else []
+        """Tasks of one layer in every other format, layout, mask kind and mode."""
+        dtypes = self._implementation.capabilities.dtypes
+        other_dtypes = tuple(dtype for dtype in dtypes if dtype != self.dtype)
+        # An empty tuple of dtypes would select every dtype of a case.
+        tasks = self._tasks(PLAIN, other_dtypes, "output", self.layers[:1]) if other_dtypes else []
         for situation in FORMS:
-            of_form = self._specification.situations[situation]
-            asked = others if self.dtype not in of_form.dtypes else (self.dtype,)
-            check: Check = "output" if "output" in of_form.checks else of_form.checks[0]
-            tasks += self._tasks((situation,), asked, check, self.layers[:1]) if asked else []
+            definition = self._specification.situations[situation]
+            dtypes_to_run = other_dtypes if self.dtype not in definition.dtypes else (self.dtype,)
+            check: Check = "output" if "output" in definition.checks else definition.checks[0]
+            tasks += self._tasks((situation,), dtypes_to_run, check, self.layers[:1]) if dtypes_to_run else []
         return tasks
 
     @property
     def refusals(self) -> list[Task]:
         return self._tasks(REFUSALS, (self.dtype,), "refusal", self.layers[:1])
 
-    def _layers(self) -> Iterator[str]:
-        """One for each placement of the norms, if there is one that can be asked."""
+    def _choose_layers(self) -> Iterator[str]:
+        """One layer for each norm placement, if the implementation supports one."""
         placements = set[Placement]()
         by_size = sorted(self._specification.layers.values(), key=parameter_count)
         for layer in dict.fromkeys((*LAYERS, *(layer.layer for layer in by_size))):
-            case = next((self._cases[name] for name in self._ids(layer, NUMBERS)), None)
+            case = next((self._cases[name] for name in self._case_ids(layer, NUMBERS)), None)
             if case is None or case.layer.norm.placement in placements:
                 continue
             if layer not in LAYERS and placements:
                 return
-            if self._of.opt_out(case, self.dtype, "output") is None:
+            if self._implementation.opt_out(case, self.dtype, "output") is None:
                 placements.add(case.layer.norm.placement)
                 yield layer
 
@@ -86,10 +86,12 @@ class Questions:
         check: Check,
         layers: Sequence[str] | None = None,
     ) -> list[Task]:
-        asked = self.layers if layers is None else layers
-        cases: list[Case] = [self._cases[name] for layer in asked for name in self._ids(layer, situations)]
-        return [task for task in plan(self._of, cases, dtypes) if task.check == check and task.opt_out is None]
+        chosen_layers = self.layers if layers is None else layers
+        cases: list[Case] = [self._cases[name] for layer in chosen_layers for name in self._case_ids(layer, situations)]
+        return [
+            task for task in plan(self._implementation, cases, dtypes) if task.check == check and task.opt_out is None
+        ]
 
-    def _ids(self, layer: str, situations: Sequence[str]) -> list[str]:
-        """Those of the layer's cases that there are."""
+    def _case_ids(self, layer: str, situations: Sequence[str]) -> list[str]:
+        """The ids of the layer's cases in these situations that exist."""
         return [name for situation in situations if (name := f"{layer}/{situation}") in self._cases]

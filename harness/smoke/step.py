@@ -1,12 +1,12 @@
-"""One line of the checklist, and what becomes of it."""
+"""A step of the checklist, and the verdict of all steps."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "failed", "not declared", "not tried"]
 Blame = Literal["blank", "adapter", "architecture", "implementation"]
-"""Whose fault a failed step is: something that is not written yet, the program that drives, a layer that is asked of
-what is made for another, or what the program drives."""
+"""The cause of a failed step: a blank that is left, the adapter, a layer that the implementation's fixed architecture
+does not support, or the implementation."""
 
 NAMES = (
     "manifest", "start", "build", "parameters", "output", "numbers",
@@ -17,7 +17,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Step:
-    """`said` is what was found, `do` what to do about it, a line each."""
+    """One step. `said` is the result, `do` the advice, one line each."""
 
     name: str
     state: State
@@ -27,5 +27,5 @@ class Step:
 
 
 def verdict(steps: list[Step]) -> Blame | Literal["ok"]:
-    """What is to be mended first: the first step that failed says it."""
+    """What to fix first, by the first failed step; "ok" if none failed."""
     return next((step.blame for step in steps if step.blame), "ok")

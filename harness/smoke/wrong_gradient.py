@@ -1,4 +1,4 @@
-"""How the gradients of parameters are wrong, where the numbers forward are right: most often on the way back."""
+"""Describes wrong gradients of a layer whose forward values are right: often the gradient's map is at fault."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,40 +9,40 @@ from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.results import Record
 from encoder_conformance.smoke.parameter_errors import parameter_errors
-from encoder_conformance.smoke.round_trip import named
+from encoder_conformance.smoke.round_trip import with_own_names
 from encoder_conformance.spec.case import Case
 from encoder_conformance.wire.frames import Tensors
 
 _CLOSE = 1e-2
-"""Far above the noise of any format that is asked here, far below what another gradient would be."""
+"""A relative error far above the noise of every format used here, and far below that of a different gradient."""
 
 
 def wrong_gradients(case: Case, observed: Tensors, record: Record, own: Mapping[str, str]) -> Iterator[str]:
-    """A line for each gradient that does not conform, and what was given in its place, if that can be told."""
-    right = evaluate(case, Arithmetic(np.float64), case.cotangent(kinked_rows(case))).gradients
-    by_parameter = {name: value for name, value in right.items() if name != "x"}
+    """A line for each gradient that does not conform, with its relation to the right one if it is recognised."""
+    expected = evaluate(case, Arithmetic(np.float64), case.cotangent(kinked_rows(case))).gradients
+    by_parameter = {name: value for name, value in expected.items() if name != "x"}
     for tensor in record.tensors:
         if tensor.conforms:
             continue
-        name, found = tensor.tensor, observed[tensor.tensor].astype(np.float64)
-        wrong = [edit for edit in parameter_errors(by_parameter, case.layer) if name in edit.names]
-        for edit in wrong:
-            predicted = edit.made(by_parameter)[name]
-            if predicted.shape == found.shape and _close(found, predicted):
-                yield f"the gradient by {named((name,), own)} {edit.says}"
+        name, gradient = tensor.tensor, observed[tensor.tensor].astype(np.float64)
+        candidates = [error for error in parameter_errors(by_parameter, case.layer) if name in error.names]
+        for error in candidates:
+            predicted = error.apply(by_parameter)[name]
+            if predicted.shape == gradient.shape and _is_close(gradient, predicted):
+                yield f"the gradient by {with_own_names((name,), own)} {error.description}"
                 break
         else:
-            factor = _factor(found, right[name])
-            yield f"the gradient by {named((name,), own)} is {factor or 'another'}"
+            factor = _factor_text(gradient, expected[name])
+            yield f"the gradient by {with_own_names((name,), own)} is {factor or 'another'}"
 
 
-def _close(found: Array, predicted: Array) -> bool:
-    return bool(np.abs(found - predicted).max() <= _CLOSE * max(np.abs(predicted).max(), 1e-30))
+def _is_close(gradient: Array, predicted: Array) -> bool:
+    return bool(np.abs(gradient - predicted).max() <= _CLOSE * max(np.abs(predicted).max(), 1e-30))
 
 
-def _factor(found: Array, right: Array) -> str:
-    """`−1 times what it should be`, for the usual slips of a sum that became a mean, or of a sign."""
-    if found.shape != right.shape or not np.any(right):
+def _factor_text(gradient: Array, expected: Array) -> str:
+    """`−1 times what it should be`, for a mean instead of a sum, or a wrong sign; "" if it is no multiple."""
+    if gradient.shape != expected.shape or not np.any(expected):
         return ""
-    factor = float(np.sum(found * right) / np.sum(right * right))
-    return f"{factor:.4g} times what it should be" if _close(found, factor * right) and factor else ""
+    factor = float(np.sum(gradient * expected) / np.sum(expected * expected))
+    return f"{factor:.4g} times what it should be" if _is_close(gradient, factor * expected) and factor else ""

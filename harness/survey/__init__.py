@@ -1,1 +1,1 @@
-"""Rows of tables that are kept: what an implementation, as it is told to run, gave when it was last judged."""
+"""Judges every implementation in every configuration, stores the results as rows, and writes the pages from them."""

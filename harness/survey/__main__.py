@@ -1,12 +1,12 @@
-"""Judges the implementations that nothing is kept of, or that failed, keeps each row as it comes, and writes the pages.
+"""Judges the configurations that have no stored row or a failed one, stores each row, and writes the pages.
 
-    python -m encoder_conformance.survey                          # begins where it was ended
-    python -m encoder_conformance.survey pytorch hf_bert          # of these implementations alone
-    python -m encoder_conformance.survey --anew flax_nnx          # forgets the rows of an implementation first
-    python -m encoder_conformance.survey --python lucid_dl=PATH   # an interpreter of its own, as for conform run
-    python -m encoder_conformance.survey --page                   # the pages alone, of what is kept
+    python -m encoder_conformance.survey                          # resumes where it was ended
+    python -m encoder_conformance.survey pytorch hf_bert          # judges these implementations only
+    python -m encoder_conformance.survey --anew flax_nnx          # deletes the rows of an implementation first
+    python -m encoder_conformance.survey --python lucid_dl=PATH   # uses an interpreter, as for conform run
+    python -m encoder_conformance.survey --page                   # writes the pages only, from the stored rows
 
-Implementations that cannot be started here keep the rows that they have.
+Implementations that cannot be started here keep their rows.
 """
 
 import argparse
@@ -22,32 +22,34 @@ from encoder_conformance.survey.results import kept
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(prog="python -m encoder_conformance.survey")
-    asked.add_argument("names", nargs="*", metavar="NAME", help="judge these alone")
-    asked.add_argument("--anew", action="append", default=[], metavar="NAME", help="forget what is kept of this one")
-    asked.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="as for conform run")
-    asked.add_argument("--page", action="store_true", help="judge nothing, write the pages")
-    asked.add_argument("--jobs", type=int, default=os.cpu_count(), help="rows side by side")
-    told = asked.parse_args()
-    interpreters = dict(pair.split("=", 1) for pair in told.python)
+    parser = argparse.ArgumentParser(prog="python -m encoder_conformance.survey")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="judge these only")
+    parser.add_argument("--anew", action="append", default=[], metavar="NAME", help="delete the rows of this one first")
+    parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="as for conform run")
+    parser.add_argument("--page", action="store_true", help="write the pages only")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="rows judged in parallel")
+    options = parser.parse_args()
+    interpreters = dict(pair.split("=", 1) for pair in options.python)
     rows = kept(KEPT)
-    if not told.page:
-        named = [variant for variant in configurations() if not told.names or variant.partition(":")[0] in told.names]
-        here = [variant for variant in named if _starts(variant, interpreters)]
+    if not options.page:
+        selected = [
+            variant for variant in configurations() if not options.names or variant.partition(":")[0] in options.names
+        ]
+        available = [variant for variant in selected if _can_start(variant, interpreters)]
         judge = partial(judged, dtypes=("float64", "float32"), interpreters=interpreters)
-        rows = judge_waiting(KEPT, here, told.anew, judge, told.jobs)
-    of_today = {variant: rows[variant] for variant in configurations() if variant in rows}
-    PAGE.write_text(page(list(of_today.values()), set(configurations()) - set(rows)), encoding="utf-8")
-    write_into_readme(matrix(list(of_today.values())))
+        rows = judge_waiting(KEPT, available, options.anew, judge, options.jobs)
+    current = {variant: rows[variant] for variant in configurations() if variant in rows}
+    PAGE.write_text(page(list(current.values()), set(configurations()) - set(rows)), encoding="utf-8")
+    write_into_readme(matrix(list(current.values())))
     print(PAGE)
 
 
-def _starts(variant: str, interpreters: dict[str, str]) -> bool:
+def _can_start(variant: str, interpreters: dict[str, str]) -> bool:
     folder, implementation = find_implementation(variant)
-    found = resolve(implementation, folder, interpreters)
-    if isinstance(found, Missing):
-        print(f"{variant}: {found.reason}")
-    return not isinstance(found, Missing)
+    interpreter = resolve(implementation, folder, interpreters)
+    if isinstance(interpreter, Missing):
+        print(f"{variant}: {interpreter.reason}")
+    return not isinstance(interpreter, Missing)
 
 
 if __name__ == "__main__":

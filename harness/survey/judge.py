@@ -1,4 +1,4 @@
-"""Judges implementations in every configuration, through the parts of `conform run`, and keeps each row."""
+"""Judges implementations in every configuration, as `conform run` does, and stores each row."""
 
 import re
 import tempfile
@@ -29,22 +29,23 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, ReasonCount, Row, Seen, keep, kept
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, Row, keep, kept
 from encoder_conformance.task import Task
 
 
 def configurations() -> Iterator[str]:
-    """Every implementation, in every way that it may be told to run, as `conform run --impl` takes it.
+    """Every implementation with every combination of its choices, in the syntax of `conform run --impl`.
 
-    Of an exporter to ONNX the first way alone: docs/onnx.md has the others. What has to be told has none of its own.
+    Exporters to ONNX have their first configuration only; docs/onnx.md has the others. Implementations that require a
+    choice are left out.
     """
     for folder in known_folders().values():
         implementation = read_implementation_manifest(folder)
         if not implementation.requires_choice:
-            yield from _of(implementation)
+            yield from _configurations_of(implementation)
 
 
-def _of(implementation: Implementation) -> Iterator[str]:
+def _configurations_of(implementation: Implementation) -> Iterator[str]:
     choices = {choice.name: choice.values for choice in implementation.choices}
     if not choices or "opset" in choices:
         yield implementation.name
@@ -56,9 +57,10 @@ def _of(implementation: Implementation) -> Iterator[str]:
 def judge_waiting(
     path: Path, configurations: Iterable[str], anew: Collection[str], judged: Callable[[str], Row], jobs: int
 ) -> dict[str, Row]:
-    """All rows, by variant. Those of `anew`, which names implementations, are forgotten first.
+    """Judge the configurations without a row or with failures. Returns all rows by variant.
 
-    Ended early, it leaves what waits for the next time.
+    The rows of the implementations `anew` are deleted first. Each row is stored when it is done, so that an interrupted
+    survey can be resumed.
     """
     rows = {name: row for name, row in kept(path).items() if row.implementation not in anew}
     waiting = [variant for variant in configurations if variant not in rows or rows[variant].failed]
@@ -75,89 +77,99 @@ def judge_waiting(
 
 @cache
 def cases() -> list[Case]:
+    """The required cases."""
     return select(load().cases, (), "required")
 
 
 @cache
 def expected() -> dict[str, Expected]:
+    """Case id → golden of each required case."""
     return {case.id: read_golden(case, read_golden_manifest(), constants()) for case in cases()}
 
 
 def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[str, str] | None = None) -> Row:
-    """Every required case in these dtypes; `interpreters` as --python has them.
+    """The row of a variant: every required case in these dtypes. `interpreters`: name → path, as of --python.
 
-    Raises InputError where it cannot be started.
+    Raises InputError if the variant cannot be started.
     """
     folder, implementation = find_implementation(variant)
-    found = resolve(implementation, folder, dict(interpreters or {}))
-    if isinstance(found, Missing):
-        raise InputError(f"{variant}: {found.reason}", hint=found.hint)
-    tasks = [task for task in plan(implementation, cases(), dtypes) if asked(task)]
+    interpreter = resolve(implementation, folder, dict(interpreters or {}))
+    if isinstance(interpreter, Missing):
+        raise InputError(f"{variant}: {interpreter.reason}", hint=interpreter.hint)
+    tasks = [task for task in plan(implementation, cases(), dtypes) if is_counted(task)]
     with tempfile.TemporaryDirectory() as logs:
-        assignment, goldens = Assignment(found, tasks), expected()
+        assignment, goldens = Assignment(interpreter, tasks), expected()
         run = Run(
             [assignment], lambda case: goldens[case.id], constants(), jobs=1, threads=1, device="cpu", logs=Path(logs)
         )
         records = list(run)
         versions = run.session(implementation.name).versions
-    judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
-    passed = [record for record in judged if record.outcome in EXPECTED]
-    # An invariant that is broken as declared is as far out as it is: what it is met in has no number.
-    met = [record for record in passed if record.outcome == Outcome.PASS or record.check != "invariant"]
+    judged_records = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
+    passed = [record for record in judged_records if record.outcome in EXPECTED]
+    # The rms of an invariant that is broken as declared is a distance, and not an error.
+    with_error = [record for record in passed if record.outcome == Outcome.PASS or record.check != "invariant"]
     return Row(
         variant=variant,
         implementation=implementation.folder_name,
         choices=dict(implementation.chosen),
         passed=len(passed),
-        applicable=len(judged),
-        rms=max((round(record.rms, 2) for record in met if record.rms is not None), default=None),
-        unsupported=reasons(record for record in records if record.outcome == Outcome.UNSUPPORTED),
-        failed=reasons(record for record in judged if record.outcome not in EXPECTED),
-        deviates=seen(records),
+        applicable=len(judged_records),
+        rms=max((round(record.rms, 2) for record in with_error if record.rms is not None), default=None),
+        unsupported=count_reasons(record for record in records if record.outcome == Outcome.UNSUPPORTED),
+        failed=count_reasons(record for record in judged_records if record.outcome not in EXPECTED),
+        deviates=count_deviations(records),
         versions=dict(versions),
     )
 
 
-def asked(task: Task) -> bool:
-    """What an implementation has not among its capabilities, training say, is no news in its row."""
+def is_counted(task: Task) -> bool:
+    """Whether a task counts in a row. Those outside the declared capabilities, such as training, do not."""
     return task.opt_out is None or task.opt_out.kind not in ("capability", "default-layer")
 
 
-def reasons(records: Iterable[Record]) -> list[ReasonCount]:
-    """One for each text: of what is declared of gradients and sizes one text a kind, of a failure without numbers."""
-    cases: dict[tuple[Kind | None, str], list[str]] = {}
-    for record in records:
-        failed = f"{record.outcome.value}: {unnumbered(record.message)}"
-        text = record.message if record.kind == "declared" else WHATEVER_IS_DECLARED.get(record.kind, failed)
-        cases.setdefault((record.kind, text), []).append(record.case)
-    return [ReasonCount(kind, text, len(found), some(found)) for (kind, text), found in cases.items()]
+def count_reasons(records: Iterable[Record]) -> list[ReasonCount]:
+    """The records grouped by reason.
 
-
-def seen(records: Iterable[Record]) -> list[Seen]:
-    shown: dict[tuple[str, str], list[Record]] = {}
+    Opt-outs by declared deviations have one text per kind. Failures that differ in numbers only are one reason.
+    """
+    cases_by_reason: dict[tuple[Kind | None, str], list[str]] = {}
     for record in records:
-        for deviation in record.deviations:
-            shown.setdefault((deviation, record.dtype), []).append(record)
+        failure_text = f"{record.outcome.value}: {unnumbered(record.message)}"
+        text = record.message if record.kind == "declared" else WHATEVER_IS_DECLARED.get(record.kind, failure_text)
+        cases_by_reason.setdefault((record.kind, text), []).append(record.case)
     return [
-        Seen(deviation, dtype, len(found), some([record.case for record in found]), _largest(found))
-        for (deviation, dtype), found in shown.items()
+        ReasonCount(kind, text, len(cases), summarise_cases(cases)) for (kind, text), cases in cases_by_reason.items()
     ]
 
 
-def _largest(found: list[Record]) -> float | None:
-    distances = [record.distance for record in found if record.distance is not None]
+def count_deviations(records: Iterable[Record]) -> list[DeviationCount]:
+    """The declared deviations that the records show, by deviation and dtype."""
+    records_by_deviation: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        for deviation in record.deviations:
+            records_by_deviation.setdefault((deviation, record.dtype), []).append(record)
+    return [
+        DeviationCount(
+            deviation, dtype, len(group), summarise_cases([record.case for record in group]), _largest_distance(group)
+        )
+        for (deviation, dtype), group in records_by_deviation.items()
+    ]
+
+
+def _largest_distance(records: list[Record]) -> float | None:
+    distances = [record.distance for record in records if record.distance is not None]
     return float(f"{max(distances):.2g}") if distances else None
 
 
 def unnumbered(message: str) -> str:
-    """One message for failures that differ in their numbers."""
+    """The message with its numbers replaced, so that failures that differ in numbers only are equal."""
     return re.sub(r"\d[\d.e+-]*", "…", message)[:300]
 
 
-def some(found: list[str]) -> str:
-    """Which layers, and which situations of theirs."""
-    parted = [case.split("/") for case in found]
-    layers, situations = (list(dict.fromkeys(part)) for part in zip(*parted, strict=True))
+def summarise_cases(case_ids: list[str]) -> str:
+    """A few of the layers and of the situations of these cases."""
+    parted = [case.split("/") for case in case_ids]
+    layers, situations = (list(dict.fromkeys(names)) for names in zip(*parted, strict=True))
     return f"{_few(layers)} / {_few(situations)}"
 
 

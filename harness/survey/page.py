@@ -1,4 +1,4 @@
-"""docs/findings.md, and the table of README.md, of the rows that are kept."""
+"""Generates docs/findings.md, and the table of README.md, from the stored rows."""
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
@@ -12,7 +12,7 @@ from encoder_conformance.impl.choices import variant_suffix
 from encoder_conformance.impl.limitations import Entry
 from encoder_conformance.impl.manifest import Implementation, find_implementation, read_implementation_manifest
 from encoder_conformance.paths import IMPLS, ROOT
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, ReasonCount, Row, Seen
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, Row
 
 KEPT = ROOT / "docs" / "findings.json"
 PAGE = ROOT / "docs" / "findings.md"
@@ -22,24 +22,26 @@ NEW = "**New.** "
 
 
 def page(rows: Collection[Row], waiting: Collection[str], scripts: Path = SCRIPTS) -> str:
-    """`waiting` are the variants that there are and of which no row is kept; `scripts` is docs/findings/."""
-    held: dict[str, list[Row]] = {}
+    """The page. `waiting`: the variants without a row; `scripts`: the folder docs/findings/."""
+    rows_by_name: dict[str, list[Row]] = {}
     for row in rows:
-        held.setdefault(row.implementation, []).append(row)
-    told = [
+        rows_by_name.setdefault(row.implementation, []).append(row)
+    names = [
         name
-        for name, own in sorted(held.items())
-        if any(_says_something(row) for row in own) or scripts_of(name, scripts)
+        for name, own_rows in sorted(rows_by_name.items())
+        if any(_has_findings(row) for row in own_rows) or scripts_of(name, scripts)
     ]
     return _PAGE.format(
         matrix=matrix(rows),
-        waiting=_unjudged(waiting),
-        sections="\n".join(_section(name, sorted(held[name], key=lambda row: row.variant), scripts) for name in told),
+        waiting=_waiting_text(waiting),
+        sections="\n".join(
+            _section(name, sorted(rows_by_name[name], key=lambda row: row.variant), scripts) for name in names
+        ),
     )
 
 
-def _unjudged(waiting: Collection[str]) -> str:
-    """What is said of the variants that were not judged yet; "" where there are none."""
+def _waiting_text(waiting: Collection[str]) -> str:
+    """A line about the variants that were not judged yet; "" if there are none."""
     if not waiting:
         return ""
     names = ", ".join(f"`{name}`" for name in sorted({variant.partition(":")[0] for variant in waiting}))
@@ -47,10 +49,10 @@ def _unjudged(waiting: Collection[str]) -> str:
 
 
 def matrix(rows: Collection[Row]) -> str:
-    """A line for each row: what README shows."""
+    """The table of README.md, a line for each row."""
     lines = []
     for row in sorted(rows, key=lambda row: row.variant):
-        deviating = ", ".join(sorted({f"`{seen.deviation}`" for seen in row.deviates}))
+        deviating = ", ".join(sorted({f"`{deviation.deviation}`" for deviation in row.deviates}))
         lines.append(
             (
                 f"`{short(row)}`",
@@ -65,22 +67,23 @@ def matrix(rows: Collection[Row]) -> str:
 
 
 def short(row: Row) -> str:
-    """The variant, where it is not the implementation's first."""
+    """The implementation, with its choices if they are not the default ones."""
     implementation = read_implementation_manifest(IMPLS / row.implementation)
     return row.implementation + variant_suffix(implementation.choices, row.choices)
 
 
 @cache
 def entries(implementation: str) -> dict[str, Entry]:
-    """Reason → what a manifest says of it, of all that is unsupported."""
+    """Reason → entry of `unsupported` in the manifest."""
     return {entry.reason: entry for entry in read_implementation_manifest(IMPLS / implementation).unsupported}
 
 
 def scripts_of(name: str, folder: Path) -> list[Path]:
+    """The scripts in docs/findings/ about an implementation."""
     return sorted(folder.glob(f"{name}-*.py"))
 
 
-def _says_something(row: Row) -> bool:
+def _has_findings(row: Row) -> bool:
     return bool(row.deviates or row.unsupported or row.failed)
 
 
@@ -92,96 +95,108 @@ def _versions(row: Row) -> str:
 def _section(name: str, rows: list[Row], scripts: Path) -> str:
     implementation = read_implementation_manifest(IMPLS / name)
     parts = [f"## {implementation.title}\n\n`{name}`, {_versions(rows[0])}. {implementation.homepage}\n"]
-    if deviating := list(_deviating(rows, scripts)):
+    if deviating := list(_deviation_points(rows, scripts)):
         parts.append("Deviates by:\n\n" + "\n".join(deviating) + "\n")
-    if left := list(_not_asked(rows, scripts)):
-        parts.append("Not asked, or failed:\n\n" + "\n".join(left) + "\n")
-    if beside := list(_beside(implementation, rows, scripts)):
-        parts.append("Beside the cases of the table:\n\n" + "\n".join(beside) + "\n")
+    if opt_outs := list(_opt_out_points(rows, scripts)):
+        parts.append("Not asked, or failed:\n\n" + "\n".join(opt_outs) + "\n")
+    if others := list(_other_findings(implementation, rows, scripts)):
+        parts.append("Beside the cases of the table:\n\n" + "\n".join(others) + "\n")
     return "\n".join(parts)
 
 
-def _beside(implementation: Implementation, rows: list[Row], scripts: Path) -> Iterator[str]:
-    """What the manifest says of formats and levels that the rows do not have, and scripts of what it does not say."""
-    told = {reason.text for row in rows for reason in (*row.unsupported, *row.failed)}
-    told |= {entry.reason for row in rows for seen in row.deviates if (entry := _entry_of(row, seen.deviation))}
-    every = (*implementation.unsupported, *implementation.deviations)
-    beside = {entry.reason: entry for entry in every if entry.script and entry.reason not in told}
-    for entry in beside.values():
-        yield _point(*_entry(entry, "", scripts))
-    named = {entry.script for entry in every}
+def _other_findings(implementation: Implementation, rows: list[Row], scripts: Path) -> Iterator[str]:
+    """The manifest's entries about formats and levels outside the rows, and scripts that no entry names."""
+    reasons_shown = {reason.text for row in rows for reason in (*row.unsupported, *row.failed)}
+    reasons_shown |= {
+        entry.reason for row in rows for count in row.deviates if (entry := _find_entry(row, count.deviation))
+    }
+    entries_of_manifest = (*implementation.unsupported, *implementation.deviations)
+    others = {
+        entry.reason: entry for entry in entries_of_manifest if entry.script and entry.reason not in reasons_shown
+    }
+    for entry in others.values():
+        yield _bullet(*_entry_lines(entry, "", scripts))
+    scripts_named = {entry.script for entry in entries_of_manifest}
     for path in scripts_of(implementation.name, scripts):
-        if path.name not in named:
-            yield _point(_shown(path.name, scripts))
+        if path.name not in scripts_named:
+            yield _bullet(_script_line(path.name, scripts))
 
 
-def _entry_of(row: Row, deviation: str) -> Entry | None:
-    return next((entry for entry in _told(row).deviations if entry.deviation == deviation), None)
+def _find_entry(row: Row, deviation: str) -> Entry | None:
+    return next((entry for entry in _read_manifest(row).deviations if entry.deviation == deviation), None)
 
 
-def _deviating(rows: list[Row], scripts: Path) -> Iterator[str]:
-    seen: dict[str, list[tuple[Row, Seen]]] = {}
+def _deviation_points(rows: list[Row], scripts: Path) -> Iterator[str]:
+    by_deviation: dict[str, list[tuple[Row, DeviationCount]]] = {}
     for row in rows:
-        for one in row.deviates:
-            seen.setdefault(one.deviation, []).append((row, one))
-    for deviation, found in sorted(seen.items()):
-        where = _where([row for row, _ in found], rows)
-        distances = (_distance(dtype, [one for _, one in found if one.dtype == dtype]) for dtype in _dtypes(found))
-        entry = _entry_of(found[0][0], deviation)
-        said = _entry(entry, "", scripts) if entry else [f"{catalogue()[deviation].sentence}. **unexplained**"]
-        yield _point(f"`{deviation}`{where}. {said[0]}", f"{'; '.join(distances)}.", *said[1:])
+        for count in row.deviates:
+            by_deviation.setdefault(count.deviation, []).append((row, count))
+    for deviation, pairs in sorted(by_deviation.items()):
+        variants = _variants_text([row for row, _ in pairs], rows)
+        distances = (
+            _distance(dtype, [count for _, count in pairs if count.dtype == dtype]) for dtype in _dtypes(pairs)
+        )
+        entry = _find_entry(pairs[0][0], deviation)
+        lines = _entry_lines(entry, "", scripts) if entry else [f"{catalogue()[deviation].sentence}. **unexplained**"]
+        yield _bullet(f"`{deviation}`{variants}. {lines[0]}", f"{'; '.join(distances)}.", *lines[1:])
 
 
-def _point(*lines: str) -> str:
+def _bullet(*lines: str) -> str:
     return "- " + "\n  ".join(lines)
 
 
-def _entry(entry: Entry, seen: str, scripts: Path) -> list[str]:
-    """What a manifest's entry says, and after its reason what was seen of it."""
-    lines = [f"{NEW if entry.new else ''}{entry.reason}{seen}. {entry.link}"]
-    return [*lines, _shown(entry.script, scripts)] if entry.script else lines
+def _entry_lines(entry: Entry, counts_text: str, scripts: Path) -> list[str]:
+    """The lines of a manifest's entry; `counts_text` follows its reason."""
+    lines = [f"{NEW if entry.new else ''}{entry.reason}{counts_text}. {entry.link}"]
+    return [*lines, _script_line(entry.script, scripts)] if entry.script else lines
 
 
-def _shown(script: str, scripts: Path) -> str:
-    said = " ".join((ast.get_docstring(ast.parse((scripts / script).read_text(encoding="utf-8"))) or "").split())
-    return f"[{script}](findings/{script}): {said}"
+def _script_line(script: str, scripts: Path) -> str:
+    sentence = " ".join((ast.get_docstring(ast.parse((scripts / script).read_text(encoding="utf-8"))) or "").split())
+    return f"[{script}](findings/{script}): {sentence}"
 
 
-def _where(found: Iterable[Row], rows: list[Row]) -> str:
-    """The variants that have it; "" where all do."""
-    ways = sorted({short(row) for row in found})
-    return "" if len(ways) == len(rows) else f" ({', '.join(f'`{way}`' for way in ways)})"
+def _variants_text(some_rows: Iterable[Row], rows: list[Row]) -> str:
+    """The variants of `some_rows`; "" if they are all of `rows`."""
+    variants = sorted({short(row) for row in some_rows})
+    return "" if len(variants) == len(rows) else f" ({', '.join(f'`{variant}`' for variant in variants)})"
 
 
-def _told(row: Row) -> Implementation:
+def _read_manifest(row: Row) -> Implementation:
     return find_implementation(row.variant)[1]
 
 
-def _dtypes(found: Iterable[tuple[Row, Seen]]) -> list[str]:
-    return sorted({one.dtype for _, one in found}, reverse=True)
+def _dtypes(pairs: Iterable[tuple[Row, DeviationCount]]) -> list[str]:
+    return sorted({count.dtype for _, count in pairs}, reverse=True)
 
 
-def _distance(dtype: str, found: list[Seen]) -> str:
-    distances = [one.sigma for one in found if one.sigma is not None]
-    most = max(found, key=lambda one: one.checks)
+def _distance(dtype: str, counts: list[DeviationCount]) -> str:
+    distances = [count.sigma for count in counts if count.sigma is not None]
+    largest = max(counts, key=lambda count: count.checks)
     size = f"up to {max(distances):.2g} σ" if distances else "not finite"
-    return f"{dtype}: {size}, {most.checks} checks ({most.cases})"
+    return f"{dtype}: {size}, {largest.checks} checks ({largest.cases})"
 
 
-def _not_asked(rows: list[Row], scripts: Path) -> Iterator[str]:
-    known = entries(rows[0].implementation)
-    ways: dict[str, list[tuple[Row, ReasonCount]]] = {}
+def _opt_out_points(rows: list[Row], scripts: Path) -> Iterator[str]:
+    entries_by_reason = entries(rows[0].implementation)
+    by_text: dict[str, list[tuple[Row, ReasonCount]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
-            ways.setdefault(reason.text, []).append((row, reason))
-    for text, found in ways.items():
-        where = _where([row for row, _ in found], rows)
-        checks, cases = max(((reason.checks, reason.cases) for _, reason in found), key=lambda one: one[0])
-        if found[0][1].kind in WHATEVER_IS_DECLARED:
-            yield f"- {text}{where}: {checks} checks. {RULE}"
+            by_text.setdefault(reason.text, []).append((row, reason))
+    for text, pairs in by_text.items():
+        variants = _variants_text([row for row, _ in pairs], rows)
+        checks, cases = max(((reason.checks, reason.cases) for _, reason in pairs), key=lambda counts: counts[0])
+        if pairs[0][1].kind in WHATEVER_IS_DECLARED:
+            yield f"- {text}{variants}: {checks} checks. {RULE}"
             continue
-        seen = f"{where}: {checks} checks ({cases})"
-        yield _point(*(_entry(known[text], seen, scripts) if text in known else [f"{text}{seen}. **unexplained**"]))
+        counts_text = f"{variants}: {checks} checks ({cases})"
+        yield _bullet(
+            *(
+                _entry_lines(entries_by_reason[text], counts_text, scripts)
+                if text in entries_by_reason
+                else [f"{text}{counts_text}. **unexplained**"]
+            )
+        )
 
 
 _PAGE = """# Findings: what the layers that people use do
@@ -208,12 +223,13 @@ BEGIN, END = "<!-- matrix: written by python -m encoder_conformance.survey -->",
 
 
 def write_into_readme(table: str) -> None:
+    """Replace the table between the marks in README.md."""
     text = README.read_text(encoding="utf-8")
     README.write_text(with_table(text, table), encoding="utf-8")
 
 
 def with_table(text: str, table: str) -> str:
-    """Raises InputError where the marks are missing."""
+    """`text` with the table between the marks. Raises InputError if a mark is missing or repeated."""
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise InputError("has not one of each mark of the matrix", where="README.md", hint=f"write {BEGIN} and {END}")
     before, rest = text.split(BEGIN)

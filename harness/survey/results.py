@@ -1,4 +1,4 @@
-"""What a row holds, and the file that keeps all rows of a table."""
+"""The rows of a survey, and the JSON file that stores them."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,52 +12,54 @@ WHATEVER_IS_DECLARED: dict[Kind | None, str] = {
     "no-gradient": "No gradient is specified for what is declared",
     "predicted-in-size": "What is declared is predicted in size only, and an invariant asks for less",
 }
-"""One text for each kind of reason that names the deviations that a manifest declares."""
+"""Kind → one text for all reasons of the kind, whichever deviations a manifest declares."""
 
 
 @dataclass(frozen=True)
 class ReasonCount:
-    """Why some checks are not asked, or what of them failed. The manifest has the link. `kind` is null of a failure."""
+    """A reason why checks were not run or failed, with their number. `kind` is None for a failure."""
 
     kind: Kind | None
     text: str
     checks: int
     cases: str
-    """Layers and situations, a few of them."""
+    """A few of their layers and situations."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A declared deviation that checks in one dtype showed, by itself or beside others."""
+class DeviationCount:
+    """A declared deviation that checks in one dtype showed, alone or with others."""
 
     deviation: str
     dtype: str
     checks: int
     cases: str
     sigma: float | None
-    """The largest distance from the specification without what is declared, rms; None where no number says it (NaN)."""
+    """The largest rms distance from the specification without the deviation, in σ; None if not finite."""
 
 
 @dataclass(frozen=True)
 class Row:
+    """The results of one implementation in one configuration."""
+
     variant: str
-    """As `conform run --impl` takes it."""
+    """In the syntax of `conform run --impl`."""
     implementation: str
-    """The folder's name."""
+    """The name of its folder."""
     choices: dict[str, str]
     passed: int
-    """Of `applicable`, with those that deviate as declared."""
+    """Number of `applicable` checks that passed or deviate as declared."""
     applicable: int
     rms: float | None
-    """The largest of any tensor of a check that passed, in σ; None where none did."""
+    """The largest rms of any tensor of a check that passed, in σ; None if none passed."""
     unsupported: list[ReasonCount]
     failed: list[ReasonCount]
-    deviates: list[Seen]
+    deviates: list[DeviationCount]
     versions: dict[str, str]
 
 
 def kept(path: Path) -> dict[str, Row]:
-    """By variant."""
+    """The stored rows by variant; empty if there is no file."""
     if not path.is_file():
         return {}
     rows = json.loads(path.read_text(encoding="utf-8"))
@@ -65,10 +67,11 @@ def kept(path: Path) -> dict[str, Row]:
 
 
 def keep(path: Path, rows: dict[str, Row]) -> None:
-    written = [asdict(rows[variant]) for variant in sorted(rows)]
-    replace_file(path, (json.dumps(written, indent=1, ensure_ascii=False) + "\n").encode())
+    """Store rows, sorted by variant."""
+    sorted_rows = [asdict(rows[variant]) for variant in sorted(rows)]
+    replace_file(path, (json.dumps(sorted_rows, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _row(row: dict[str, Any]) -> Row:
     reasons = {key: [ReasonCount(**reason) for reason in row[key]] for key in ("unsupported", "failed")}
-    return Row(**{**row, **reasons, "deviates": [Seen(**seen) for seen in row["deviates"]]})
+    return Row(**{**row, **reasons, "deviates": [DeviationCount(**count) for count in row["deviates"]]})

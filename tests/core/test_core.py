@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from encoder_conformance.core.build import choose
-from encoder_conformance.core.cover import by_what_they_add, greedy_cover
+from encoder_conformance.core.cover import greedy_cover, order_by_gain
 from encoder_conformance.core.criteria import LARGEST, of_deviations, of_text, small_required
 from encoder_conformance.core.sensitivity import (
     CONFORMING_RMS,
     MARGIN,
     Sensitivity,
-    measured,
+    make_sensitivity,
     patch_digest,
     read_sensitivity,
 )
@@ -72,7 +72,7 @@ def test_the_table_says_what_playing_shows() -> None:
     for case in names:
         golden = load().cases[case.golden_id]
         dtypes = tuple(case.situation.dtypes)
-        again = measured(kills(list(catalogue()), [golden], dtypes, 1), catalogue())
+        again = make_sensitivity(kills(list(catalogue()), [golden], dtypes, 1), catalogue())
         for dtype in dtypes:
             for check in ("output", "stages"):
                 assert again.sees(case, dtype, check) == table.sees(case, dtype, check), (case.id, dtype, check)
@@ -91,7 +91,7 @@ def test_greedy_cover_takes_what_adds_most_for_its_cost_and_drops_what_is_redund
     has = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1]], dtype=np.bool_)
     assert greedy_cover(has, lambda taken: np.ones(4)) == [3]
     assert sorted(greedy_cover(has, lambda taken: np.array([1.0, 1.0, 1.0, 9.0]))) == [0, 2]
-    assert by_what_they_add(has[:3], np.ones(4)) == [0, 2, 1]
+    assert order_by_gain(has[:3], np.ones(4)) == [0, 2, 1]
 
 
 @pytest.fixture

@@ -267,31 +267,31 @@ def test_another_seed_asks_of_other_numbers(conform: Callable, honest: Path) -> 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_oracle_keeps_every_invariant(name: str) -> None:
-    """Each variant's answer, back in the base's place, is the base's: the clauses are true."""
+    """Each follow-up's answer, back in the base's place, is the base's: the clauses are true."""
     case = CASES[f"post-relu/invariant-{name}"]
     base = output(base_of(case))
-    for variant in follow_ups(case):
-        same = variant.case.same()
+    for follow_up in follow_ups(case):
+        same = follow_up.case.comparable()
         assert same.any()
-        expected = base[variant.case.items[same], variant.case.positions[same]]
-        np.testing.assert_allclose(output(variant.case)[same], expected, rtol=1e-12, atol=1e-13)
+        expected = base[follow_up.case.items[same], follow_up.case.positions[same]]
+        np.testing.assert_allclose(output(follow_up.case)[same], expected, rtol=1e-12, atol=1e-13)
 
 
 def output(case: Case) -> Any:
     return evaluate(case, Arithmetic(np.float64), None).stages["output"]
 
 
-def test_a_variant_differs_where_it_should() -> None:
+def test_a_follow_up_differs_where_it_should() -> None:
     """A comparison of a question with itself would hold always."""
     for name in ALL:
         case = CASES[f"post-relu/invariant-{name}"]
-        for variant in follow_ups(case):
-            base, other = base_of(case), variant.case
+        for follow_up in follow_ups(case):
+            base, other = base_of(case), follow_up.case
             x_differs = base.x().shape != other.x().shape or not np.array_equal(base.x(), other.x())
             asked = base.situation.given, base.situation.mode
             given_differs = asked != (other.situation.given, other.situation.mode)
-            assert (x_differs or given_differs) != (name == "determinism"), (name, variant.says)
-            kept = other.anew
+            assert (x_differs or given_differs) != (name == "determinism"), (name, follow_up.description)
+            kept = other.redrawn
             assert not np.array_equal(other.x()[kept], base.x()[other.items, other.positions][kept]) or not kept.any()
 
 

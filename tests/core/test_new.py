@@ -63,7 +63,7 @@ def test_the_plain_form_passes_smoke_once_its_blanks_are_filled(
         ("torch", "is the name of a module, which the folder would shadow"),
         ("numpy", "for example numpy_layer"),
         ("pytorch", "is an implementation already"),
-        ("taken", "is there already"),
+        ("taken", "exists already"),
     ],
 )
 def test_a_name_that_would_not_do_is_refused_and_nothing_is_written(

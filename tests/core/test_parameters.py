@@ -69,7 +69,7 @@ def test_one_that_does_not_say_what_is_trained(conform: Callable, fake: Callable
     """
     ended = conform("parameters", "--impl", fake("silent", lie), *SIZES)
     assert ended.status == 0, ended.stderr
-    assert "how many are trained it does not say" in ended.stdout
+    assert "how many are trainable is unknown" in ended.stdout
     assert "it draws nothing" in ended.stdout
 
 

@@ -1,1 +1,1 @@
-"""Properties that need no golden: a case is asked in two ways that may not differ, and the answers are compared."""
+"""Metamorphic tests, which need no golden: a case and its follow-up cases must give the same output."""

@@ -1,4 +1,4 @@
-"""An invariant, asked and judged, also of an implementation whose declared deviations break it (rules J-7, V-7)."""
+"""Runs and judges an invariant, also for an implementation whose declared deviations break it (rules J-7, V-7)."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.checks.invariants.follow_ups import asked_follow_ups, base_of
+from encoder_conformance.checks.invariants.follow_ups import base_of, supported_follow_ups
 from encoder_conformance.checks.invariants.verdict import judge_invariant
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.judge.outcome import Outcome
@@ -19,55 +19,58 @@ from encoder_conformance.worker.lifecycle import Failure
 from encoder_conformance.worker.session import Session
 
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
-"""No gradient is asked, so no row has a kink."""
+"""No gradients are requested, so no rows are kinked."""
 
 
 def observe(session: Session, task: Task) -> list[Tensors] | Failure:
-    """The base's answer, then each variant's, in the order of `asked_follow_ups`; or what went wrong first."""
-    follow_ups = asked_follow_ups(task.implementation, task.case, task.dtype)
-    ways = ["", *(variant.says for variant in follow_ups)]
-    cases = [base_of(task.case), *(variant.case for variant in follow_ups)]
-    coming = deque(replace(task, case=case, check="output") for case in cases)
+    """The answer to the base case, then one for each of `supported_follow_ups`, in order; or the first failure."""
+    follow_ups = supported_follow_ups(task.implementation, task.case, task.dtype)
+    descriptions = ["", *(follow_up.description for follow_up in follow_ups)]
+    cases = [base_of(task.case), *(follow_up.case for follow_up in follow_ups)]
+    pending = deque(replace(task, case=case, check="output") for case in cases)
     observed = []
-    for says in ways:
-        session.send_ahead(coming, lambda task: _NO_ROWS)
-        answer = session.observe(coming.popleft(), _NO_ROWS)
+    for description in descriptions:
+        session.send_ahead(pending, lambda task: _NO_ROWS)
+        answer = session.observe(pending.popleft(), _NO_ROWS)
         if isinstance(answer, Failure):
-            said = f"{task.case.situation.invariant}: {says}: {answer.message}" if says else answer.message
-            return replace(answer, message=said)
+            message = (
+                f"{task.case.situation.invariant}: {description}: {answer.message}" if description else answer.message
+            )
+            return replace(answer, message=message)
         observed.append(answer)
     return observed
 
 
 def put(session: Session, task: Task) -> Judgement:
-    """Put an invariant to an implementation, in every way that it is asked; the judgement is of the answers by each
-    other: `deviates` where it is broken and the oracle breaks it too when it plays what is declared.
+    """Run the base case and its follow-up cases. The judgement compares their answers with each other.
+
+    The outcome is `deviates` if the invariant is broken and the oracle, with the declared deviations, breaks it too.
     """
     observed = observe(session, task)
-    return lambda: _judged(task, observed)
+    return lambda: _judge_answers(task, observed)
 
 
-def _judged(task: Task, observed: list[Tensors] | Failure) -> Verdict:
+def _judge_answers(task: Task, observed: list[Tensors] | Failure) -> Verdict:
     if isinstance(observed, Failure):
         return Verdict(outcome=observed.outcome, message=observed.message)
     deviations = task.deviations
-    asked, dtype = asked_follow_ups(task.implementation, task.case, task.dtype), task.format
-    verdict = judge_invariant(task.case, asked, observed, dtype, constants())
+    follow_ups, dtype = supported_follow_ups(task.implementation, task.case, task.dtype), task.format
+    verdict = judge_invariant(task.case, follow_ups, observed, dtype, constants())
     if verdict.outcome is not Outcome.FAIL or not deviations:
         return verdict
-    shown = tuple(deviation.deviation for deviation in deviations)
-    ids = " and ".join(shown)
+    names = tuple(deviation.deviation for deviation in deviations)
+    ids = " and ".join(names)
     if breaks(task, deviations):
         message = f"as declared: {ids} breaks it; {verdict.message}"
-        seen = {"deviations": shown, "distance": verdict.rms}
-        return verdict.model_copy(update={"outcome": Outcome.DEVIATES, "message": message, **seen})
+        fields = {"deviations": names, "distance": verdict.rms}
+        return verdict.model_copy(update={"outcome": Outcome.DEVIATES, "message": message, **fields})
     return verdict.model_copy(update={"message": f"{verdict.message}; {ids}, as declared, does not break it"})
 
 
 def breaks(task: Task, deviations: Sequence[Deviation]) -> bool:
-    """Whether the oracle breaks the invariant too when it plays these."""
-    asked, dtype = asked_follow_ups(task.implementation, task.case, task.dtype), task.format
-    cases = [base_of(task.case), *(variant.case for variant in asked)]
+    """Whether the oracle, with these deviations, breaks the task's invariant too."""
+    follow_ups, dtype = supported_follow_ups(task.implementation, task.case, task.dtype), task.format
+    cases = [base_of(task.case), *(follow_up.case for follow_up in follow_ups)]
     with np.errstate(over="ignore", invalid="ignore"):
         predicted = [{"output": simulate(case, deviations)["output"].astype(dtype.numpy)} for case in cases]
-    return judge_invariant(task.case, asked, predicted, dtype, constants()).outcome is Outcome.FAIL
+    return judge_invariant(task.case, follow_ups, predicted, dtype, constants()).outcome is Outcome.FAIL

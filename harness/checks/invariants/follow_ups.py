@@ -1,7 +1,7 @@
-"""Each invariant's other ways to ask a case, and where the answers may not differ (clauses I-1 to I-9).
+"""The follow-up cases of each invariant, and where their outputs must agree with the base's (clauses I-1 to I-9).
 
-A variant is a case in its own right. Each of its positions holds what a position of the base holds, or something drawn
-anew; where it is the former, and both layers specify an output, the outputs are the same.
+A follow-up is a case in its own right. Each of its positions holds the input of some position of the base case, or a
+newly drawn input. Where it holds the base's input and both cases specify an output, the outputs must be equal.
 """
 
 from collections.abc import Iterator
@@ -27,61 +27,63 @@ MORE_PADDING = 6
 
 @dataclass(frozen=True)
 class Rearranged(Case):
-    """A case whose position (b, s) holds what (`items`[b, s], `positions`[b, s]) of `base` holds, all [B, S]; but where
-    it is `anew`, something else."""
+    """A case whose position (b, s) holds the input at (`items`[b, s], `positions`[b, s]) of `base`.
+
+    Where `redrawn` is true it holds a newly drawn input instead. All three arrays are [B, S].
+    """
 
     base: Case = field(kw_only=True)
     items: Indices = field(kw_only=True, compare=False)
     positions: Indices = field(kw_only=True, compare=False)
-    anew: Bools = field(kw_only=True, compare=False)
+    redrawn: Bools = field(kw_only=True, compare=False)
 
     def x(self) -> Floats:
         drawn = self.situation.input
         name = portable.drawn_for("x anew", self.seed)
         other = portable.tensor(name, self.x_shape, drawn.pattern, drawn.exponent)
-        return np.where(self.anew[:, :, None], other, self.base.x()[self.items, self.positions])
+        return np.where(self.redrawn[:, :, None], other, self.base.x()[self.items, self.positions])
 
-    def same(self) -> Bools:
-        """[B, S], true where the output is the base's at (`items`, `positions`)."""
-        return self.specified() & ~self.anew & self.base.specified()[self.items, self.positions]
+    def comparable(self) -> Bools:
+        """[B, S], true where the output must equal the base's output at (`items`, `positions`)."""
+        return self.specified() & ~self.redrawn & self.base.specified()[self.items, self.positions]
 
 
 @dataclass(frozen=True)
 class FollowUp:
-    """One other way to ask: `says` names it, beside `base`, what the case itself is then called."""
+    """One follow-up case, with a short `description` for messages, and one of the base case beside it."""
 
-    says: str
-    base: str
+    description: str
+    base_description: str
     case: Rearranged
 
 
 def base_of(case: Case) -> Case:
-    """What variants are compared with: the output of the case itself; of its layer without dropout for I-9."""
-    asked = replace(case, situation=_changed(case.situation))
+    """The case that the follow-ups are compared with: the case itself; for I-9, with its layer's dropout removed."""
+    base = replace(case, situation=_change_situation(case.situation))
     if case.situation.invariant != "train_without_dropout" or not case.layer.dropout.rates():
-        return asked
-    none = Dropout.model_validate(dict.fromkeys(Dropout.model_fields, 0.0))
-    named = f"{case.layer.layer}-without-dropout"  # another layer: it has to be built
-    return replace(asked, layer=case.layer.model_copy(update={"layer": named, "dropout": none}))
+        return base
+    no_dropout = Dropout.model_validate(dict.fromkeys(Dropout.model_fields, 0.0))
+    name = f"{case.layer.layer}-without-dropout"  # another layer: it has to be built
+    return replace(base, layer=case.layer.model_copy(update={"layer": name, "dropout": no_dropout}))
 
 
 def follow_ups(case: Case) -> tuple[FollowUp, ...]:
-    """Every other way to ask for the case's invariant."""
-    return tuple(_follow_ups(case.situation.invariant or "", base_of(case)))
+    """Every follow-up case of the case's invariant."""
+    return tuple(_generate_follow_ups(case.situation.invariant or "", base_of(case)))
 
 
-def _follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:
+def _generate_follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:
     B, S, _ = base.x_shape
     items, positions = np.indices((B, S))
     match invariant:
         case "padding_content":
             yield FollowUp("with other padding", "as drawn", _rearranged(base, items, positions, ~base.valid()))
         case "padding_length":
-            longer, further = np.indices((B, S + MORE_PADDING))
-            added = further >= S
-            here = longer, np.where(added, 0, further), added
-            valid = base.valid()[here[0], here[1]] & ~added
-            yield FollowUp(f"padded by {MORE_PADDING} more", "as it is", _rearranged(base, *here, valid=valid))
+            longer_items, longer_positions = np.indices((B, S + MORE_PADDING))
+            added = longer_positions >= S
+            padded = longer_items, np.where(added, 0, longer_positions), added
+            valid = base.valid()[padded[0], padded[1]] & ~added
+            yield FollowUp(f"padded by {MORE_PADDING} more", "as it is", _rearranged(base, *padded, valid=valid))
         case "batch_independence":
             for b in range(B):
                 yield FollowUp(f"item {b} alone", "in the batch", _rearranged(base, items[b : b + 1], positions[:1]))
@@ -91,28 +93,28 @@ def _follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:
             yield FollowUp("permuted", "in order", _rearranged(base, items, positions[:, order]))
         case "causality":
             for last in (S // 2, S - 2):
-                other = _rearranged(base, items, positions, positions > last)
-                yield FollowUp(f"with other positions after {last}", "as drawn", other)
+                follow_up = _rearranged(base, items, positions, positions > last)
+                yield FollowUp(f"with other positions after {last}", "as drawn", follow_up)
         case "layout":
-            given = _given(base, layout="sequence_first")
-            yield FollowUp("sequence first", "batch first", _rearranged(base, items, positions, given=given))
+            sequence_first = _change_input_format(base, layout="sequence_first")
+            yield FollowUp("sequence first", "batch first", _rearranged(base, items, positions, given=sequence_first))
         case "mask_encoding":
-            for said, changes in _encodings(base):
-                other = _rearranged(base, items, positions, given=_given(base, **changes))
-                yield FollowUp(said, "masks of booleans, true to attend", other)
+            for description, changes in _mask_encodings(base):
+                follow_up = _rearranged(base, items, positions, given=_change_input_format(base, **changes))
+                yield FollowUp(description, "masks of booleans, true to attend", follow_up)
         case "determinism":
-            for said in ("asked again", "asked a third time"):
-                yield FollowUp(said, "the first time", _rearranged(base, items, positions))
+            for description in ("asked again", "asked a third time"):
+                yield FollowUp(description, "the first time", _rearranged(base, items, positions))
         case "train_without_dropout":
             yield FollowUp("in mode eval", "in mode train", _rearranged(base, items, positions, mode="eval"))
 
 
 def permutation(sequence: int, seed: int) -> Indices:
-    """The positions in the order of the outputs that are drawn for them (I-4)."""
+    """[S], the positions in the order of the random numbers that are drawn for them (I-4)."""
     return np.argsort(portable.splitmix64(portable.seed(portable.drawn_for("permutation", seed)), sequence))
 
 
-def _encodings(base: Case) -> Iterator[tuple[str, dict[str, Any]]]:
+def _mask_encodings(base: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "masks true to ignore", {"masks": "ignore"}
     yield "masks of integers", {"masks": "integer"}
     yield "masks of 1.0 and 0.0", {"masks": "float"}
@@ -126,42 +128,48 @@ def _rearranged(
     base: Case,
     items: Indices,
     positions: Indices,
-    anew: Bools | None = None,
+    redrawn: Bools | None = None,
     valid: Bools | None = None,
     **changes: Any,
 ) -> Rearranged:
-    """`changes` are of the situation. Padding goes where its position goes, unless `valid` says otherwise."""
+    """The follow-up case with these `changes` of the situation.
+
+    Padding moves with its position, unless `valid` [B, S] is given.
+    """
     B, S = items.shape
     valid = base.valid()[items, positions] if valid is None else valid
-    holes = tuple(tuple(int(s) for s in np.flatnonzero(~item)) for item in valid)
+    padded_positions = tuple(tuple(int(s) for s in np.flatnonzero(~item)) for item in valid)
     padded = base.situation.mask.padding is not None or not valid.all()
-    padding = {"kind": "holes", "positions": holes} if padded else None
+    padding = {"kind": "holes", "positions": padded_positions} if padded else None
     mask = {**base.situation.mask.model_dump(), "padding": padding}
-    situation = _changed(base.situation, batch=B, sequence=S, mask=mask, **changes)
-    anew = np.zeros((B, S), dtype=np.bool_) if anew is None else anew
+    situation = _change_situation(base.situation, batch=B, sequence=S, mask=mask, **changes)
+    redrawn = np.zeros((B, S), dtype=np.bool_) if redrawn is None else redrawn
     drawn = base.layer, situation, base.seed, base.held
-    return Rearranged(*drawn, base=base, items=items, positions=positions, anew=anew)
+    return Rearranged(*drawn, base=base, items=items, positions=positions, redrawn=redrawn)
 
 
-def _given(base: Case, **changes: Any) -> dict[str, Any]:
+def _change_input_format(base: Case, **changes: Any) -> dict[str, Any]:
     return {**base.situation.given.model_dump(), **changes}
 
 
-def _changed(situation: Situation, **changes: Any) -> Situation:
-    """With its output asked for, and these changes: a situation that the language allows, or an error."""
-    plain = {"checks": ("output",), "invariant": None}
-    return Situation.model_validate({**situation.model_dump(), **plain, **changes})
+def _change_situation(situation: Situation, **changes: Any) -> Situation:
+    """The situation with the check `output` alone and these changes, validated."""
+    output_only = {"checks": ("output",), "invariant": None}
+    return Situation.model_validate({**situation.model_dump(), **output_only, **changes})
 
 
-def asked_follow_ups(implementation: Implementation, case: Case, dtype: str) -> tuple[FollowUp, ...]:
-    """The variants that the implementation takes; what it does not take is not given to it."""
-    return tuple(v for v in follow_ups(case) if implementation.opt_out(v.case, dtype, "output") is None)
+def supported_follow_ups(implementation: Implementation, case: Case, dtype: str) -> tuple[FollowUp, ...]:
+    """The follow-ups that the implementation does not opt out of; only these are run."""
+    return tuple(each for each in follow_ups(case) if implementation.opt_out(each.case, dtype, "output") is None)
 
 
 def opt_out(implementation: Implementation, case: Case, dtype: str) -> Reason | None:
-    """Why the case's invariant is not asked, or None if it is: of the case itself, or of every variant of it."""
-    said = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
-    if said:
-        return said
-    reasons = [implementation.opt_out(variant.case, dtype, "output") for variant in follow_ups(case)]
+    """Why the case's invariant is not run, or None if it is.
+
+    It is not run if the implementation opts out of the case itself, or of every follow-up of it.
+    """
+    reason = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
+    if reason:
+        return reason
+    reasons = [implementation.opt_out(follow_up.case, dtype, "output") for follow_up in follow_ups(case)]
     return reasons[0] if all(reasons) else None

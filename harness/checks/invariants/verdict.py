@@ -1,4 +1,4 @@
-"""Judges an invariant: the answers to two ways of asking against each other, in √2 σ (rule J-7)."""
+"""Judges an invariant: compares the answers to the base case and to its follow-ups, in √2 σ (rule J-7)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,105 +21,114 @@ Array = npt.NDArray[Any]
 
 def judge_invariant(
     case: Case,
-    asked: Sequence[FollowUp],
+    follow_ups: Sequence[FollowUp],
     observed: Sequence[Mapping[str, Array]],
     dtype: Format,
     constants: Constants,
 ) -> Verdict:
-    """`observed` has the answer to the base, and then one for each variant."""
+    """`observed` holds the answer to the base case, then one for each of `follow_ups`."""
     base, invariant = base_of(case), case.situation.invariant
-    if not asked:
-        return Verdict(outcome=Outcome.ERROR, message=f"{invariant}: it was asked in one way alone")
-    if wrong := [sorted(answer) for answer in observed if set(answer) != {"output"}]:
-        return Verdict(outcome=Outcome.ERROR, message=f"answered output with the wrong names: {', '.join(wrong[0])}")
-    first = observed[0]["output"]
-    if problem := _unusable(base, first, dtype, exact=invariant == "determinism"):
-        return Verdict(outcome=Outcome.FAIL, stage="output", message=f"{invariant}: {asked[0].base}: {problem}")
+    if not follow_ups:
+        return Verdict(outcome=Outcome.ERROR, message=f"{invariant}: no follow-up case was run")
+    if wrong_names := [sorted(answer) for answer in observed if set(answer) != {"output"}]:
+        return Verdict(
+            outcome=Outcome.ERROR, message=f"answered output with the wrong names: {', '.join(wrong_names[0])}"
+        )
+    base_output = observed[0]["output"]
+    if problem := _find_base_problem(base, base_output, dtype, exact=invariant == "determinism"):
+        return Verdict(
+            outcome=Outcome.FAIL, stage="output", message=f"{invariant}: {follow_ups[0].base_description}: {problem}"
+        )
     judged = []
-    for variant, answer in zip(asked, observed[1:], strict=True):
+    for follow_up, answer in zip(follow_ups, observed[1:], strict=True):
         if invariant == "determinism":
-            judged.append(_same_bits(variant, first, answer["output"]))
+            judged.append(_compare_bits(follow_up, base_output, answer["output"]))
         else:
-            judged.append(_within_noise(base, variant, first, answer["output"], dtype, constants))
-    out = [(variant, tensor) for variant, tensor in zip(asked, judged, strict=True) if not tensor.conforms]
+            judged.append(_compare_within_noise(base, follow_up, base_output, answer["output"], dtype, constants))
+    nonconforming = [
+        (follow_up, tensor) for follow_up, tensor in zip(follow_ups, judged, strict=True) if not tensor.conforms
+    ]
     return Verdict(
-        outcome=Outcome.FAIL if out else Outcome.PASS,
-        rms=max((t.rms for t in judged if t.rms is not None), default=None),
-        max=max((t.max for t in judged if t.max is not None), default=None),
-        stage="output" if out else None,
-        message=f"{invariant}: {_message(*out[0])}" if out else "",
+        outcome=Outcome.FAIL if nonconforming else Outcome.PASS,
+        rms=max((tensor.rms for tensor in judged if tensor.rms is not None), default=None),
+        max=max((tensor.max for tensor in judged if tensor.max is not None), default=None),
+        stage="output" if nonconforming else None,
+        message=f"{invariant}: {_message(*nonconforming[0])}" if nonconforming else "",
         tensors=tuple(judged),
     )
 
 
-def _unusable(base: Case, first: Array, dtype: Format, *, exact: bool) -> str:
-    """Why the base's own answer can be compared with nothing; "" if it can (J-2, J-3)."""
-    if first.shape != base.x_shape:
-        return f"shape {list(first.shape)} instead of {list(base.x_shape)}"
-    if first.dtype != dtype.numpy:
-        return f"dtype {first.dtype} instead of {dtype.name}"
+def _find_base_problem(base: Case, base_output: Array, dtype: Format, *, exact: bool) -> str:
+    """Why the base's answer cannot be compared; "" if it can (J-2, J-3)."""
+    if base_output.shape != base.x_shape:
+        return f"shape {list(base_output.shape)} instead of {list(base.x_shape)}"
+    if base_output.dtype != dtype.numpy:
+        return f"dtype {base_output.dtype} instead of {dtype.name}"
     if exact:
         return ""
-    wrong = np.isfinite(measured_condition(base)["output"]) & ~np.isfinite(first) & base.specified()[:, :, None]
+    wrong = np.isfinite(measured_condition(base)["output"]) & ~np.isfinite(base_output) & base.specified()[:, :, None]
     if wrong.any():
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        return f"{float(first[at]):g} at {list(at)}, where the layer gives a number"
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        return f"{float(base_output[index]):g} at {list(index)}, where the layer gives a number"
     return ""
 
 
-def _within_noise(
-    base: Case, variant: FollowUp, first: Array, answer: Array, dtype: Format, constants: Constants
+def _compare_within_noise(
+    base: Case, follow_up: FollowUp, base_output: Array, answer: Array, dtype: Format, constants: Constants
 ) -> TensorVerdict:
-    if answer.shape != variant.case.x_shape:
-        text = f"shape {list(answer.shape)} instead of {list(variant.case.x_shape)}"
-        return _not_comparable(variant, "shape", text)
-    returned, at = _returned(variant, answer, first.shape)
-    places = np.flatnonzero(at)
-    least = dtype.smallest_normal / dtype.roundoff
-    condition = np.maximum(measured_condition(base)["output"].reshape(-1)[places], least)
+    if answer.shape != follow_up.case.x_shape:
+        text = f"shape {list(answer.shape)} instead of {list(follow_up.case.x_shape)}"
+        return _not_comparable(follow_up, "shape", text)
+    returned, compared = _return_to_base_order(follow_up, answer, base_output.shape)
+    positions = np.flatnonzero(compared)
+    smallest_condition = dtype.smallest_normal / dtype.roundoff
+    condition = np.maximum(measured_condition(base)["output"].reshape(-1)[positions], smallest_condition)
     noise = np.sqrt(2.0) * condition  # two answers differ by two noises
-    due = ExpectedTensor(first.shape, places, first.reshape(-1)[places].astype(np.float64), noise)
-    return judge_tensor(variant.says, returned, due, dtype, constants)
-
-
-def _same_bits(variant: FollowUp, first: Array, answer: Array) -> TensorVerdict:
-    if (answer.shape, answer.dtype) != (first.shape, first.dtype):
-        kind: Kind = "shape" if answer.shape != first.shape else "dtype"
-        text = f"{answer.dtype} {list(answer.shape)} instead of {first.dtype} {list(first.shape)}"
-        return _not_comparable(variant, kind, text)
-    returned, at = _returned(variant, answer, first.shape)
-    bits = np.dtype(f"u{first.dtype.itemsize}")
-    differ = at & (returned.view(bits) != np.ascontiguousarray(first).view(bits))
-    if not differ.any():
-        return TensorVerdict(tensor=variant.says, conforms=True, rms=0.0, max=0.0)
-    with np.errstate(invalid="ignore"):
-        distance = np.nan_to_num(np.abs(returned.astype(np.float64) - first.astype(np.float64)), nan=np.inf)
-    where = tuple(int(i) for i in np.unravel_index(int(np.where(differ, distance, -1.0).argmax()), first.shape))
-    text = (
-        f"{float(returned[where]):.9g} at {list(where)}, {variant.base} {float(first[where]):.9g} "
-        f"({int(differ.sum())} of {int(at.sum())} elements have other bits)"
+    expected = ExpectedTensor(
+        base_output.shape, positions, base_output.reshape(-1)[positions].astype(np.float64), noise
     )
-    return _not_comparable(variant, "bits", text)
+    return judge_tensor(follow_up.description, returned, expected, dtype, constants)
 
 
-def _not_comparable(variant: FollowUp, kind: Kind, text: str) -> TensorVerdict:
-    return TensorVerdict(tensor=variant.says, conforms=False, problem=Reason(kind=kind, text=text))
+def _compare_bits(follow_up: FollowUp, base_output: Array, answer: Array) -> TensorVerdict:
+    if (answer.shape, answer.dtype) != (base_output.shape, base_output.dtype):
+        kind: Kind = "shape" if answer.shape != base_output.shape else "dtype"
+        text = f"{answer.dtype} {list(answer.shape)} instead of {base_output.dtype} {list(base_output.shape)}"
+        return _not_comparable(follow_up, kind, text)
+    returned, compared = _return_to_base_order(follow_up, answer, base_output.shape)
+    bits = np.dtype(f"u{base_output.dtype.itemsize}")
+    differ = compared & (returned.view(bits) != np.ascontiguousarray(base_output).view(bits))
+    if not differ.any():
+        return TensorVerdict(tensor=follow_up.description, conforms=True, rms=0.0, max=0.0)
+    with np.errstate(invalid="ignore"):
+        distance = np.nan_to_num(np.abs(returned.astype(np.float64) - base_output.astype(np.float64)), nan=np.inf)
+    index = tuple(int(i) for i in np.unravel_index(int(np.where(differ, distance, -1.0).argmax()), base_output.shape))
+    text = (
+        f"{float(returned[index]):.9g} at {list(index)}, {follow_up.base_description} {float(base_output[index]):.9g} "
+        f"({int(differ.sum())} of {int(compared.sum())} elements have other bits)"
+    )
+    return _not_comparable(follow_up, "bits", text)
 
 
-def _returned(variant: FollowUp, answer: Array, shape: tuple[int, ...]) -> tuple[Array, Bools]:
-    """A variant's answer with each element back in the base's place, and where there is one to compare."""
-    case, same = variant.case, variant.case.same()
-    to = case.items[same], case.positions[same]
-    returned, at = np.zeros(shape, answer.dtype), np.zeros(shape, dtype=np.bool_)
-    returned[to], at[to] = answer[same], True
-    return returned, at
+def _not_comparable(follow_up: FollowUp, kind: Kind, text: str) -> TensorVerdict:
+    return TensorVerdict(tensor=follow_up.description, conforms=False, problem=Reason(kind=kind, text=text))
 
 
-def _message(variant: FollowUp, out: TensorVerdict) -> str:
-    if out.problem:
-        return f"{variant.says}: {out.problem.text}"
-    assert out.worst_index is not None
+def _return_to_base_order(follow_up: FollowUp, answer: Array, shape: tuple[int, ...]) -> tuple[Array, Bools]:
+    """A follow-up's answer with each element at its place in the base, and a mask of the elements to compare."""
+    case, comparable = follow_up.case, follow_up.case.comparable()
+    base_index = case.items[comparable], case.positions[comparable]
+    returned, compared = np.zeros(shape, answer.dtype), np.zeros(shape, dtype=np.bool_)
+    returned[base_index], compared[base_index] = answer[comparable], True
+    return returned, compared
+
+
+def _message(follow_up: FollowUp, verdict: TensorVerdict) -> str:
+    if verdict.problem:
+        return f"{follow_up.description}: {verdict.problem.text}"
+    assert verdict.worst_index is not None
     return (
-        f"{variant.says} gives {out.observed:.9g} at {list(out.worst_index)}, {variant.base} {out.expected:.9g}: "
-        f"{out.max:.3g} σ, rms {out.rms:.3g} σ (σ {out.sigma:.2g}, of a difference)"
+        f"{follow_up.description} gives {verdict.observed:.9g} at {list(verdict.worst_index)}, "
+        f"{follow_up.base_description} {verdict.expected:.9g}: "
+        f"{verdict.max:.3g} σ, rms {verdict.rms:.3g} σ (σ {verdict.sigma:.2g}, of a difference)"
     )

@@ -1,1 +1,1 @@
-"""Training judged: dropout read off the outputs of layers that are made for it, and layers as they are made (A-*)."""
+"""Judges training: dropout, measured on the outputs of probe layers, and initialisation (clauses A-*)."""

@@ -1,4 +1,4 @@
-"""Judges dropout, by probes that are asked in training and once in eval (clauses A-1 to A-3, rules Q-1 to Q-3)."""
+"""Judges dropout by probe layers, run in mode train and once in mode eval (clauses A-1 to A-3, rules Q-1 to Q-3)."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -31,63 +31,78 @@ AXES = {
     "ffn_output": ("items", "positions", "features"),
 }
 _ONE_AT_A_TIME = threading.Lock()
-"""What two workers answer is read and judged in turns: of a large layer it takes tens of megabytes."""
+"""Workers' answers are read and judged one at a time: those of a large layer take tens of megabytes."""
 Rates = dict[str, float]
 """Placement → the probability that an element of it is dropped in training."""
 SCALE_ROUNDOFFS = 4096
-"""By how many units of roundoff the scale of what is kept may be off, relatively."""
+"""The largest relative error of the scale of kept elements, in units of roundoff."""
 
 
 def put_dropout(session: Session, task: Task) -> Judgement:
-    """Ask every probe that shows a part of the hidden units, the first one with two seeds; and the first in eval. Each
-    answer is read when it comes, and let go; what was read is judged at once, and let go too."""
+    """Run the probe of each block of hidden units in mode train, the first one with two seeds, and once in mode eval.
+
+    Each answer is read when it comes and then freed. The readings are judged at once and freed too.
+    """
     if problem := unfit(task.case.layer):
-        unfitting = Verdict(outcome=Outcome.ERROR, message=problem)
-        return lambda: unfitting
-    first = Probe(task.case.layer)
-    probes = [first, first, *(Probe(task.case.layer, block) for block in range(1, first.blocks))]
+        error = Verdict(outcome=Outcome.ERROR, message=problem)
+        return lambda: error
+    first_probe = Probe(task.case.layer)
+    probes = [first_probe, first_probe, *(Probe(task.case.layer, block) for block in range(1, first_probe.blocks))]
     in_training: list[tuple[Mode, int, Probe]] = [("train", seed, probe) for seed, probe in enumerate(probes, start=1)]
     readings: list[Reading] = []
-    for mode, seed, probe in [*in_training, ("eval", 0, first)]:
-        found = _asked(session, task, probe, mode, seed)
-        if isinstance(found, Verdict):
-            failed = found
-            return lambda: failed
-        readings.append(found)
-    *asked, resting = readings
-    draws = _Draws(asked)
+    for mode, seed, probe in [*in_training, ("eval", 0, first_probe)]:
+        reading = _read_probe(session, task, probe, mode, seed)
+        if isinstance(reading, Verdict):
+            failure = reading
+            return lambda: failure
+        readings.append(reading)
+    *train_readings, eval_reading = readings
+    draws = _Draws(train_readings)
     with _ONE_AT_A_TIME:
-        verdict = _judged(task, lambda rates: [*_in_training(task, draws, rates), *_at_rest(task, resting)])
+        verdict = _judge(
+            task, lambda rates: [*_training_problems(task, draws, rates), *_eval_problems(task, eval_reading)]
+        )
     return lambda: verdict
 
 
-def _judged(task: Task, problems_at: Callable[[Rates], list[str]]) -> Verdict:
-    """`problems_at` says what is wrong with what was read, were these the layer's rates: those of the specification, or
-    of what is declared or known of it."""
-    problems, declared = problems_at(task.case.layer.dropout.model_dump()), task.deviations
+def _judge(task: Task, find_problems: Callable[[Rates], list[str]]) -> Verdict:
+    """`find_problems` lists the problems of the readings, given the layer's dropout rates.
+
+    The rates are those of the specification, of the declared deviations, or of known deviations, to name the cause.
+    """
+    problems, declared = find_problems(task.case.layer.dropout.model_dump()), task.deviations
     if declared:
-        met = not problems_at(_rates(task, declared))
+        as_declared = not find_problems(_patched_rates(task, declared))
         ids = " and ".join(deviation.deviation for deviation in declared)
-        if met and problems:
-            shown = tuple(deviation.deviation for deviation in declared)
-            return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=shown)
+        if as_declared and problems:
+            names = tuple(deviation.deviation for deviation in declared)
+            return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=names)
         if not problems:
             return Verdict(outcome=Outcome.STALE, message=f"declares {ids}, and meets the specification without it")
     if not problems:
         return Verdict(outcome=Outcome.PASS)
-    named = next((known for known in _known(task) if not problems_at(_rates(task, known))), ())
-    causes = " and ".join(f"{known.deviation} ({known.sentence.removesuffix('.')})" for known in named)
-    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems) + (f": this is {causes}" if causes else ""))
+    cause = next(
+        (
+            deviations
+            for deviations in _training_deviations(task)
+            if not find_problems(_patched_rates(task, deviations))
+        ),
+        (),
+    )
+    sentences = " and ".join(f"{deviation.deviation} ({deviation.sentence.removesuffix('.')})" for deviation in cause)
+    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems) + (f": this is {sentences}" if sentences else ""))
 
 
-def _known(task: Task) -> Iterator[tuple[Deviation, ...]]:
-    """The deviations that change what this layer drops in training: each, and then several together."""
-    each = [known for known in catalogue().values() if known.patch.in_training and changes(task.case, known)]
+def _training_deviations(task: Task) -> Iterator[tuple[Deviation, ...]]:
+    """The deviations that change this layer's dropout in training: each alone, then several together."""
+    deviations = [
+        deviation for deviation in catalogue().values() if deviation.patch.in_training and changes(task.case, deviation)
+    ]
     for count in range(1, len(AXES)):
-        yield from combinations(each, count)
+        yield from combinations(deviations, count)
 
 
-def _rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
+def _patched_rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
     layer = task.case.layer
     for deviation in deviations:
         layer = patched_layer(layer, deviation)
@@ -95,10 +110,10 @@ def _rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
     return rates
 
 
-def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
+def _read_probe(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
     dtype = task.format.numpy
-    given = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
-    run = Run(check="output", mode=mode, given=given, seed=seed)
+    input_format = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
+    run = Run(check="output", mode=mode, given=input_format, seed=seed)
     key = "dropout", task.dtype, task.case.layer.layer, probe.block
     x = np.ascontiguousarray(probe.x.astype(dtype))
     build = Build(layer=probe.layer, dtype=task.dtype)
@@ -109,8 +124,10 @@ def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) ->
         return Verdict(outcome=Outcome.ERROR, message=f"mode {mode}: answered {sorted(answer)} instead of output")
     output = answer["output"]
     if output.shape != x.shape or output.dtype != dtype:
-        was, due = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(x.shape)}"
-        return Verdict(outcome=Outcome.FAIL, stage="output", message=f"mode {mode}: output: {was} instead of {due}")
+        actual, expected = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(x.shape)}"
+        return Verdict(
+            outcome=Outcome.FAIL, stage="output", message=f"mode {mode}: output: {actual} instead of {expected}"
+        )
     try:
         with _ONE_AT_A_TIME:
             return read(probe, output.astype(np.float64))
@@ -119,84 +136,91 @@ def _asked(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) ->
 
 
 def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
-    """Each is made while it is written, and again while it is compared with what came back: none is held."""
+    """Parameter name → its values, generated when they are written and again when they are compared."""
     return {
-        parameter.name: Streamed(dtype, parameter.shape(probe.layer), partial(_made, probe, parameter, dtype))
+        parameter.name: Streamed(
+            dtype, parameter.shape(probe.layer), partial(_generate_parameter, probe, parameter, dtype)
+        )
         for parameter in parameters_of(probe.layer)
     }
 
 
-def _made(probe: Probe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
+def _generate_parameter(probe: Probe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
     for part in parts_of(probe.parameter(parameter)):
         yield part.astype(dtype, copy=False)
 
 
 class _Draws:
-    """What was asked in training, and what its masks have to do with each other. That is so at any rate, and is found
-    out once, when it is first asked for: the rates are those of the specification, and then of each known deviation."""
+    """The readings in mode train, and the dependence between their masks.
 
-    def __init__(self, asked: list[Reading]) -> None:
-        self.asked = asked
-        self.tied = cache(self._tied)
-        self.same_for_two_seeds = cache(self._same_for_two_seeds)
-        self.together = cache(self._together)
+    The dependence does not depend on the rates, which are tried one after another (the specification's, then those of
+    each known deviation), so each statistic is computed once, on first use.
+    """
+
+    def __init__(self, readings: list[Reading]) -> None:
+        self.readings = readings
+        self.dependent_axes = cache(self._find_dependent_axes)
+        self.seed_dependence = cache(self._compute_seed_dependence)
+        self.joint_dependence = cache(self._compute_joint_dependence)
 
     def masks(self, placement: str) -> list[Kept]:
-        return [reading.kept[placement] for reading in self.asked]
+        return [reading.kept[placement] for reading in self.readings]
 
-    def _tied(self, placement: str) -> list[str]:
-        """The axes along which neighbours have to do with each other."""
-        return [axis for at, axis in enumerate(AXES[placement]) if _neighbours_tied(self.masks(placement), at)]
+    def _find_dependent_axes(self, placement: str) -> list[str]:
+        """The axes along which neighbouring elements are dependent."""
+        return [
+            name for axis, name in enumerate(AXES[placement]) if _are_neighbours_dependent(self.masks(placement), axis)
+        ]
 
-    def _same_for_two_seeds(self, placement: str) -> float:
+    def _compute_seed_dependence(self, placement: str) -> float:
         first, second, *_ = self.masks(placement)
         return dependence([(first, second)])
 
-    def _together(self, one: str, other: str) -> float:
-        flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in self.asked]
+    def _compute_joint_dependence(self, one: str, other: str) -> float:
+        flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in self.readings]
         return dependence([(a[: b.size], b[: a.size]) for a, b in flat])
 
 
-def _in_training(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]:
-    whole = []
-    for placement, due in rates.items():
-        if tied := draws.tied(placement):
-            yield f"dropout of {placement}: one draw for several {' and '.join(tied)}"
+def _training_problems(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]:
+    independent = []
+    for placement, expected in rates.items():
+        if axes := draws.dependent_axes(placement):
+            yield f"dropout of {placement}: one draw for several {' and '.join(axes)}"
         else:
-            whole.append(placement)
-            if (found := rate(draws.masks(placement), due)).wrong:
-                yield f"dropout of {placement}: rate {found.seen:.3g} instead of {due:g} (z = {found.z:.3g})"
-        if abs(z := draws.same_for_two_seeds(placement)) > Z_LIMIT:
+            independent.append(placement)
+            if (result := rate(draws.masks(placement), expected)).wrong:
+                yield f"dropout of {placement}: rate {result.observed:.3g} instead of {expected:g} (z = {result.z:.3g})"
+        if abs(z := draws.seed_dependence(placement)) > Z_LIMIT:
             yield f"dropout of {placement}: two seeds drop the same elements (z = {z:.3g})"
-        yield from _wrong_scale(task, placement, draws.asked, 1 / (1 - due), "")
-        if _is_far(draws.asked, placement, 1 / (1 - due)):
-            return  # what one placement makes so large is taken for what another let through
-    for one, other in combinations(whole, 2):
-        if abs(z := draws.together(one, other)) > Z_LIMIT:
+        yield from _scale_problems(task, placement, draws.readings, 1 / (1 - expected), "")
+        if _is_scale_far(draws.readings, placement, 1 / (1 - expected)):
+            return  # so large a scale is mistaken for elements that another placement kept
+    for one, other in combinations(independent, 2):
+        if abs(z := draws.joint_dependence(one, other)) > Z_LIMIT:
             yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
 
 
-def _neighbours_tied(masks: list[Kept], axis: int) -> bool:
-    turned = [np.moveaxis(mask, axis, 0) for mask in masks]
-    return abs(dependence([(mask[1:], mask[:-1]) for mask in turned])) > Z_LIMIT
+def _are_neighbours_dependent(masks: list[Kept], axis: int) -> bool:
+    moved = [np.moveaxis(mask, axis, 0) for mask in masks]
+    return abs(dependence([(mask[1:], mask[:-1]) for mask in moved])) > Z_LIMIT
 
 
-def _is_far(asked: list[Reading], placement: str, due: float) -> bool:
-    scales = np.concatenate([reading.scales[placement] for reading in asked]) / due
+def _is_scale_far(readings: list[Reading], placement: str, expected: float) -> bool:
+    scales = np.concatenate([reading.scales[placement] for reading in readings]) / expected
     return bool(scales.size and (scales.max() > 2 or scales.min() < 0.5))
 
 
-def _at_rest(task: Task, reading: Reading) -> Iterator[str]:
+def _eval_problems(task: Task, reading: Reading) -> Iterator[str]:
     for placement, mask in reading.kept.items():
-        seen = mask[~np.isnan(mask)]
-        if dropped := int((seen == 0).sum()):
-            yield f"mode eval: dropout of {placement} is on: {dropped} of {seen.size} elements are dropped"
-        yield from _wrong_scale(task, placement, [reading], 1.0, "mode eval: ")
+        visible = mask[~np.isnan(mask)]
+        if dropped := int((visible == 0).sum()):
+            yield f"mode eval: dropout of {placement} is on: {dropped} of {visible.size} elements are dropped"
+        yield from _scale_problems(task, placement, [reading], 1.0, "mode eval: ")
 
 
-def _wrong_scale(task: Task, placement: str, asked: list[Reading], due: float, mode: str) -> Iterator[str]:
-    scales = np.concatenate([reading.scales[placement] for reading in asked])
-    error = np.abs(scales / due - 1)
+def _scale_problems(task: Task, placement: str, readings: list[Reading], expected: float, mode: str) -> Iterator[str]:
+    scales = np.concatenate([reading.scales[placement] for reading in readings])
+    error = np.abs(scales / expected - 1)
     if scales.size and error.max() > SCALE_ROUNDOFFS * task.format.roundoff:
         worst = scales[error.argmax()]
-        yield f"{mode}dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {due:.7g}"
+        yield f"{mode}dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {expected:.7g}"
