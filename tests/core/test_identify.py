@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.observation import Observation, observation_of
@@ -17,11 +20,13 @@ from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Diagnosis
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.stage_equations import stage_equations
 from encoder_conformance.spec.stages import stages
+from encoder_conformance.spec.yaml_file import read_model
 
 FLOAT32 = FORMATS["float32"]
 SITUATIONS = ("padding-right", "mask-per-head", "no-mask", "large-mean")
@@ -108,3 +113,43 @@ def test_a_name_of_the_catalogue_comes_first() -> None:
     named = diagnosed(attention_scores=lambda text: "query_heads @ transpose(key_heads)")
     assert (named.confidence, named.equations) == ("explained", ())
     assert named.deviations == ("scale-missing",) or "scale" in named.deviations[0]
+
+
+HALF = """
+def build(self, layer, parameters, dtype):
+    from encoder_conformance.spec.equation import Equation
+    self.equations = {"residual1": Equation("x + 0.5 * attention_output")}
+    return super().build(layer, parameters, dtype)
+"""
+
+
+def test_a_run_states_the_equation_and_explain_writes_it_down(
+    conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = fake("halving", HALF, stages="all")
+    cases = [word for case in CASES[:3] for word in ("--case", case.id)]
+    ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
+    assert ended.status == 1
+    assert "halving float32: explained: residual1 = x + 0.5 * attention_output (" in ended.stdout
+    assert "specified x + attention_output: " in ended.stdout
+    target = tmp_path / "attention-halved.yaml"
+    written = conform("explain", "--write-deviation", target)
+    assert written.status == 0, written.stderr
+    deviation = read_model(target, Deviation)
+    assert deviation.patch.stages == {"residual1": {"x + attention_output": "x + 0.5 * attention_output"}}
+    wrong, right = simulate(CASES[0], [deviation]), simulate(CASES[0], [])
+    np.testing.assert_allclose(wrong["residual1"], CASES[0].x() + 0.5 * right["attention_output"])
+
+
+def test_there_is_nothing_to_write_where_nothing_was_identified(
+    conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
+) -> None:
+    lie = "def output(self, x, masks):\n    return super().output(x, masks) - 1"
+    conform("run", "--impl", fake("off", lie, checks="[output]"), "--case", CASES[0].id, "--dtype", "float32")
+    refused = conform("explain", "--write-deviation", tmp_path / "nothing.yaml")
+    assert refused.status == 2
+    assert "no equation was identified for this failure" in refused.stderr
+    assert not (tmp_path / "nothing.yaml").exists()
+    misnamed = conform("explain", "--write-deviation", tmp_path / "My Bug.yaml")
+    assert misnamed.status == 2
+    assert "cannot be the name of a deviation: My Bug.yaml" in misnamed.stderr

@@ -1,6 +1,7 @@
 """An implementation that needs no framework: the fakes inherit from it and each lie in one way."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from encoder_conformance import Adapter, Environment, Fresh, Tensors, serve
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, encoder
 from encoder_conformance.oracle.tape import Node, Tape
+from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 
 
@@ -23,6 +25,9 @@ _ERF = np.frompyfunc(math.erf, 1, 1)
 
 
 class Honest(Adapter):
+    equations: Mapping[str, Equation] = {}
+    """Stages that a fake computes by another equation."""
+
     def start(self, device: str, threads: int) -> Environment:
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
@@ -76,7 +81,7 @@ class Honest(Adapter):
                 return stage
             return Node(self.dropped(name, stage.value, draw).astype(self.dtype))
 
-        given = LayerInputs(x, self.parameters, mask, added, memory=self.memory)
+        given = LayerInputs(x, self.parameters, mask, added, memory=self.memory, equations=self.equations)
         inputs, stages, _ = encoder(tape, self.layer, given, parameters, onward)
         return tape, inputs, parameters, stages
 
