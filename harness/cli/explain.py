@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder_conformance.errors import InputError, nearest
-from encoder_conformance.impl.choices import asked_of
+from encoder_conformance.impl.choices import parse_variant
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.report.ledger import read_report
@@ -128,7 +128,7 @@ def _as_given(report: Report, record: Record) -> str:
     """The implementation as the run was given it: its folder, if it lies outside the project's own."""
     name, colon, told = record.implementation.partition(":")
     for given in report.arguments:
-        folder, _ = asked_of(given)
+        folder, _ = parse_variant(given)
         if Path(folder).name == name and "/" in folder:
             return folder + colon + told
     return record.implementation
