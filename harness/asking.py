@@ -120,7 +120,7 @@ def _observe_compared(session: Session, task: Task, expected: Expected) -> Answe
     sampling = Sampling({name: (tensor.shape, tensor.positions) for name, tensor in compared.items()})
     kinked_rows = expected.kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
     answer = session.observe(task, kinked_rows, sampling)
-    return answer if isinstance(answer, Failure) else {**answer, **sampling.found}
+    return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 
 def _whole(found: Answers | Judgement | Failure | None) -> Tensors | None:
