@@ -231,7 +231,7 @@ class Run:
         """Ask one check, and have it judged while the next is asked. Its outcome, where that is waited for."""
         send_ahead(session, chain([task], coming), self._expected)
         answer = put(session, task, self._expected)
-        if self._aborted.is_set() and not isinstance(answer.found, dict):
+        if self._aborted.is_set() and not isinstance(answer.result, dict):
             return None  # an abort is the end of the run, not this worker's crash; what was answered before is judged
         self._unjudged.acquire()
         verdict = self._judging.submit(self._judge, work, answer)
@@ -242,10 +242,10 @@ class Run:
         try:
             record = judged(answer, self._constants)
             work.seen.note(answer.task, record)
-            if isinstance(answer.found, dict):
-                work.seen.see(answer.task, answer.expected, record, answer.found)
+            if isinstance(answer.result, dict):
+                work.seen.see(answer.task, answer.expected, record, answer.result)
                 if self._observed:
-                    self._observed(answer.task, answer.expected, record, answer.found)
+                    self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)
         except BaseException as error:
             self._records.put(error)
