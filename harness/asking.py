@@ -179,4 +179,4 @@ def _record(task: Task, outcome: Outcome, **fields: object) -> Record:
 
 def not_run(task: Task) -> Record:
     """The record that a planned check has until it is judged."""
-    return _record(task, Outcome.NOT_RUN, message="the run ended before this check was asked")
+    return _record(task, Outcome.NOT_RUN, message="the run ended before this check ran")

@@ -120,12 +120,12 @@ class Implementation(Strict):
         """Whether a choice has no default. Such an implementation runs only if `--impl` names it."""
         return any(choice.values == "any" for choice in self.choices)
 
-    def variant(self, asked: Chosen, where: str) -> "Implementation":
+    def variant(self, options: Chosen, where: str) -> "Implementation":
         """The variant with these options: its own name, and the entries that apply to it.
 
         Raises InputError, located by `where`, for an unknown option or value.
         """
-        chosen = resolve_choices(self.choices, asked, where)
+        chosen = resolve_choices(self.choices, options, where)
         more = tuple(module for choice in self.choices for module in choice.requires.get(chosen[choice.name], ()))
         variant = self.model_copy(
             update={
@@ -184,9 +184,9 @@ def read_implementation_manifest(folder: Path) -> Implementation:
     return implementation
 
 
-def read_implementation(folder: Path, asked: Chosen | None = None, where: str = "") -> Implementation:
-    """The variant of a folder's implementation with the options `asked`, and defaults for the rest."""
-    return read_implementation_manifest(folder).variant(asked or {}, where or shown(folder))
+def read_implementation(folder: Path, options: Chosen | None = None, where: str = "") -> Implementation:
+    """The variant of a folder's implementation with these options, and defaults for the rest."""
+    return read_implementation_manifest(folder).variant(options or {}, where or shown(folder))
 
 
 def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
@@ -210,9 +210,9 @@ def _discovered(impls: Path) -> tuple[dict[str, Path], dict[str, str]]:
 
 def find_implementation(text: str) -> tuple[Path, Implementation]:
     """The folder and the manifest that `text` names: a name or a path, with `:key=value,…` for a variant."""
-    name_or_folder, asked = parse_variant(text)
+    name_or_folder, options = parse_variant(text)
     folder = find_folder(name_or_folder)
-    return folder, read_implementation(folder, asked, f"--impl {text}")
+    return folder, read_implementation(folder, options, f"--impl {text}")
 
 
 def default_implementations() -> list[tuple[Path, Implementation]]:
@@ -225,9 +225,9 @@ def default_implementations() -> list[tuple[Path, Implementation]]:
 
 def find_folder(name_or_folder: str) -> Path:
     """The folder of an implementation, given its name or a path. Raises InputError if there is none."""
-    known = known_folders()
-    if name_or_folder in known:
-        return known[name_or_folder]
+    folders = known_folders()
+    if name_or_folder in folders:
+        return folders[name_or_folder]
     if Path(name_or_folder).is_dir():
         return Path(name_or_folder)
     if name_or_folder in left_out():
@@ -235,5 +235,5 @@ def find_folder(name_or_folder: str) -> Path:
     raise InputError(
         f"no implementation {name_or_folder!r}, nor a folder of that name",
         where="--impl",
-        hint=f"{nearest(name_or_folder, known)} (conform list impls)",
+        hint=f"{nearest(name_or_folder, folders)} (conform list impls)",
     )

@@ -71,7 +71,7 @@ class Patch(Strict):
     @model_validator(mode="after")
     def _edits_dropout_alone(self) -> "Patch":
         if self.in_training and (self.steps or self.parameters or self.mask or (self.layer and self.layer.norm)):
-            raise ValueError("edits dropout, which shows in training alone, beside what shows in evaluation")
+            raise ValueError("edits dropout together with something else: dropout is active in training only")
         return self
 
     @property

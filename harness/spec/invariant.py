@@ -15,7 +15,7 @@ def unfit(invariant: str, batch: int, sequence: int, mask: Mask) -> str:
         case "padding_length" if isinstance(padding, EndPadding) and padding.kind == "left":
             return "mask.padding is left: more of it would move every position"
         case "padding_length" | "batch_independence" if not any_size:
-            return "mask.attention is made for one size: it is null or causal where the size differs"
+            return "mask.attention is made for one size: it must be null or causal if the size differs"
         case "batch_independence" if batch < 2:
             return "batch is 1: there is no other item"
         case "permutation" if attention is not None or mask.bias is not None:

@@ -99,7 +99,9 @@ class Embedding(Strict):
     """Token ids as the input in place of x (clause E-15)."""
 
     vocabulary: PositiveInt
-    positions: Literal["none", "sinusoidal"] = Field(description="what is added to the embedded tokens (clause E-16)")
+    positions: Literal["none", "sinusoidal"] = Field(
+        description="the position encoding added to the embedded tokens (clause E-16)"
+    )
 
 
 class Layer(Strict):
