@@ -1,6 +1,6 @@
-"""encoder-conformance: the reference answer to "does my Transformer encoder layer do what it should?".
+"""encoder-conformance: a conformance suite for Transformer encoder layers.
 
-What a Python adapter is written with is here by name; it needs numpy and safetensors only.
+The names of the Python adapter API are exported here. They need numpy and safetensors only (docs/adapter-api.md).
 """
 
 from importlib import import_module
@@ -50,7 +50,7 @@ if not (_FOLDER / "impls").is_dir():  # a checkout, where impls/ lies beside thi
 
 
 def __getattr__(name: str) -> object:
-    """An adapter's names are imported when one of them is asked for: a command needs none."""
+    """Import the adapter API on first use: commands do not need it."""
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.adapter"), name)

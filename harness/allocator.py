@@ -1,18 +1,18 @@
-"""The C library gives large arrays back to the system when they are freed.
+"""Configures glibc's allocator to return large arrays to the system when they are freed.
 
-glibc raises its threshold for that with every large array that is freed, up to 32 MiB. Goldens and answers that are
-read and dropped in turn by several threads then leave their holes: a run of all cases held a fifth more.
+By default glibc raises the threshold for this with every large array that is freed, up to 32 MiB. Threads that read and
+drop goldens and answers then fragment the heap: a run of all cases used a fifth more memory.
 """
 
 import ctypes
 import sys
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
-"""`mallopt`'s parameters, as <malloc.h> numbers them. One that is set stays as it is."""
+"""`mallopt`'s parameters, as <malloc.h> numbers them. Setting one ends its automatic adjustment."""
 
 
 def give_large_arrays_back() -> None:
-    """Hold the threshold at 256 KiB, and small arrays in two arenas. Another C library is left alone."""
+    """Fix the threshold at 256 KiB and the number of arenas at two. No effect with another C library."""
     if sys.platform != "linux":
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

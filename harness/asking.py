@@ -1,4 +1,4 @@
-"""Puts one check to an implementation, and judges what it answers."""
+"""Runs one check on an implementation and judges the answer."""
 
 import importlib
 import time
@@ -35,7 +35,7 @@ from encoder_conformance.worker.session import Session
 
 @dataclass(frozen=True)
 class Asked:
-    """A check that was put to an implementation: the record of it, and what was observed, if anything was."""
+    """A judged check: its record, and the tensors of the answer, if there are any."""
 
     record: Record
     answers: Tensors | None = None
@@ -43,76 +43,82 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of asking a check: an observation, what judges several answers by each other, why there is no answer,
-    or None where it was not asked. `kind` is that of a failure. `expected` is the golden, read now, in
-    the format of the task."""
+    """The answer to a check, not judged yet.
+
+    `result`: the tensors; or a deferred judgement, for a check of several requests; or a failure; or None if the check
+    does not apply. `kind`: that of a failure after a refusal.
+    """
 
     task: Task
     golden: Callable[[Case], Expected]
-    found: Answers | Judgement | Failure | None
+    result: Answers | Judgement | Failure | None
     seconds: float
     kind: Kind | None = None
 
     @cached_property
     def expected(self) -> Expected:
+        """The golden in the task's format, read on first use."""
         return in_format(self.task.case, self.golden(self.task.case), self.task.format)
 
 
 def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> Asked:
-    """Put one check to an implementation and judge what it answers."""
+    """Run one check on an implementation and judge the answer."""
     answer = put(session, task, lambda case: golden, whole=True)
-    return Asked(judged(answer, constants), _whole(answer.found))
+    return Asked(judged(answer, constants), _whole_tensors(answer.result))
 
 
 def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, whole: bool = False) -> Answer:
-    """Put one check to an implementation. The golden is read when it is judged; but a cotangent depends on it (B-2).
+    """Run one check on an implementation, without judging it.
 
-    Of a large answer the values that are compared are kept, unless it is wanted `whole`.
+    The golden is read when the answer is judged, or before if the request depends on it: cotangents do (B-2). Only the
+    compared values of a large answer are kept, unless it is requested `whole`.
     """
     if task.opt_out:
         return Answer(task, golden, None, 0.0)
     begun = time.monotonic()
-    found: Answers | Judgement | Failure | Refused
-    if asked_by_itself := _WITHOUT_GOLDEN.get(task.check):
-        found = asked_by_itself(session, task)
+    result: Answers | Judgement | Failure | Refused
+    if run_check := _WITHOUT_GOLDEN.get(task.check):
+        result = run_check(session, task)
     elif task.check == "refusal":
-        found = refused(session, task, NOTHING.kinked_rows)
+        result = refused(session, task, NOTHING.kinked_rows)
     elif whole or not _may_be_large(task):
-        found = session.observe(task, _kinked_rows(task, golden))
+        result = session.observe(task, _kinked_rows(task, golden))
     else:
-        found = _observe_compared(session, task, golden(task.case))
+        result = _observe_compared(session, task, golden(task.case))
     seconds = round(time.monotonic() - begun, 4)
-    if isinstance(found, Refused):
-        return Answer(task, golden, found.output, seconds, found.kind)
-    return Answer(task, golden, found, seconds)
+    if isinstance(result, Refused):
+        return Answer(task, golden, result.output, seconds, result.kind)
+    return Answer(task, golden, result, seconds)
 
 
 def prepare_to_judge(cases: Iterable[Case]) -> None:
-    """Import what judging these cases needs and takes long to import."""
+    """Import the slow modules that judging these cases needs."""
     if any(check in _WITHOUT_GOLDEN for case in cases for check in case.situation.checks):
         importlib.import_module("scipy.special")
 
 
 def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
-    """Send what will be put next, in this order, so that the worker need not wait for it; up to the first check that
-    is more than one request."""
-    asked = (task for task in tasks if not task.opt_out)
-    in_one = takewhile(lambda task: task.check != "refusal" and task.check not in _WITHOUT_GOLDEN, asked)
-    session.send_ahead(in_one, lambda task: _kinked_rows(task, golden))
+    """Send the requests of the next tasks, in this order, so that the worker need not wait.
+
+    Stops at the first check that consists of several requests.
+    """
+    applicable = (task for task in tasks if not task.opt_out)
+    single = takewhile(lambda task: task.check != "refusal" and task.check not in _WITHOUT_GOLDEN, applicable)
+    session.send_ahead(single, lambda task: _kinked_rows(task, golden))
 
 
 def _kinked_rows(task: Task, golden: Callable[[Case], Expected]) -> np.ndarray[Any, Any]:
     return golden(task.case).kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
 
 
-_FEW = 1 << 12
-"""Elements of x up to which no answer but one of gradients is large."""
+_SMALL_INPUT = 1 << 12
+"""Elements of x up to which only answers with gradients are large."""
 
 
 def _may_be_large(task: Task) -> bool:
-    if task.case.situation.given.layout != "batch_first":  # the golden's positions are of another layout
+    if task.case.situation.given.layout != "batch_first":  # the golden's positions are batch first
         return False
-    return task.check == "gradients" or prod(task.case.x_shape) > _FEW
+    return task.check == "gradients" or prod(task.case.x_shape) > _SMALL_INPUT
 
 
 def _observe_compared(session: Session, task: Task, expected: Expected) -> Answers | Failure:
@@ -120,30 +126,29 @@ def _observe_compared(session: Session, task: Task, expected: Expected) -> Answe
     sampling = Sampling({name: (tensor.shape, tensor.positions) for name, tensor in compared.items()})
     kinked_rows = expected.kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
     answer = session.observe(task, kinked_rows, sampling)
-    return answer if isinstance(answer, Failure) else {**answer, **sampling.found}
+    return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 
-def _whole(found: Answers | Judgement | Failure | None) -> Tensors | None:
-    """What was observed, where it was wanted whole."""
-    if not isinstance(found, Mapping):
+def _whole_tensors(result: Answers | Judgement | Failure | None) -> Tensors | None:
+    if not isinstance(result, Mapping):
         return None
-    return {name: tensor for name, tensor in found.items() if not isinstance(tensor, Sampled)}
+    return {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
 
 
 def judged(answer: Answer, constants: Constants) -> Record:
-    """The record of an answer."""
-    task, found = answer.task, answer.found
-    if found is None:
+    """Judge an answer and make its record."""
+    task, result = answer.task, answer.result
+    if result is None:
         assert task.opt_out
         return _record(task, Outcome.UNSUPPORTED, message=task.opt_out.text, kind=task.opt_out.kind)
-    if isinstance(found, Failure):
-        return _record(task, found.outcome, message=found.message, seconds=answer.seconds)
-    if callable(found):
-        return _record(task, **dict(found()), seconds=answer.seconds)
+    if isinstance(result, Failure):
+        return _record(task, result.outcome, message=result.message, seconds=answer.seconds)
+    if callable(result):
+        return _record(task, **dict(result()), seconds=answer.seconds)
     if deviations := task.deviations:
-        verdict = judge_declared(task, deviations, found, answer.expected, constants)
+        verdict = judge_declared(task, deviations, result, answer.expected, constants)
     else:
-        verdict = judge(task.check, task.tensors, found, answer.expected, task.format, constants)
+        verdict = judge(task.check, task.tensors, result, answer.expected, task.format, constants)
     if answer.kind and verdict.outcome not in EXPECTED:
         message = f"{BEGINS[answer.kind]}{verdict.message}"
         verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})
@@ -155,10 +160,10 @@ _WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Judgement]] = {
     "dropout": put_dropout,
     "initialisation": put_initialisation,
 }
-"""The checks that ask more than once, and judge the answers by each other or by chance: what they are asked with."""
+"""Check → the function that runs it, for checks of several requests that are judged without a golden."""
 
 
-def _record(task: Task, outcome: Outcome, **found: object) -> Record:
+def _record(task: Task, outcome: Outcome, **fields: object) -> Record:
     return Record.model_validate(
         {
             "implementation": task.implementation.name,
@@ -167,11 +172,11 @@ def _record(task: Task, outcome: Outcome, **found: object) -> Record:
             "dtype": task.dtype,
             "check": task.check,
             "outcome": outcome,
-            **found,
+            **fields,
         }
     )
 
 
 def not_run(task: Task) -> Record:
     """The record that a planned check has until it is judged."""
-    return _record(task, Outcome.NOT_RUN, message="the run ended before this check was asked")
+    return _record(task, Outcome.NOT_RUN, message="the run ended before this check ran")

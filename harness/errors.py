@@ -1,32 +1,32 @@
-"""What ends a command with a sentence and no traceback: bad input, and a worker that gives no answer."""
+"""Exceptions that end a command with a message and no traceback: bad input, and a worker without an answer."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class InputError(Exception):
-    """Something the user gave (a file, a name, an option) cannot be used; the command exits with status 2.
+    """The user's input (a file, a name, an option) cannot be used; the command exits with status 2.
 
-    `what` says what is wrong, `where` the file and key or the option, `hint` the next step.
+    `problem` is what is wrong, `where` the file and key or the option, `hint` the next step.
     """
 
-    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
-        self.what, self.where, self.hint = what, where, hint
+    def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
+        self.problem, self.where, self.hint = problem, where, hint
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
-        first = f"{self.where}: {self.what}" if self.where else self.what
+        first = f"{self.where}: {self.problem}" if self.where else self.problem
         return [first, f"  {self.hint}"] if self.hint else [first]
 
 
 class Unanswered(Exception):
-    """The implementation gave no answer that could be shown: it raised, ended, or took too long."""
+    """The implementation gave no answer: it raised an exception, ended, or exceeded a time limit."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence that names what the user may have meant, or where to look when nothing is near."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    if near:
-        return "did you mean " + " or ".join(near) + "?"
-    return "known: " + (", ".join(known[:8]) + (", …" if len(known) > 8 else "") if known else "none")
+def nearest(name: str, known_names: Iterable[str]) -> str:
+    """A hint with the names closest to `name`; without a close one, the first few known names."""
+    names = sorted(known_names)
+    matches = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if matches:
+        return "did you mean " + " or ".join(matches) + "?"
+    return "known: " + (", ".join(names[:8]) + (", …" if len(names) > 8 else "") if names else "none")

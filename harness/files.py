@@ -1,4 +1,4 @@
-"""Writing a file so that nobody ever reads half of one."""
+"""Atomic file replacement."""
 
 import contextlib
 import os
@@ -9,19 +9,18 @@ from typing import IO
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A file to write into beside `path`, which takes its place at the end: a reader sees the old one or the new one,
-    never half of one."""
+    """A temporary file beside `path` that replaces it at the end. Readers see the old or the new file, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
-        beside.replace(path)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` in the place of what `path` holds, in one step."""
+    """Replace the content of `path` with `data` atomically."""
     with replacing(path) as file:
         file.write(data)

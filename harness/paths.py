@@ -1,4 +1,4 @@
-"""Where the specification and the implementations lie: beside the package in a checkout, inside it in a wheel."""
+"""Paths of the specification and the implementations: beside the package in a checkout, inside it in a wheel."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ IMPLS = PACKAGE / "impls" if (PACKAGE / "impls").is_dir() else ROOT / "impls"
 
 
 def shown(path: Path) -> str:
-    """`path` as a user should read it: relative to where they stand, if it lies below."""
+    """`path` for messages: relative to the working directory if it is below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The plan: what each implementation is asked, in which order, and what it is not asked and why."""
+"""The plan: each implementation's tasks in order, with a reason for each check that does not apply."""
 
 from fnmatch import fnmatchcase
 
@@ -16,27 +16,27 @@ from encoder_conformance.task import Task
 
 
 def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:
-    """The cases that any glob matches, of the given level or a stricter one."""
-    chosen: dict[str, Case] = {}
+    """The cases that any glob matches, of this level or a stricter one. Raises InputError if there are none."""
+    matching: dict[str, Case] = {}
     for glob in globs or ("*",):
         matched = {name: case for name, case in cases.items() if fnmatchcase(name, glob)}
         if not matched:
             raise InputError(
                 f"matches no case: {glob!r}", where="--case", hint=f"{nearest(glob, cases)} (conform list cases)"
             )
-        chosen |= matched
-    kept = [case for case in chosen.values() if level is None or LEVELS.index(case.level) <= LEVELS.index(level)]
-    if not kept:
+        matching |= matched
+    selected = [case for case in matching.values() if level is None or LEVELS.index(case.level) <= LEVELS.index(level)]
+    if not selected:
         raise InputError(
-            f"{level} has none of the {len(chosen)} cases that are named",
+            f"{level} has none of the {len(matching)} cases that are named",
             where="--level",
             hint="conform list cases shows each case's level",
         )
-    return kept
+    return selected
 
 
 def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
-    """Every task in these dtypes, or in all that the cases name; ordered so that each layer is built seldom."""
+    """The tasks in these dtypes, or in all that the cases name, ordered so that few layers are built twice."""
     tasks = [
         _task(implementation, case, dtype, check)
         for case in cases

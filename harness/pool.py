@@ -1,4 +1,4 @@
-"""Fresh interpreters that compute side by side, and that end when what asked them is interrupted."""
+"""A pool of fresh interpreters that ends cleanly on Ctrl-C."""
 
 import multiprocessing
 import signal
@@ -7,22 +7,25 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-_Given = ParamSpec("_Given")
-_Found = TypeVar("_Found")
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
 class Pool(ProcessPoolExecutor):
-    """A terminal says Ctrl-C to every process of a group. Here only the one that asks hears it, and ends the others.
+    """A process pool whose workers ignore Ctrl-C: only the parent receives it, and terminates them.
 
-    They would each print a traceback, and go on with what waits for them; a case can take a minute.
+    A terminal sends Ctrl-C to every process of the group. Each worker would print a traceback and go on with its queue,
+    in which a case can take a minute.
     """
 
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs, mp_context=multiprocessing.get_context("spawn"))
         self._others = multiprocessing.active_children()
 
-    def submit(self, fn: Callable[_Given, _Found], /, *args: _Given.args, **kwargs: _Given.kwargs) -> Future[_Found]:
-        """This is where a process is started, and it inherits which signals are blocked."""
+    def submit(
+        self, fn: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> Future[_Result]:
+        """As in the base class, with SIGINT blocked: a process that this call starts inherits the mask."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return super().submit(fn, *args, **kwargs)

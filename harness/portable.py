@@ -1,6 +1,6 @@
-"""Portable tensors: small integers times a power of two, from a counter-based generator (rule P-1 to P-7).
+"""Portable tensors: small integers times a power of two, from a counter-based generator (rules P-1 to P-7).
 
-Every value is exact in bfloat16, float16, float32 and float64, and 20 lines of any language make it again.
+Every value is exact in bfloat16, float16, float32 and float64. Twenty lines of any language reproduce it.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ def seed(name: str) -> int:
 
 
 def drawn_for(name: str, seed: int) -> str:
-    """The name that tensor `name` is drawn by for input seed `seed`; seed 0 is the plain name (rule P-6)."""
+    """The name from which tensor `name` is drawn for input seed `seed`; for seed 0 the plain name (rule P-6)."""
     return f"{name} seed {seed}" if seed else name
 
 
 def splitmix64(start: int, count: int, first: int = 0) -> npt.NDArray[np.uint64]:
     """Outputs `first` … first+count−1 of SplitMix64 started at `start` (rule P-2; Steele, Lea, Flood, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
-        # In place from here on: the noise of a large case is all this.
+        # In place from here on: this loop dominates the noise of a large case.
         z = np.arange(first + 1, first + count + 1, dtype=np.uint64)
         z *= _GOLDEN_GAMMA
         z += np.uint64(start)
@@ -67,24 +67,24 @@ def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -
     `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254; `balanced`: n in
     the first half of the last axis, and their negatives in the second; all times 2**exponent.
     """
-    # An oracle evaluates one case some eighty times, and draws the same parameters for each; large ones are not kept.
-    drawn = _kept if prod(shape) <= _KEPT_UP_TO else _tensor
-    return drawn(name, shape, pattern, exponent)
+    # An oracle evaluates one case some eighty times with the same parameters. Large ones are not cached.
+    draw = _cached_tensor if prod(shape) <= _CACHED_UP_TO else _tensor
+    return draw(name, shape, pattern, exponent)
 
 
-_KEPT_UP_TO = 1 << 14
+_CACHED_UP_TO = 1 << 14
+"""Elements."""
 
 
 def parts(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Iterator[Floats]:
-    """The elements of `tensor`, flat, a part at a time: nothing as large as the tensor is made. Not for `balanced`,
-    which no parameter is."""
+    """Yield the elements of `tensor` in flat parts; the whole is never in memory. Raises ValueError for `balanced`."""
     size = prod(shape)
     for first in range(0, size, PART):
         yield _part(integers(name, min(PART, size - first), first), pattern, exponent)
 
 
 PART = 1 << 16
-"""Elements of a part: half a megabyte, which a processor's cache holds."""
+"""Elements per part: half a megabyte, which fits a processor's cache."""
 
 
 def _part(n: npt.NDArray[np.int64], pattern: Pattern, exponent: int) -> Floats:
@@ -103,12 +103,12 @@ def _part(n: npt.NDArray[np.int64], pattern: Pattern, exponent: int) -> Floats:
 
 
 def _tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
-    of_all = "symmetric" if pattern == "balanced" else pattern
+    base = "symmetric" if pattern == "balanced" else pattern
     if prod(shape) <= PART:
-        drawn = _part(integers(name, prod(shape)), of_all, exponent).reshape(shape)
+        drawn = _part(integers(name, prod(shape)), base, exponent).reshape(shape)
     else:
         drawn, at = np.empty(shape), 0
-        for part in parts(name, shape, of_all, exponent):
+        for part in parts(name, shape, base, exponent):
             drawn.reshape(-1)[at : at + part.size] = part
             at += part.size
     if pattern == "balanced":
@@ -120,7 +120,7 @@ def _tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) 
     return drawn
 
 
-_kept = lru_cache(maxsize=32)(_tensor)
+_cached_tensor = lru_cache(maxsize=32)(_tensor)
 
 
 def weight_exponent(fan_in: int) -> int:
@@ -132,7 +132,7 @@ def weight_exponent(fan_in: int) -> int:
 
 
 def positions(name: str, available: int, wanted: int) -> npt.NDArray[np.int64]:
-    """`wanted` distinct indices below `available`, ascending (rule G-3): the first distinct ones that are drawn.
+    """`wanted` distinct indices below `available`, ascending: the first distinct ones drawn (rule G-3).
 
     Each output z gives floor(top32(z) * available / 2**32).
     """

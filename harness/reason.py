@@ -1,21 +1,21 @@
-"""Why a check was not asked, or why its answer does not conform: a kind, which programs read, and a text."""
+"""Why a check does not apply, or why its answer does not conform: a kind for programs and a text for people."""
 
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 Kind = Literal[
-    "declared",  # the manifest says that it cannot
+    "declared",  # the manifest excludes the check
     "capability",  # not among the capabilities of the manifest
-    "default-layer",  # told nothing, it makes another layer
-    "no-gradient",  # a declared deviation of which the oracle knows no gradient
-    "predicted-in-size",  # a declared deviation of which the oracle knows the size alone
+    "default-layer",  # without arguments, its constructor makes another layer
+    "no-gradient",  # a declared deviation whose gradient the oracle cannot compute
+    "predicted-in-size",  # a declared deviation of which the oracle predicts only the size
     "shape",
     "dtype",
-    "non-finite",  # NaN or an infinity where there should be a number, or the other way round
-    "bits",  # two answers that should be the same to the bit
-    "after-refusal",  # a valid request fails only once an invalid one was refused
-    "beside-refusal",  # a valid request fails in the same way before and after
+    "non-finite",  # NaN or an infinity instead of a number, or the reverse
+    "bits",  # two answers that should be equal bit for bit
+    "after-refusal",  # a valid request fails only after an invalid one was refused
+    "beside-refusal",  # a valid request fails in the same way before and after the refusal
 ]
 
 

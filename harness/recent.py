@@ -1,4 +1,4 @@
-"""The last few things that were made, kept for when one of them is asked for again."""
+"""A small in-memory cache of the objects that were used last."""
 
 import json
 import threading
@@ -9,27 +9,28 @@ Made = TypeVar("Made")
 
 
 class Recent(Generic[Made]):
-    """The last `kept` things that were made, by what they were made for. Threads may share it.
+    """A least-recently-used cache of `kept` objects. Threads may share it.
 
-    A run asks the layers in turns, and making something for one may take seconds: a model that is exported, a session
-    that is opened, the noise of a wrong layer. An adapter keeps what it made for a layer, and no parameters: `build`
-    puts those of each request into it.
+    A run asks layers in turns, and making an object for one may take seconds: an exported model, an inference session,
+    the noise of a defective layer. An adapter keeps no parameters in it: each `build` loads its own.
     """
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
         self._made: dict[str, Made] = {}
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.Lock()
 
     def get(self, key: Any, make: Callable[[], Made]) -> Made:
-        """What was made for this key, which can be written as JSON; made now if it was not, or is no longer kept. A
-        second thread that asks for the same waits for what the first has begun."""
+        """The object for this key, or a new one from `make`. `key` must be serialisable as JSON.
+
+        Only one `make` runs at a time; other threads wait for it.
+        """
         text = json.dumps(key, sort_keys=True)
-        with self._one_at_a_time:
+        with self._lock:
             made = self._made.pop(text, None)
             if made is None:
                 made = make()
-            self._made[text] = made  # the last one used is the last one to go
+            self._made[text] = made  # the most recently used entry is the last
             if len(self._made) > self.kept:
                 del self._made[next(iter(self._made))]
             return made

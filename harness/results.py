@@ -1,4 +1,4 @@
-"""`report.json`: one record a (implementation, case, dtype, check), and where and with what it was run."""
+"""`report.json`: one record per (implementation, case, dtype, check), and the environment of the run."""
 
 from typing import Any, Literal
 
@@ -16,10 +16,10 @@ class _Frozen(BaseModel):
 
 
 class Record(_Frozen):
-    """One check of one case: `rms` and `max` in σ over its tensors, `stage` the first one out of line.
+    """One check of one case. `rms` and `max`: over its tensors, in σ. `stage`: the first non-conforming tensor.
 
-    Where it deviates as declared, `deviations` are those that it shows and `distance` is how far it is from the
-    specification without them, in σ (rms).
+    For a check that deviates as declared, `deviations` are the observed ones, and `distance` is the rms distance, in σ,
+    from the specification without them.
     """
 
     implementation: str
@@ -33,7 +33,7 @@ class Record(_Frozen):
     stage: str | None = None
     message: str = ""
     kind: Kind | None = None
-    """Of what kind the reason in `message` is, where a program asks."""
+    """The kind of the reason in `message`, for programs."""
     seconds: float = 0.0
     tensors: tuple[TensorVerdict, ...] = ()
     deviations: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Record(_Frozen):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells it from the other records of a run; its task has the same."""
+        """Identifies the record in a run; its task has the same key."""
         return self.implementation, self.case, self.dtype, self.check
 
 
@@ -58,7 +58,7 @@ class Judged(_Frozen):
 
 
 class Absent(_Frozen):
-    """An implementation that was not asked, because it could not be started here."""
+    """An implementation that did not take part, because it could not be started here."""
 
     name: str
     reason: str
@@ -66,7 +66,7 @@ class Absent(_Frozen):
 
 
 class Environment(_Frozen):
-    """`seed` is the draw of inputs and parameters (rule P-6); 0 was judged against the frozen goldens."""
+    """The environment of a run. `seed`: of inputs and parameters (rule P-6); the frozen goldens are for seed 0."""
 
     conform: str
     python: str
@@ -81,7 +81,7 @@ class Environment(_Frozen):
 
 
 class Measurement(_Frozen):
-    """A number that a diagnosis measured, which no catalogue has: of a deviation, its value and one uncertainty."""
+    """A number that a diagnosis measured and no catalogue lists: a deviation, its value and standard uncertainty."""
 
     deviation: str
     value: float
@@ -101,32 +101,33 @@ class StageEquation(_Frozen):
 
 
 class Diagnosis(_Frozen):
-    """What explains failures of one implementation in one dtype: deviations of the catalogue, alone or a pair. Or a
-    cause that was seen, in one dtype or in several, which `dtype` lists.
+    """An explanation of the failures of one implementation in one dtype: one deviation of the catalogue, or a pair.
 
-    `rms` is that of the worst tensor against the patched specification, in σ, over `cases`; with `by_size`, which says
-    that of some tensors only the scatter could be predicted (rule V-4), in that scatter for those. `amplitude` and
-    `significance` are the matched filter's: how much of the deviation's own direction is in the observation (1 is all
-    of it), and how many σ that is. `indistinguishable` fit as well. `first_stage` was seen out of line first,
-    `predicted_stage` is where the deviation itself would show first.
+    Or a cause that was observed directly, in the dtypes that `dtype` lists.
+
+    `rms`: of the worst tensor against the patched specification over `cases`, in σ. `by_size`: for some tensors only
+    the scatter could be predicted (rule V-4); their rms is in that scatter. `amplitude` and `significance` are those of
+    the matched filter: the fraction of the deviation's own direction in the observation (1 is all of it), and its
+    number of σ. `indistinguishable`: deviations that fit as well. `first_stage`: the first non-conforming stage.
+    `predicted_stage`: the first stage that the deviation changes.
     """
 
     implementation: str
     dtype: str
     confidence: Literal["explained", "closest", "unknown", "seen"]
-    """`seen`: a cause that needs no catalogue. `sentences` say what was seen, in `cases`, and `advice` what to do."""
+    """`seen`: a cause observed without the catalogue; `sentences` describe it and `advice` says what to do."""
     cut_short: bool = False
-    """Unknown because the time ended before the catalogue was tried."""
+    """Unknown because the time ended before the whole catalogue was tried."""
     deviations: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     measured: tuple[Measurement, ...] = ()
-    """The numbers of those of `deviations` that are not the catalogue's."""
+    """The measured numbers of those `deviations` that the catalogue does not list."""
     rms: float | None = None
     by_size: bool = False
     amplitude: float | None = None
     significance: float | None = None
     came_true: tuple[str, ...] = ()
-    """What deviations that are predicted in size only predict beside it, and was seen to be so."""
+    """Other predictions of deviations that are predicted in size only, which the observation confirmed."""
     indistinguishable: tuple[tuple[str, ...], ...] = ()
     runner_up: tuple[str, ...] = ()
     runner_up_rms: float | None = None
@@ -146,9 +147,12 @@ EndedBy = Literal["budget", "first failure", "interrupt"]
 
 
 class Shown(_Frozen):
-    """What a run showed of one implementation. `deviations` can be seen in the formats asked, and `not_excluded` are
-    those of them that are left in any of these; `by_format` is how many are excluded, of how many, in each. `clauses`
-    there are, and `not_cited` are those that no judged check cites."""
+    """The evidence of a run about one implementation.
+
+    `deviations`: the number that is detectable in the formats of the run. `not_excluded`: those that are not excluded
+    in at least one of these formats. `by_format`: format → numbers of excluded and of detectable ones. `clauses`: the
+    number of clauses. `not_cited`: the clauses that no judged check cites.
+    """
 
     implementation: str
     deviations: int
@@ -167,8 +171,10 @@ class Shown(_Frozen):
 
 
 class Report(_Frozen):
-    """`complete` is false until every planned check has its record: a run that was cut off can be seen to be, and
-    `ended_by` says by what. `shown` is what it showed of each implementation until then."""
+    """The report of a run. `complete`: every planned check has its record; otherwise `ended_by` is the reason.
+
+    `shown`: the evidence so far about each implementation.
+    """
 
     format: Literal["encoder-conformance report"] = "encoder-conformance report"
     version: Literal[2] = 2

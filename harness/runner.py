@@ -1,4 +1,4 @@
-"""Runs the plan: workers of different implementations side by side, every observation judged as it comes."""
+"""Runs the plan: workers of different implementations in parallel, each answer judged when it arrives."""
 
 import os
 import queue
@@ -26,16 +26,16 @@ from encoder_conformance.threads import share
 from encoder_conformance.worker.session import Session
 
 _UNJUDGED = 8
-"""Answers that may wait to be judged: what is ahead of the judge holds memory."""
-_TAKEN = 2
-"""Checks that a worker still has when it takes its next block."""
-_ENOUGH_OF_ONE = 0.6
-"""How much of a processor has to be free for one more worker to be of use."""
+"""The most answers that may wait to be judged; each occupies memory."""
+_REFILL_AT = 2
+"""A worker takes its next block when it has at most this many tasks left."""
+_FREE_PROCESSOR = 0.6
+"""The fraction of a processor that must be idle before one more worker starts."""
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
 class Run:
-    """A run in progress. Iterate over it to get its records; `abort` it from anywhere."""
+    """A run in progress. Iterate over it to get its records; call `abort` from any thread."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class Run:
         fail_fast: bool = False,
         observed: Callable[[Task, Expected, Record, Answers], None] | None = None,
     ) -> None:
-        """At most `jobs` workers side by side, of different implementations first, and then more of one. Where it is
-        None there is at most one a processor, and a second one of an implementation only when it is worth its start.
+        """`jobs`: the most workers in parallel, first of different implementations, then several of one. None: at most
+        one per processor, and a second worker of an implementation only if it pays off.
 
-        `threads` is what each worker's framework is given; by default the workers share the processors but one. At the
-        time `until`, by time.monotonic(), every worker is ended. `fail_fast`: the first case that fails is asked to its
-        end, and nothing after it. `observed` is shown each answer that was judged.
+        `threads`: of each worker's framework; by default the workers share all processors but one. `until`: the time,
+        by time.monotonic(), at which all workers are killed. `fail_fast`: the first failing case is finished, and
+        nothing runs after it. `observed`: a callback that gets each judged answer.
         """
         self._expected, self._constants, self._observed = expected, constants, observed
         self._at_once = jobs is not None
@@ -77,56 +77,58 @@ class Run:
         self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
         self._aborted = threading.Event()
         self._stopping = threading.Event()
-        self._wanted = threading.Event()
-        self._taking = threading.Lock()
+        self._iterating = threading.Event()
+        self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
-        self._asked_since = 0.0, 0.0
+        self._begun = 0.0, 0.0
         self._working = 0
-        self._ending = threading.Timer(0.0, self.abort)
-        self._judging = ThreadPoolExecutor(1)
+        self._deadline = threading.Timer(0.0, self.abort)
+        self._judge_thread = ThreadPoolExecutor(1)
         self._unjudged = threading.Semaphore(_UNJUDGED)
 
     def begin(self) -> ThreadPoolExecutor:
-        """Start the workers: they import their frameworks while the caller does something else. Nothing is asked of
-        them before the records are wanted; `abort` ends them if they never are."""
+        """Start the workers, which import their frameworks in the meantime.
+
+        They run no task before the iteration over the records begins. If it never does, `abort` ends them.
+        """
         if self._pool is None:
             self._logs.mkdir(parents=True, exist_ok=True)
             self._pool = ThreadPoolExecutor(self.jobs)
-            with self._taking:  # none is done before all are counted
+            with self._lock:  # no worker ends before all are counted
                 for _ in range(self.jobs if self._at_once else min(self.jobs, len(self._queues))):
-                    self._one_more()
+                    self._add_worker()
         return self._pool
 
-    def _one_more(self) -> None:
+    def _add_worker(self) -> None:
         assert self._pool is not None
         self._working += 1
         self._pool.submit(self._work)
 
-    def _reinforce(self) -> None:
-        """One more worker, where there may be one, a processor is free, and it is found to be worth its start."""
-        with self._taking:
+    def _add_useful_worker(self) -> None:
+        """Add a worker if `jobs` allows it, a processor is free, and a queue wants one."""
+        with self._lock:
             if self._working == self.jobs or self._ended or not self._processor_is_free():
                 return
             if most_urgent(self._queues.values()):
-                self._one_more()
+                self._add_worker()
 
     def _processor_is_free(self) -> bool:
-        """Beside the workers, and what this process itself has taken since it began to ask."""
-        wall, own = time.monotonic() - self._asked_since[0], time.process_time() - self._asked_since[1]
-        return max(self.jobs, os.cpu_count() or 1) - self._working - own / max(wall, 1e-3) >= _ENOUGH_OF_ONE
+        """Whether the workers and this process, by its processor time since the iteration began, leave one idle."""
+        wall, own = time.monotonic() - self._begun[0], time.process_time() - self._begun[1]
+        return max(self.jobs, os.cpu_count() or 1) - self._working - own / max(wall, 1e-3) >= _FREE_PROCESSOR
 
     @property
     def _ended(self) -> bool:
         return self._aborted.is_set() or self._stopping.is_set()
 
     def __iter__(self) -> Generator[Record, None, None]:
-        """Every record, as it is judged. Leaving the loop early, by an exception or a break, ends every worker."""
+        """Yield every record when it is judged. Leaving the loop early, by exception or break, kills all workers."""
         pool = self.begin()
         if self.until is not None:
             self.end_at(self.until)
-        self._asked_since = time.monotonic(), time.process_time()
-        self._wanted.set()
-        with self._judging, pool:
+        self._begun = time.monotonic(), time.process_time()
+        self._iterating.set()
+        with self._judge_thread, pool:
             finished = False
             try:
                 while not finished:
@@ -138,114 +140,116 @@ class Run:
                         case BaseException() as error:
                             raise error
             finally:
-                self._ending.cancel()
+                self._deadline.cancel()
                 if not finished:
                     self.abort()
 
     def cases_asked_first(self) -> Iterator[Case]:
-        """The cases of the first implementation's checks, in the order in which they are asked."""
+        """The cases of the first implementation, in the order of its tasks, without those that need no golden."""
         first = next(iter(self._queues.values()))
-        asked = (task.case for block in tuple(first.waiting) for task in block if not task.opt_out)
-        return (case for case, _ in groupby(asked) if not case.needs_no_golden)
+        cases = (task.case for block in tuple(first.waiting) for task in block if not task.opt_out)
+        return (case for case, _ in groupby(cases) if not case.needs_no_golden)
 
     def end_at(self, until: float) -> None:
-        """Every worker is ended at this time, by time.monotonic(): sooner or later than was said before."""
-        self._ending.cancel()
-        left = until - time.monotonic()
-        if left <= 0:
+        """Kill all workers at this time, by time.monotonic(). It replaces any earlier deadline."""
+        self._deadline.cancel()
+        seconds = until - time.monotonic()
+        if seconds <= 0:
             self.abort()
             return
-        self._ending = threading.Timer(left, self.abort)
-        self._ending.daemon = True
-        self._ending.start()
+        self._deadline = threading.Timer(seconds, self.abort)
+        self._deadline.daemon = True
+        self._deadline.start()
 
     def session(self, name: str) -> Session:
-        """An implementation's first, which says what it is."""
+        """The first session of an implementation, which has its versions and settings."""
         return self._queues[name].sessions[0]
 
     def diagnoses(self, until: float | None = None) -> tuple[Diagnosis, ...]:
-        """What explains the failures of each implementation and dtype that has any; cut short at the time `until`."""
-        return tuple(said for name, each in self._queues.items() for said in each.seen.diagnoses(name, until))
+        """The diagnoses of the failures, for each implementation and dtype; cut short at the time `until`."""
+        queues = self._queues.items()
+        return tuple(diagnosis for name, work in queues for diagnosis in work.observations.diagnoses(name, until))
 
     def left(self) -> Iterator[Record]:
-        """What was judged but not yet taken when the run was ended."""
+        """Yield the records that were judged but not yet iterated over when the run ended."""
         while not self._records.empty():
             if isinstance(item := self._records.get_nowait(), Record):
                 yield item
 
     def abort(self) -> None:
-        with self._taking:  # no session is begun after this
+        """End the run and kill all workers."""
+        with self._lock:  # no session starts after this
             self._aborted.set()
             sessions = [session for each in self._queues.values() for session in each.sessions]
         for session in sessions:
             session.abort()
-        self._wanted.set()  # who waits for it finds that there is nothing left to do
+        self._iterating.set()  # workers that wait for it find the run ended
 
     def _work(self) -> None:
-        """One worker after the other, until nothing is left that another would be worth."""
+        """Serve one queue after the other, with a worker for each, until none wants one."""
         try:
-            while joined := self._join():
-                self._take_through(*joined)
-        except BaseException as error:  # a fault of the harness: the whole run ends, and says so
+            while assigned := self._assign_worker():
+                self._serve_queue(*assigned)
+        except BaseException as error:  # a fault of the harness: the whole run ends with this exception
             self._records.put(error)
         finally:
-            with self._taking:
+            with self._lock:
                 self._working -= 1
                 if not self._working:
-                    self._judging.submit(self._records.put, None)  # after all that was asked is judged
+                    self._judge_thread.submit(self._records.put, None)  # after all answers are judged
 
-    def _join(self) -> tuple[WorkQueue, Session] | None:
-        with self._taking:
+    def _assign_worker(self) -> tuple[WorkQueue, Session] | None:
+        with self._lock:
             if self._ended:
                 return None
-            chosen = most_urgent(self._queues.values())
-            return None if chosen is None else (chosen, chosen.join())
+            work = most_urgent(self._queues.values())
+            return None if work is None else (work, work.add_worker())
 
-    def _take_through(self, work: WorkQueue, session: Session) -> None:
+    def _serve_queue(self, work: WorkQueue, session: Session) -> None:
         begun = time.monotonic()
-        if work.asks:
+        if work.needs_worker:
             session.start()
         start_took = time.monotonic() - begun
-        self._wanted.wait()
-        work.begins(start_took)
+        self._iterating.wait()
+        work.worker_started(start_took)
         failing: Task | None = None
         coming = deque[Task]()
-        while task := self._next(work, session, coming):
+        while task := self._next_task(work, session, coming):
             if self._stopping.is_set() and not _same_case(task, failing):
                 break
-            if self._put(work, session, task, coming) not in {*EXPECTED, None}:
+            if self._run_task(work, session, task, coming) not in {*EXPECTED, None}:
                 failing = failing or task
                 self._stopping.set()
         if failing:
             self.abort()
         session.close()
 
-    def _next(self, work: WorkQueue, session: Session, coming: deque[Task]) -> Task | None:
-        """The first of what this worker has taken; it takes more while what it asks last can be sent ahead."""
-        while len(coming) <= _TAKEN and (block := self._next_block(work, session)):
+    def _next_task(self, work: WorkQueue, session: Session, coming: deque[Task]) -> Task | None:
+        """The worker's next task. It takes a new block early, so that its first tasks can be sent ahead."""
+        while len(coming) <= _REFILL_AT and (block := self._next_block(work, session)):
             coming.extend(block)
-            self._reinforce()
+            self._add_useful_worker()
         return coming.popleft() if coming and not self._aborted.is_set() else None
 
-    def _put(self, work: WorkQueue, session: Session, task: Task, coming: Iterable[Task]) -> Outcome | None:
-        """Ask one check, and have it judged while the next is asked. Its outcome, where that is waited for."""
+    def _run_task(self, work: WorkQueue, session: Session, task: Task, coming: Iterable[Task]) -> Outcome | None:
+        """Run one task, which is judged while the next one runs. Returns its outcome with `fail_fast`, else None."""
         send_ahead(session, chain([task], coming), self._expected)
         answer = put(session, task, self._expected)
-        if self._aborted.is_set() and not isinstance(answer.found, dict):
-            return None  # an abort is the end of the run, not this worker's crash; what was answered before is judged
+        if self._aborted.is_set() and not isinstance(answer.result, dict):
+            return None  # an abort ends the run and is not this worker's crash; earlier answers are judged
         self._unjudged.acquire()
-        verdict = self._judging.submit(self._judge, work, answer)
+        verdict = self._judge_thread.submit(self._judge, work, answer)
         return verdict.result() if self._fail_fast else None
 
     def _judge(self, work: WorkQueue, answer: Answer) -> Outcome | None:
-        """Judge one answer, and keep what it showed."""
+        """Judge one answer and keep its observation for the diagnosis."""
         try:
             record = judged(answer, self._constants)
-            work.seen.note(answer.task, record)
-            if isinstance(answer.found, dict):
-                work.seen.see(answer.task, answer.expected, record, answer.found)
+            work.observations.note(answer.task, record)
+            if isinstance(answer.result, dict):
+                work.observations.see(answer.task, answer.expected, record, answer.result)
                 if self._observed:
-                    self._observed(answer.task, answer.expected, record, answer.found)
+                    self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)
         except BaseException as error:
             self._records.put(error)
@@ -256,7 +260,7 @@ class Run:
             self._unjudged.release()
 
     def _next_block(self, work: WorkQueue, session: Session) -> list[Task]:
-        with self._taking:
+        with self._lock:
             return [] if self._ended else work.take(session)
 
 

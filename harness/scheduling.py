@@ -12,14 +12,14 @@ from encoder_conformance.task import Task
 from encoder_conformance.worker.session import Session
 
 BUILDS_WORTH_A_WORKER = 4
-"""A worker imports its framework first, which takes as long as a few layers do."""
+"""Layers per worker. A worker first imports its framework, which takes as long as a few layers."""
 _STARTS_WORTH_A_WORKER = 2
-"""How many times the start of a worker what is left has to take, for one more to be worth its own."""
+"""The remaining work that justifies one more worker, in multiples of its start time."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """One implementation and what it is asked."""
+    """One implementation and its tasks."""
 
     ready: Ready
     tasks: list[Task]
@@ -30,44 +30,48 @@ class Assignment:
 
     @property
     def workers(self) -> int:
-        """How many workers it is worth: a layer is built, compiled or exported by one of them alone."""
+        """The number of workers that pay off. Only one worker builds, compiles or exports a given layer."""
         return max(1, len({task.build_key for task in self.tasks}) // BUILDS_WORTH_A_WORKER)
 
 
 class WorkQueue:
-    """Tasks of one implementation, in blocks that one worker asks in a row. Not locked: the caller holds a lock."""
+    """The tasks of one implementation, in blocks that one worker runs in a row. Not thread-safe: the caller locks."""
 
     def __init__(self, assignment: Assignment, session: Callable[[int], Session], *, at_once: bool) -> None:
-        """`session` makes that of worker number n, from 1. `at_once`: a second worker does not wait until it is known
-        whether what is left outweighs its start."""
+        """`session` makes the session of worker n, from 1.
+
+        `at_once`: further workers start without an estimate of whether the remaining work justifies them.
+        """
         self.waiting = deque(sharpest_first(assignment.tasks))
         self._layers = Counter(tasks[0].build_key for tasks in self.waiting)
         self._left = sum(map(work_of, assignment.tasks))
-        self.seen = Observations()
+        self.observations = Observations()
         self.sessions = [session(1)]
         self.workers = 0
         timeouts = assignment.ready.implementation.timeouts
-        self.longest, self._session = timeouts.build + timeouts.run, session
+        self.longest_task, self._session = timeouts.build + timeouts.run, session
         self._built: dict[Session, tuple[object, ...]] = {}
         self._at_once = at_once
         self._begun: float | None = None
         self._start_took = 0.0
         self._taken = 0.0
 
-    def begins(self, start_took: float) -> None:
-        """A worker is there, after so many seconds."""
+    def worker_started(self, start_took: float) -> None:
+        """Record that a worker has started, after `start_took` seconds."""
         self._start_took = start_took
         self._begun = self._begun or time.monotonic()
 
     @property
-    def asks(self) -> bool:
-        """Whether any of what waits needs a worker's answer, or is all opted out of."""
+    def needs_worker(self) -> bool:
+        """Whether any waiting task applies; tasks that opted out need no worker."""
         return any(not task.opt_out for tasks in self.waiting for task in tasks)
 
     @property
-    def wants_a_worker(self) -> bool:
-        """The first always; one more where it would find enough to do beside those that are there: enough layers, and
-        enough to outweigh its start, by what those took until now."""
+    def wants_worker(self) -> bool:
+        """Whether one more worker pays off. The first always does.
+
+        A further worker needs enough layers that no worker has built, and enough remaining work to justify its start.
+        """
         if not self.waiting or not self.workers:
             return bool(self.waiting)
         if len(self._layers) < BUILDS_WORTH_A_WORKER * self.workers:
@@ -75,27 +79,31 @@ class WorkQueue:
         return self._at_once or self._seconds_left() >= _STARTS_WORTH_A_WORKER * self._start_took
 
     def _seconds_left(self) -> float:
-        """What waits will take about, by the time that what was taken took; 0 while too little was taken to tell."""
-        if self._begun is None or (past := time.monotonic() - self._begun) < self._start_took:
+        """An estimate of the seconds for the waiting tasks, from the pace so far; 0 while it is too early to tell."""
+        if self._begun is None or (elapsed := time.monotonic() - self._begun) < self._start_took:
             return 0.0
-        return past * self._left / max(self._taken, 1.0)
+        return elapsed * self._left / max(self._taken, 1.0)
 
-    def join(self) -> Session:
-        """The session of one more worker."""
+    def add_worker(self) -> Session:
+        """Count one more worker and return its session."""
         self.workers += 1
         if self.workers > 1:
             self.sessions.append(self._session(len(self.sessions) + 1))
         return self.sessions[-1]
 
     def take(self, session: Session) -> list[Task]:
-        """The next block for this worker, [] if none waits: the first of a layer that no other worker has built, so
-        that no layer is compiled or exported twice at the same time; or the first of all."""
+        """Remove and return the next block for this worker; [] if none waits.
+
+        It is the first block whose layer no other worker has built last, so that no layer is compiled or exported twice
+        at the same time; if there is none, the first block.
+        """
         if not self.waiting:
             return []
-        others = {key for other, key in self._built.items() if other is not session}
-        at = next((at for at, tasks in enumerate(self.waiting) if tasks[0].build_key not in others), 0)
-        tasks = self.waiting[at]
-        del self.waiting[at]
+        built_by_others = {key for other, key in self._built.items() if other is not session}
+        keys = (tasks[0].build_key for tasks in self.waiting)
+        index = next((index for index, key in enumerate(keys) if key not in built_by_others), 0)
+        tasks = self.waiting[index]
+        del self.waiting[index]
         self._built[session] = layer = tasks[0].build_key
         self._layers -= Counter([layer])
         work = sum(map(work_of, tasks))
@@ -104,12 +112,15 @@ class WorkQueue:
 
 
 def most_urgent(queues: Iterable[WorkQueue]) -> WorkQueue | None:
-    """The queue for one more worker. First one that may take long, which would else end alone; beside it the one that
-    is done first, so that a first result comes soon; when each has a worker, the one with the most left for each."""
-    wanting = [queue for queue in queues if queue.wants_a_worker]
-    alone = [queue for queue in wanting if not queue.workers]
-    if len(alone) == len(wanting) and len(alone) > 1 and not any(queue.workers for queue in queues):
-        return max(alone, key=lambda queue: queue.longest)
-    if alone:
-        return min(alone, key=lambda queue: queue.longest)
+    """The queue that gets the next worker; None if no queue wants one.
+
+    First the queue with the longest tasks, which would otherwise end last and alone. Then those with the shortest
+    tasks, for an early first result. When each queue has a worker, the one with the most blocks per worker.
+    """
+    wanting = [queue for queue in queues if queue.wants_worker]
+    unserved = [queue for queue in wanting if not queue.workers]
+    if len(unserved) == len(wanting) and len(unserved) > 1 and not any(queue.workers for queue in queues):
+        return max(unserved, key=lambda queue: queue.longest_task)
+    if unserved:
+        return min(unserved, key=lambda queue: queue.longest_task)
     return max(wanting, key=lambda queue: len(queue.waiting) / queue.workers, default=None)

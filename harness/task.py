@@ -1,4 +1,4 @@
-"""One check of one case: what is planned, asked, judged and recorded."""
+"""A task, the unit of planning, running, judging and recording: one check of one case in one dtype."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from encoder_conformance.spec.situation import Check
 
 @dataclass(frozen=True)
 class Task:
-    """One check of one case in one dtype, for one implementation; `opt_out` says why it is not asked."""
+    """One check of one case in one dtype, for one implementation. `opt_out`: why it does not apply, or None."""
 
     implementation: Implementation
     case: Case
@@ -20,30 +20,30 @@ class Task:
     check: Check
     opt_out: Reason | None
     deviations: tuple[Deviation, ...] = ()
-    """What the implementation declares of it."""
+    """The implementation's declared deviations that are active in this check."""
     rounded_as: DtypeName | None = None
-    """The format that is computed in, where it is narrower than that of the tensors that come and go."""
+    """The format of the computation, if it is narrower than that of the tensors."""
 
     @property
     def format(self) -> Format:
-        """What the answer comes in, and the roundoff that it is judged by."""
-        own = FORMATS[self.dtype]
-        return own if self.rounded_as is None else own.computed_in(FORMATS[self.rounded_as])
+        """The dtype of the answer, with the roundoff that it is judged by."""
+        tensors = FORMATS[self.dtype]
+        return tensors if self.rounded_as is None else tensors.computed_in(FORMATS[self.rounded_as])
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells it from the other tasks of a run; its record has the same."""
+        """Identifies the task in a run; its record has the same key."""
         return self.implementation.name, self.case.id, self.dtype, self.check
 
     @property
     def build_key(self) -> tuple[object, ...]:
-        """Tasks with the same key are answered by the same built layer."""
+        """Identifies the built layer: tasks with the same key share it."""
         exponents = tuple(sorted(self.case.situation.parameter_exponents.items()))
         return self.dtype, self.case.layer.layer, exponents, self.case.numbers_from
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The tensors that the implementation is to answer with, in the order of computation."""
+        """The names of the tensors that the answer must have, in the order of computation."""
         names = tuple(self.case.expected_shapes(self.check))
         if self.check != "stages":
             return names

@@ -1,4 +1,4 @@
-"""How many threads a framework takes: its share of the processors, and the variables that a BLAS reads when loaded."""
+"""Numbers of threads: a worker's share of the processors, and the environment variables of BLAS libraries."""
 
 import os
 
@@ -6,12 +6,14 @@ _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VEC
 
 
 def blas_threads(count: int) -> dict[str, str]:
-    """What to put into the environment of a process that is to be started."""
+    """The environment variables that give a new process's BLAS `count` threads."""
     return dict.fromkeys(_VARIABLES, str(count))
 
 
 def share(workers: int) -> int:
-    """The threads of each of `workers` that compute side by side. One processor is left to the parent, which judges
-    meanwhile: a pool of threads that one of them is missing from waits for it, and on two processors a suite of small
-    layers takes four times as long."""
+    """The number of threads of each of `workers` parallel workers. One processor is left to the parent, which judges.
+
+    Without it, a worker's thread pool waits whenever the parent occupies one of its processors. On two processors a
+    suite of small layers then takes four times as long.
+    """
     return max(1, ((os.cpu_count() or 1) - 1) // max(workers, 1))

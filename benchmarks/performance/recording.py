@@ -21,7 +21,7 @@ Asked = list[tuple[dict[str, Any], Tensors]]
 def main() -> None:
     file = Path(sys.argv.pop(1))
     recorded: dict[str, Asked] = {}
-    send, start_worker = WorkerProcess._next, WorkerProcess.__init__
+    send, start_worker = WorkerProcess._enqueue, WorkerProcess.__init__
 
     def start(worker: WorkerProcess, command: tuple[str, ...], folder: Path, *others: Any) -> None:
         start_worker(worker, command, folder, *others)
@@ -34,7 +34,7 @@ def main() -> None:
 
     try:
         with (
-            mock.patch.object(WorkerProcess, "_next", send_recorded),
+            mock.patch.object(WorkerProcess, "_enqueue", send_recorded),
             mock.patch.object(WorkerProcess, "__init__", start),
         ):
             conform.main()

@@ -1,4 +1,4 @@
-"""What a Python adapter is written with; imports numpy and safetensors only."""
+"""The adapter API for Python. It imports numpy and safetensors only."""
 
 from encoder_conformance.adapter.base import Adapter, Array, Environment, Fresh, Tensors
 from encoder_conformance.adapter.cache import cache_folder

@@ -1,4 +1,4 @@
-"""The base of a Python adapter: build a layer from the specification's parameters, then answer runs."""
+"""The base class of a Python adapter: it builds a layer from the specification's parameters, then runs it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ REFUSALS: dict[str, dict[type[Exception], str]] = {
     "build": {ValueError: "configuration"},
     "run": {TypeError: "dtype", ValueError: "shape"},
 }
-"""Operation → exception → the category of what it refuses."""
+"""Operation → type of exception → category of the refusal (clause X-1)."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What the report says about where an implementation ran: package versions, threads, flags."""
+    """The environment of an implementation, for the report: versions by package, settings such as threads and flags."""
 
     versions: dict[str, str]
     settings: dict[str, str | int | bool] = field(default_factory=dict)
@@ -31,123 +31,128 @@ class Environment:
 
 @dataclass(frozen=True)
 class Fresh:
-    """A layer as it is made, before anything is loaded: in the specification's names, and those that are trained."""
+    """A freshly initialised layer: its parameters and the names of the trainable ones, in the specification's names."""
 
     parameters: Tensors
     trainable: tuple[str, ...]
 
 
 class Adapter(ABC):
-    """Drives one implementation. Lives in a worker process of its own; the harness calls it over the wire.
+    """Drives one implementation in a worker process of its own. The harness calls it over the wire.
 
-    `x` below is token ids, int64 [B, S], where the layer has an embedding; then there is no gradient by x. Every other
-    tensor comes and goes in the dtype that `build` was given; one that does not is handed on as it is, for the layer
-    to refuse (X-6). Raise anything: it becomes this one answer's error, and a refusal where `refusal` says so.
+    `x` below is token ids, int64 [B, S], if the layer has an embedding; then there is no gradient with respect to x.
+    Every other tensor has the dtype that `build` was given. A tensor of a wrong dtype or shape is passed on unchanged,
+    for the layer to refuse (X-4 to X-6). Any exception becomes the error of this one answer; `refusal` decides whether
+    it is a refusal.
     """
 
     map: ParameterMap | None = None
-    """The map that `build` takes its parameters through, if there is one: what is said of a parameter names its own."""
+    """The map that `build` uses, if any. With it, messages call a parameter by its own name too."""
     choices: Mapping[str, str] = MappingProxyType({})
-    """A value for each of the manifest's choices, there before `start`."""
+    """A value for each of the manifest's choices, set before `start`."""
     layout: str = "batch_first"
-    """How this run's x comes, and output, the gradient by x and the cotangent go: "batch_first" [B, S, d_model],
-    "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists those that an adapter takes."""
+    """The layout of this run's x, output, cotangent and gradient with respect to x: "batch_first" [B, S, d_model],
+    "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists the supported layouts."""
     mode: str = "eval"
-    """"eval" or "train", where dropout is at work."""
+    """"eval", or "train", where dropout is active."""
     seed: int = 0
-    """What this run's dropout is drawn from, in mode "train"."""
+    """The seed of this run's dropout, in mode "train"."""
     memory: Array | None = None
-    """[B, T, d_model], what this run's keys and values are made of, where the layer is attention alone (E-17)."""
+    """[B, T, d_model], from which keys and values are made, if the layer is attention alone (E-17)."""
     checkpoint: bool = False
-    """Whether this run's gradients are to be computed with activations made again rather than kept."""
+    """Whether this run's gradients are to be computed with recomputed activations (B-3)."""
 
     @abstractmethod
     def start(self, device: str, threads: int) -> Environment:
-        """Import the framework, set it up for `device` ("cpu" or "cuda") and `threads`."""
+        """Import the framework and set it up for `device` ("cpu" or "cuda") and this number of threads."""
 
     @abstractmethod
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        """Make the layer (`specs/schema/layer.schema.json`) with these parameters, in `dtype`.
+        """Build the layer (`specs/schema/layer.schema.json`) with these parameters, in `dtype`.
 
-        Gives the parameters back as the live layer now holds them, in the specification's names and orientation:
-        the harness compares them bit for bit.
+        Returns the parameters as the live layer holds them, in the specification's names and orientation. The harness
+        compares them bit for bit.
         """
 
     def initialise(self, seed: int) -> Fresh:
-        """Make the layer of the last `build` anew, with the implementation's own initialisation, drawn from `seed`.
+        """Make the layer of the last `build` again, with the implementation's own initialisation, drawn from `seed`.
 
-        For the check `initialisation`. Another `build` follows before anything is run.
+        Optional: for the check `initialisation`. Another `build` follows before the next run.
         """
         raise NotImplementedError(f"{type(self).__name__} initialises nothing")
 
     def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
-        """The parameters of `layer` in a file of the implementation's own, under the specification's names, in the
-        shapes of `like`.
+        """Read the parameters of `layer` from a file in the implementation's own format.
 
-        Optional. Raises ValueError, KeyError or the framework's own for a file that does not hold this layer's.
+        Returns them under the specification's names, in the shapes of `like`. Optional: for `conform export
+        --checkpoint`. Raises ValueError, KeyError or the framework's own exception for a file of another layer.
         """
         raise NotImplementedError(f"{type(self).__name__} reads no checkpoints")
 
     def write(self, layer: dict[str, Any], parameters: Tensors, dtype: str, mask: str) -> bytes:
-        """The layer as a file to deploy, for `conform export`; `mask` as the message `export` has it (docs/wire.md).
+        """The bytes of a file to deploy, for `conform export`. `mask`: "padding" or "full" (docs/wire.md, `export`).
 
-        Optional: the manifest has the capability `export` where it is there.
+        Optional: the manifest declares it by the capability `export`.
         """
         raise NotImplementedError(f"{type(self).__name__} writes no files")
 
     def batch_first(self, x: Array) -> Array:
-        """This run's x, or cotangent, as [B, S, d_model], or token ids as [B, S]; nothing is copied."""
+        """This run's x or cotangent as [B, S, d_model], or token ids as [B, S], without a copy."""
         if self.layout == "unbatched":
             return x[None]
         return x.swapaxes(0, 1) if self.layout == "sequence_first" else x
 
     def as_given(self, y: Array) -> Array:
-        """[B, S, d_model], an output or a gradient by x, in this run's layout."""
+        """An output or a gradient with respect to x, [B, S, d_model], in this run's layout, without a copy."""
         if self.layout == "unbatched":
             return np.asarray(y[0])
         return y.swapaxes(0, 1) if self.layout == "sequence_first" else y
 
     @abstractmethod
     def output(self, x: Array, masks: Masks) -> Array:
-        """The layer's output, in the layout of x, by the path that a user would take (fused attention and all)."""
+        """The layer's output, in the layout of x, by the code path that a user takes, fused attention included."""
 
     def weights(self, x: Array, masks: Masks) -> Tensors:
-        """`attention_weights` [B, H, S, S] and `output`: two of the stages.
+        """`attention_weights` [B, H, S, T] and `output`, by default taken from `stages`.
 
-        To be written anew where a framework has a path of its own for a user who asks for the weights.
+        Override it if the framework has its own way to return the weights.
         """
-        seen = self.stages(x, masks)
-        return {name: seen[name] for name in ("attention_weights", "output")}
+        stages = self.stages(x, masks)
+        return {name: stages[name] for name in ("attention_weights", "output")}
 
     def stages(self, x: Array, masks: Masks) -> Tensors:
-        """Every stage of the layer by name, or those that the manifest lists."""
+        """Every stage of the layer by name (T-1), or those that the manifest lists."""
         raise NotImplementedError(f"{type(self).__name__} shows no stages")
 
     def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        """The gradient of sum(output * cotangent) by `x` (key "x") and by every parameter, in the spec's names."""
+        """The gradients of sum(output * cotangent).
+
+        Keys: "x", except for token ids; "memory", if there is one; every parameter under the specification's name.
+        """
         raise NotImplementedError(f"{type(self).__name__} computes no gradients")
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
-        """Stage → the seconds that each of `repeats` passes spent on it, [repeats] float64, after one to warm up.
+        """Stage → seconds in each of `repeats` passes, [repeats] float64, after one pass to warm up.
 
-        Optional. Raise NotImplementedError with the reason where no honest number can be had.
+        Optional. Raise NotImplementedError with the reason if no meaningful number can be measured.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how long a stage takes")
 
     def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
-        """Answer a request that not every adapter knows, such as `inspect`: what the reply says, and its tensors."""
+        """Answer a request that no other method answers, such as `inspect`: the reply and its tensors."""
         raise ValueError(f"no such operation: {message.get('op')}")
 
     def refusal(self, operation: str, error: Exception) -> str | None:
-        """The category, "configuration", "shape" or "dtype", of what an exception of `build` or `run` refuses; None
-        where it refuses nothing, and is a fault (clause X-1).
+        """The category of a refusal by `build` or `run`: "configuration", "shape" or "dtype" (clause X-1).
 
-        This is Python's own usage. Override it for the exceptions of a framework, and hand on the others.
+        None if the exception is a fault. The default follows Python's conventions. Override it for the exceptions of a
+        framework, and call this one for the others.
         """
-        known = REFUSALS.get(operation, {})
-        return next((category for kind, category in known.items() if isinstance(error, kind)), None)
+        categories = REFUSALS.get(operation, {})
+        return next((category for kind, category in categories.items() if isinstance(error, kind)), None)
 
     def run(self, check: str, x: Array, masks: Masks, cotangent: Array | None) -> Tensors:
+        """Call the method of the check. There is no need to override it."""
         if check == "output":
             return {"output": self.output(x, masks)}
         if check == "weights":
@@ -156,4 +161,4 @@ class Adapter(ABC):
             return self.stages(x, masks)
         if check == "gradients" and cotangent is not None:
             return self.gradients(x, masks, cotangent)
-        raise NotImplementedError(f"no such check: {check}")  # no ValueError: nothing is wrong with x or the masks
+        raise NotImplementedError(f"no such check: {check}")  # not a ValueError, which would refuse x or the masks

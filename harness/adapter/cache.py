@@ -1,11 +1,11 @@
-"""Where an adapter keeps what takes long to make and is the same next time: programs compiled, models exported."""
+"""A cache folder on disk for compiled programs and exported models that later runs use again."""
 
 import os
 from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """`encoder-conformance/NAME` in the user's cache folder, made if need be; None where nothing can be kept."""
+    """`encoder-conformance/NAME` in the user's cache folder, created if necessary; None if it is not writable."""
     try:
         caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
         folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "encoder-conformance" / name

@@ -1,7 +1,7 @@
-"""`python launch.py adapter.py`: runs an adapter with this `encoder_conformance` importable, and nothing else added.
+"""`python launch.py adapter.py` runs an adapter with this `encoder_conformance` importable.
 
-So an adapter runs in any environment that has its framework, numpy and safetensors: `encoder-conformance` need not
-be installed there, and no folder full of other packages is put on the path to make it importable.
+An adapter runs in any environment that has its framework, numpy and safetensors. `encoder-conformance` need not be
+installed there, and no other package becomes importable, because `sys.path` gets no folder of packages.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""The masks of a run, as a Python adapter is given them (clauses M-1 to M-9)."""
+"""The masks of a run, as a Python adapter gets them (clauses M-1 to M-9)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Masks:
-    """What the harness hands over, as it comes. A framework that takes a mask in this very form takes it as it is; for
-    one that does not there are `joined` and `added`, which read every form.
+    """The masks of a run in the situation's format. `joined` and `added` convert every format.
 
-    `encoding` says what an element means: "attend", true where a query may attend to a key; "ignore", true where it
-    may not; "integer" or "float", 1 and 0 for "attend"; "additive" or "additive_float32", what is added to the score,
-    minus infinity where it may not. `padding` is [B, 1, 1, S], [B, 1, S], [B, S] or [S]; `attention`, the query before
-    the key, [B or 1, H or 1, S, S], [B * H, S, S] or [S, S]. Of attention over a memory [B, T, d_model] the keys, and
-    padding, are T. `causal`: a causal mask is meant beside what is given. `bias`, [1, H, S, S], is added to the scores.
+    `padding`: [B, 1, 1, T], [B, 1, T], [B, T] or [T]. `attention`: [B or 1, H or 1, S, T], [B * H, S, T] or [S, T],
+    queries before keys. T is S in self-attention. `bias`: [1, H, S, S], added to the scores (M-7). `causal`: a causal
+    mask applies too. `sequence`: S, for the causal mask.
+
+    `encoding`, the meaning of an element: "attend", true where a query may attend to a key; "ignore", true where it may
+    not; "integer" or "float", 1 and 0 for "attend"; "additive" or "additive_float32", a number that is added to the
+    score, minus infinity where it may not.
     """
 
     padding: Array | None
@@ -30,7 +31,7 @@ class Masks:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Array], given: Mapping[str, Any]) -> "Masks":
-        """The masks in the frame of a `run` request, whose message says how they are given."""
+        """The masks in the frame of a `run` request. `given`: the part of its message with their format."""
         sequence = tensors["ids" if "ids" in tensors else "x"].shape[
             0 if given["layout"] in ("sequence_first", "unbatched") else 1
         ]
@@ -44,21 +45,21 @@ class Masks:
         )
 
     def joined(self, num_heads: int = 1) -> Array | None:
-        """[B or 1, H or 1, S or 1, S], true where a query may attend to a key; None where nothing is masked.
+        """[B or 1, H or 1, S or 1, T], true where a query may attend to a key; None if nothing is masked.
 
-        `num_heads` tells the items from the heads in a mask [B * H, S, S].
+        `num_heads` separates items from heads in a mask [B * H, S, T].
         """
         allowed = [self._allowed(_padding_4d(self.padding)), self._allowed(_attention_4d(self.attention, num_heads))]
         if self.causal:
             allowed.append(np.tri(self.sequence, dtype=np.bool_)[None, None])
-        found = None
+        joined = None
         for mask in allowed:
             if mask is not None:
-                found = mask if found is None else found & mask
-        return found
+                joined = mask if joined is None else joined & mask
+        return joined
 
     def added(self, num_heads: int = 1) -> Array | None:
-        """[1 or B, H, S, S], what is added to the scores beside the mask; None for nothing."""
+        """The bias of the scores, [1 or B, H, S, S], or None: `bias`, or the finite part of an additive mask."""
         if self.bias is not None or not self.encoding.startswith("additive"):
             return self.bias
         mask = _attention_4d(self.attention, num_heads)
@@ -66,7 +67,7 @@ class Masks:
         return bias if bias is not None and bias.any() else None
 
     def valid(self) -> Array | None:
-        """[B, S], true at the positions that are not padding; None where none is."""
+        """[B, T], true at the positions that are not padding; None without a padding mask."""
         allowed = self._allowed(_padding_4d(self.padding))
         return None if allowed is None else allowed[:, 0, 0]
 

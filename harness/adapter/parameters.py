@@ -1,4 +1,4 @@
-"""Declarative maps from the specification's parameters to an implementation's own, both ways, checked.
+"""Declarative, checked maps between the specification's parameters and an implementation's own, in both directions.
 
 ParameterMap({
     "norm1.weight": Take("norm1.gain"),                                     # rename
@@ -23,10 +23,10 @@ Array = np.ndarray[Any, Any]
 
 
 class Take:
-    """How one own parameter is made: each source transposed, then joined, then cut, then reshaped.
+    """How to make one own parameter: transpose each source, concatenate, split, reshape.
 
-    `part` is (index, count, axis); `shape` names sizes of the layer ("d_model", "num_heads", "head_dim", "d_ff")
-    or gives numbers. Every step is a rearrangement, so that the way back is exact.
+    `fuse` is the axis of concatenation. `part` is (index, count, axis) of the split. `shape` has numbers or names of
+    sizes ("d_model", "num_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is exact.
     """
 
     def __init__(
@@ -42,41 +42,43 @@ class Take:
         self.sources, self.transpose, self.fuse, self.part, self.shape = sources, transpose, fuse, part, shape
 
     def of_layer(self, prefix: str) -> "Take":
-        """The same of a layer of a stack: `prefix` is what the names of its parameters begin with."""
+        """The `Take` for one layer of a stack, whose parameter names begin with `prefix`."""
         other = copy(self)
         other.sources = tuple(prefix + source for source in self.sources)
         return other
 
     def to_own(self, spec: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
-        taken = [spec[name].T if self.transpose else spec[name] for name in self.sources]
-        own = np.concatenate(taken, axis=self.fuse) if len(taken) > 1 else taken[0]
+        """The own parameter, C-contiguous."""
+        sources = [spec[name].T if self.transpose else spec[name] for name in self.sources]
+        own = np.concatenate(sources, axis=self.fuse) if len(sources) > 1 else sources[0]
         if self.part:
             index, count, axis = self.part
             own = np.split(own, count, axis=axis)[index]
-        return np.ascontiguousarray(own.reshape(_resolved(self.shape, sizes)) if self.shape else own)
+        return np.ascontiguousarray(own.reshape(_resolve_shape(self.shape, sizes)) if self.shape else own)
 
     def to_spec(self, own: Array, spec_shape: tuple[int, ...]) -> list[Array]:
-        """The sources again, or the one piece of the source that a `part` holds; sources share `spec_shape`."""
-        turned = spec_shape[::-1] if self.transpose else spec_shape
+        """The inverse: the sources, each of `spec_shape`, or with `part` one piece of the source."""
+        transposed = spec_shape[::-1] if self.transpose else spec_shape
         if self.part:
             _, count, axis = self.part
-            cut = list(turned)
-            cut[axis] //= count
-            pieces = [own.reshape(cut)]
+            piece_shape = list(transposed)
+            piece_shape[axis] //= count
+            pieces = [own.reshape(piece_shape)]
         else:
-            joined = list(turned)
-            joined[self.fuse] *= len(self.sources)
-            pieces = np.split(own.reshape(joined), len(self.sources), axis=self.fuse)
+            fused_shape = list(transposed)
+            fused_shape[self.fuse] *= len(self.sources)
+            pieces = np.split(own.reshape(fused_shape), len(self.sources), axis=self.fuse)
         return [np.ascontiguousarray(piece.T if self.transpose else piece) for piece in pieces]
 
 
 class ParameterMap:
-    """Own name → `Take`, for every parameter that a layer may have.
+    """A map of own name → `Take`, for every own parameter that a layer may have.
 
-    In a stack each layer has these under `of_layer`, with its number in place of {}, and beside them there is `around`.
+    In a stack, the own names of each layer begin with `of_layer`, with the layer's number in place of {}. `around` has
+    the parameters beside the layers.
 
-    Those that this layer does not have (a bias, say) are left out. Every parameter that it has must be taken, and every
-    own parameter made: anything else raises KeyError.
+    Entries for parameters that a layer does not have, such as a bias, are left out. `to_own` and `to_spec` raise
+    KeyError if a parameter is missing or left over.
     """
 
     def __init__(
@@ -85,14 +87,16 @@ class ParameterMap:
         self.every, self.around, self.of_layer = dict(takes), dict(around), of_layer
 
     def to_own(self, spec: Mapping[str, Array], layer: Mapping[str, Any]) -> dict[str, Array]:
-        self.takes = {own: take for own, take in self._every(spec).items() if not spec.keys().isdisjoint(take.sources)}
-        needed = {source for take in self.takes.values() for source in take.sources}
-        _same_names("parameters of the specification", given=set(spec), expected=needed)
+        """The own parameters of `layer`, C-contiguous, from the specification's."""
+        entries = self._entries(spec)
+        self.takes = {own: take for own, take in entries.items() if not spec.keys().isdisjoint(take.sources)}
+        sources = {source for take in self.takes.values() for source in take.sources}
+        _check_names("parameters of the specification", given=set(spec), expected=sources)
         sizes = _sizes(layer)
         self._shapes = {name: tensor.shape for name, tensor in spec.items()}
         return {own: take.to_own(spec, sizes) for own, take in self.takes.items()}
 
-    def _every(self, spec: Mapping[str, Array]) -> dict[str, Take]:
+    def _entries(self, spec: Mapping[str, Array]) -> dict[str, Take]:
         numbers = {name.split(".")[1] for name in spec if name.startswith("layers.")}
         if not numbers:
             return self.every
@@ -104,24 +108,24 @@ class ParameterMap:
         return {**self.around, **of_layers}
 
     def to_spec(self, own: Mapping[str, Array]) -> dict[str, Array]:
-        """The way back, for the layer that `to_own` was last called with."""
-        _same_names("parameters of the implementation", given=set(own), expected=set(self.takes))
+        """The specification's parameters again, for the layer of the last `to_own`."""
+        _check_names("parameters of the implementation", given=set(own), expected=set(self.takes))
         spec: dict[str, Array] = {}
         parts: dict[str, list[tuple[int, int, Array]]] = {}
         for name, take in self.takes.items():
-            pieces = take.to_spec(np.asarray(own[name]), self._shapes[take.sources[0]])
+            sources = take.to_spec(np.asarray(own[name]), self._shapes[take.sources[0]])
             if take.part:
                 axis = 1 - take.part[2] if take.transpose else take.part[2]
-                parts.setdefault(take.sources[0], []).append((take.part[0], axis, pieces[0]))
+                parts.setdefault(take.sources[0], []).append((take.part[0], axis, sources[0]))
             else:
-                spec.update(zip(take.sources, pieces, strict=True))
-        for source, held in parts.items():
-            held.sort(key=lambda piece: piece[0])
-            spec[source] = np.concatenate([piece for _, _, piece in held], axis=held[0][1])
+                spec.update(zip(take.sources, sources, strict=True))
+        for source, pieces in parts.items():
+            pieces.sort(key=lambda piece: piece[0])
+            spec[source] = np.concatenate([piece for _, _, piece in pieces], axis=pieces[0][1])
         return spec
 
     def own_names(self) -> dict[str, str]:
-        """The specification's name → the own one, or ones, that hold it, for the layer that `to_own` last saw."""
+        """The specification's name → the own name, or several joined by ", ", for the layer of the last `to_own`."""
         own: dict[str, list[str]] = {}
         for name, take in self.takes.items():
             for source in take.sources:
@@ -129,7 +133,7 @@ class ParameterMap:
         return {source: ", ".join(names) for source, names in own.items()}
 
     def spec_names(self, own: Iterable[str]) -> tuple[str, ...]:
-        """The specification's names of own parameters, for the layer that `to_own` was last called with."""
+        """The specification's names of own parameters, each once, for the layer of the last `to_own`."""
         return tuple(dict.fromkeys(source for name in own for source in self.takes[name].sources))
 
 
@@ -143,15 +147,15 @@ def _sizes(layer: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _resolved(shape: tuple[str | int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _resolve_shape(shape: tuple[str | int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[size] if isinstance(size, str) else size for size in shape)
 
 
-def _same_names(what: str, *, given: set[str], expected: set[str]) -> None:
-    wrong = [
+def _check_names(kind: str, *, given: set[str], expected: set[str]) -> None:
+    problems = [
         f"{word}: {', '.join(sorted(names))}"
         for word, names in (("missing", expected - given), ("left over", given - expected))
         if names
     ]
-    if wrong:
-        raise KeyError(f"{what}, {'; '.join(wrong)}")
+    if problems:
+        raise KeyError(f"{kind}, {'; '.join(problems)}")

@@ -15,7 +15,10 @@ from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame,
 
 
 def serve(adapter: Adapter) -> None:
-    """Answer the harness on stdin and stdout. Whatever the framework prints goes to stderr, and so into the log."""
+    """Answer requests on stdin and stdout until `stop` or the end of the stream.
+
+    Anything else that is printed to stdout goes to stderr, and so into the log.
+    """
     requests = sys.stdin.buffer
     answers = _private_stdout()
     while True:
@@ -28,9 +31,9 @@ def serve(adapter: Adapter) -> None:
             frame = pieces({"id": request.message.get("id"), **reply}, tensors)
         except Exception as error:
             traceback.print_exc()
-            refused = adapter.refusal(request.message.get("op", ""), error)
-            said = {"error": _said(error), **({"refused": refused} if refused else {})}
-            frame = pieces({"id": request.message.get("id"), "ok": False, **said})
+            category = adapter.refusal(request.message.get("op", ""), error)
+            reply = {"error": _error_text(error), **({"refused": category} if category else {})}
+            frame = pieces({"id": request.message.get("id"), "ok": False, **reply})
         answers.writelines(frame)
         answers.flush()
         if request.message.get("op") == "stop":
@@ -57,8 +60,8 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             path = Path(message["path"])
             return {"ok": True}, adapter.read_checkpoint(message["layer"], tensors, message["dtype"], path)
         case "export":
-            written = adapter.write(message["layer"], tensors, message["dtype"], message["mask"])
-            return {"ok": True}, {"file": np.frombuffer(written, dtype=np.uint8)}
+            file = adapter.write(message["layer"], tensors, message["dtype"], message["mask"])
+            return {"ok": True}, {"file": np.frombuffer(file, dtype=np.uint8)}
         case "run":
             given = message["given"]
             adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
@@ -76,7 +79,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
 
 
 def _input(tensors: Tensors) -> Array:
-    """x, or the token ids that are given in its place."""
+    """x, or the token ids of a layer with an embedding."""
     return tensors["ids"] if "ids" in tensors else tensors["x"]
 
 
@@ -89,13 +92,13 @@ def _profile(adapter: Adapter, x: Array, masks: Masks, repeats: int) -> tuple[di
 
 
 def _private_stdout() -> IO[bytes]:
-    """The stream to the harness, moved aside, so that a stray print cannot land between two frames."""
+    """Duplicate stdout for the frames and redirect stdout to stderr: a stray print cannot break a frame."""
     private = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     return private
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = str(error).strip()
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

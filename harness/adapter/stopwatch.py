@@ -1,4 +1,4 @@
-"""Time, as `profile` measures it: seconds by the monotonic clock, after one pass that is not counted."""
+"""Measures time for `profile`: seconds by the monotonic clock, after one pass to warm up."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -10,7 +10,7 @@ Array = np.ndarray[Any, Any]
 
 
 def timed(work: Callable[[], object], repeats: int) -> Array:
-    """How long `work` takes, in seconds, [repeats] float64. It is done once more, before, to warm up."""
+    """The seconds of each of `repeats` calls of `work`, [repeats] float64, after one call to warm up."""
     seconds = np.zeros(repeats)
     work()
     for repeat in range(repeats):
@@ -23,14 +23,14 @@ def timed(work: Callable[[], object], repeats: int) -> Array:
 def between_taps(
     forward: Callable[[Callable[[str, Any], Any]], object], repeats: int, settle: Callable[[], None] = lambda: None
 ) -> dict[str, Array]:
-    """Stage → the seconds from the tap before it to its own, [repeats] float64, for an eager `forward(tap)`.
+    """Stage → the seconds from the previous tap to its own, [repeats] float64, for an eager `forward(tap)`.
 
-    `settle` waits until the device has done what it was asked for. What stands between two taps and is no stage of
-    its own, a mask or a reshaping, is counted to the stage that follows.
+    `settle` waits until an asynchronous device is done. Work between two taps that is no stage of its own, such as a
+    mask or a reshaping, counts to the stage that follows.
     """
     seconds: dict[str, Array] = {}
     last = 0.0
-    for repeat in range(-1, repeats):  # the pass numbered −1 warms up; the first real one writes over it
+    for repeat in range(-1, repeats):  # pass −1 warms up; pass 0 overwrites its times
 
         def tap(name: str, stage: Any, at: int = max(repeat, 0)) -> Any:
             nonlocal last

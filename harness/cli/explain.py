@@ -13,7 +13,7 @@ from rich.table import Table
 
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.files import replace_file
-from encoder_conformance.impl.choices import asked_of
+from encoder_conformance.impl.choices import parse_variant
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.report.ledger import read_report
@@ -182,7 +182,7 @@ def _implementation_argument(report: Report, record: Record) -> str:
     """The implementation as in the run's arguments: a path, if its folder is outside the project's own."""
     name, colon, choices = record.implementation.partition(":")
     for argument in report.arguments:
-        folder, _ = asked_of(argument)
+        folder, _ = parse_variant(argument)
         if Path(folder).name == name and "/" in folder:
             return folder + colon + choices
     return record.implementation

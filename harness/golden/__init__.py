@@ -1,1 +1,1 @@
-"""Goldens: what each case should give and how noisy it is, frozen in `specs/golden/`."""
+"""Goldens: each case's expected tensors and their condition, frozen in `specs/golden/`."""

@@ -1,4 +1,4 @@
-"""Computing goldens, side by side in as many processes as asked for."""
+"""Computes goldens in parallel processes."""
 
 import os
 from collections.abc import Generator
@@ -14,18 +14,19 @@ from encoder_conformance.threads import blas_threads
 
 
 def compute(case: Case, constants: Constants) -> Expected:
-    """The expectation of one case, thinned to what a golden file keeps."""
+    """The expectation of one case, thinned to the positions that a golden file keeps."""
     if case.needs_no_golden:
         return NOTHING
     return thin(case, expectation(case, constants.condition_runs), constants)
 
 
 def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator[tuple[Case, Expected], None, None]:
-    """Each case with its expectation, as they are done; the largest are begun first."""
-    # A fresh interpreter a process: the BLAS reads its thread count when it is loaded. One thread, one order of sums.
+    """Yield each case with its expectation, in order of completion. The largest cases start first."""
+    # Every process is a fresh interpreter: the BLAS reads its thread count when it is loaded. One thread fixes the
+    # order of summation.
     os.environ.update(blas_threads(1))
-    heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
+    largest_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with Pool(jobs) as pool:
-        futures = {pool.submit(compute, case, constants): case for case in heavy_first}
+        futures = {pool.submit(compute, case, constants): case for case in largest_first}
         for future in as_completed(futures):
             yield futures[future], future.result()

@@ -1,4 +1,4 @@
-"""The frozen goldens of a run: each is checked before anything is asked, and read when its case is."""
+"""The frozen goldens of a run: all are checked before the first request, and each is read when its case runs."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -11,28 +11,28 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.load import Specification
 
-_KEPT = 64
-"""Implementations that are asked the same case at about the same time share one reading, and so do its checks and
-formats. Some 100 kB each."""
+_CACHED = 64
+"""Goldens in memory, some 100 kB each. Implementations that run the same case at about the same time share one read;
+so do the case's checks and formats."""
 
 
 class FrozenGoldens:
-    """Case → what is expected of it. A few are kept: a run's memory does not grow with its cases."""
+    """Case → its expectation, read on demand. A bounded cache keeps memory independent of the number of cases."""
 
     def __init__(self, specification: Specification, constants: Constants) -> None:
         self._specification, self._constants = specification, constants
-        self._read = Recent[Expected](_KEPT)
+        self._recent = Recent[Expected](_CACHED)
 
     def check(self, cases: Sequence[Case]) -> None:
-        """Raise InputError if a golden of these cases is missing, edited, or of another layer or situation."""
+        """Raise InputError if a golden of these cases is missing, edited, or made from another layer or situation."""
         check_ids(self._specification.with_golden, self._manifest)
         for case in cases:
             if not case.needs_no_golden:
                 checked_golden(case, self._manifest, self._constants)
 
     def read_ahead(self, cases: Iterable[Case]) -> None:
-        """Read those that are asked first, as many as are kept, while nothing else is to be done."""
-        for case in islice(cases, _KEPT):
+        """Fill the cache with the goldens of the first cases."""
+        for case in islice(cases, _CACHED):
             self(case)
 
     @cached_property
@@ -40,6 +40,6 @@ class FrozenGoldens:
         return read_golden_manifest()
 
     def __call__(self, case: Case) -> Expected:
-        if case.situation.input.padding == "as_drawn":  # then the same is compared as in the case that it equals (G-4)
+        if case.situation.input.padding == "as_drawn":  # the same positions are compared as in the equal case (G-4)
             case = self._specification.cases[case.golden_id]
-        return self._read.get(case.id, lambda: read_golden(case, self._manifest, self._constants))
+        return self._recent.get(case.id, lambda: read_golden(case, self._manifest, self._constants))

@@ -1,4 +1,4 @@
-"""Golden files: one safetensors a case, and a manifest of SHA-256 sums (rule G-2)."""
+"""Golden files: one safetensors file per case, and a manifest of SHA-256 sums (rule G-2)."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ GOLDEN = SPECS / "golden"
 
 
 class Entry(Strict):
-    """`sha256` of the golden file; `case_sha256` of the layer, situation and constants that it was made from."""
+    """`sha256`: of the golden file. `case_sha256`: of the layer, situation and constants that it was made from."""
 
     sha256: str
     case_sha256: str
@@ -37,31 +37,32 @@ class Manifest(Strict):
 
 
 def case_digest(case: Case, constants: Constants) -> str:
-    """What a golden depends on: titles, levels and clauses may be reworded without a rebuild.
+    """SHA-256 of everything that a golden depends on. Titles, levels and clauses may change without a rebuild.
 
-    The same for cases that differ in how they are given, and share a golden (G-4).
+    Cases that differ only in how they are given share a golden, and so the digest (G-4).
     """
-    words = {"title", "clauses", "level"}
-    situation = {"families", "equals", "given", "dtypes", "mode", "invariant", "flaw", "checks"}
-    if case.situation.items is None:  # which leaves the digests of whole batches what they were before there were items
-        situation.add("items")
-    layer = {*words, "dropout", "padding_content"}
-    if not case.layer.takes_memory:  # nor was there a memory
-        layer.add("part")
-        situation.add("memory")
-    made_from = [
-        case.layer.model_dump(mode="json", exclude=layer),
+    prose = {"title", "clauses", "level"}
+    not_in_situation = {"families", "equals", "given", "dtypes", "mode", "invariant", "flaw", "checks"}
+    if case.situation.items is None:  # the key was added later: digests of whole batches stay as they were
+        not_in_situation.add("items")
+    not_in_layer = {*prose, "dropout", "padding_content"}
+    if not case.layer.takes_memory:  # as above
+        not_in_layer.add("part")
+        not_in_situation.add("memory")
+    inputs = [
+        case.layer.model_dump(mode="json", exclude=not_in_layer),
         {
-            **case.situation.model_dump(mode="json", exclude={*words, *situation}),
+            **case.situation.model_dump(mode="json", exclude={*prose, *not_in_situation}),
             "situation": case.golden_id.partition("/")[2],
             "input": case.situation.input.model_dump(exclude={"padding"}),
         },
         constants.model_dump(mode="json", exclude={"rms_limit", "max_limit"}),
     ]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def read_golden_manifest(folder: Path = GOLDEN) -> Manifest:
+    """Raises InputError if the manifest is missing or malformed."""
     path = folder / "manifest.json"
     try:
         return Manifest.model_validate_json(path.read_bytes())
@@ -81,7 +82,7 @@ def golden_path(case_id: str, folder: Path = GOLDEN) -> Path:
 
 
 def check_ids(case_ids: Iterable[str], manifest: Manifest) -> None:
-    """Every case has a golden and every golden a case: else an id was renamed, or a golden not built."""
+    """Raise InputError unless cases and goldens correspond: an id was renamed, or a golden was not built."""
     cases = set(case_ids)
     for missing in sorted(cases - set(manifest.cases)):
         raise InputError(
@@ -104,7 +105,7 @@ def write_golden(case: Case, expected: Expected, constants: Constants, folder: P
     for name, tensor in expected.tensors.items():
         tensors[name] = tensor.golden
         tensors[f"condition.{name}"] = tensor.condition
-    # safetensors writes the memory as it lies: of np.argwhere's rows, say, the columns one after the other.
+    # safetensors writes memory order, and np.argwhere for instance returns rows in column-major order.
     in_order = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     data = safetensors.numpy.save(in_order, metadata={"case": case.id})
     replace_file(golden_path(case.id, folder), data)
@@ -112,7 +113,7 @@ def write_golden(case: Case, expected: Expected, constants: Constants, folder: P
 
 
 def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> Expected:
-    """The frozen expectation of a case, checked against the manifest first."""
+    """The frozen expectation of a case. Raises InputError if the file does not match the manifest."""
     if case.needs_no_golden:
         return NOTHING
     data = checked_golden(case, manifest, constants, folder)
@@ -120,9 +121,13 @@ def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Pa
 
 
 def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> bytes:
-    """A case's golden file, if it is the manifest's and was made from this case; InputError if not."""
+    """The bytes of a case's golden file.
+
+    Raises InputError if it does not match the manifest or was made from another case, and ValueError for a case without
+    a frozen golden.
+    """
     if case.seed or case.held:
-        raise ValueError(f"goldens are frozen for seed 0, not for seed {case.seed} or parameters of another's")
+        raise ValueError(f"goldens are frozen for seed 0 and drawn parameters: not for seed {case.seed} or held ones")
     path, entry = golden_path(case.golden_id, folder), manifest.cases[case.golden_id]
     data = _read(path, entry)
     if case_digest(case, constants) != entry.case_sha256:
@@ -138,10 +143,10 @@ def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder:
 def still_frozen(
     case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path = GOLDEN
 ) -> Entry | None:
-    """The entry of a golden that what the oracle says today agrees with; None if there is none, or it does not.
+    """The entry of a frozen golden that agrees with today's oracle; None if it disagrees or cannot be read.
 
-    Another machine's BLAS gives other last bits. A golden that is still right stays, byte for byte, even where a change
-    of the specification's language gave its case another digest.
+    Another machine's BLAS gives other last bits. A golden that is still right stays, byte for byte, even if a change of
+    the specification's language changed the digest of its case.
     """
     try:
         path = golden_path(case.id, folder)
@@ -166,21 +171,24 @@ def _read(path: Path, entry: Entry) -> bytes:
 
 
 def _expected(case: Case, tensors: Mapping[str, Array], constants: Constants, path: Path) -> Expected:
-    kept = {}
-    here_compared = compared_tensors(case)
+    expected_tensors = {}
+    compared_now = compared_tensors(case)
     as_frozen = case.as_frozen()
-    frozen = here_compared if as_frozen == case else compared_tensors(as_frozen)
-    for name, (shape, compared) in here_compared.items():
-        at = kept_positions(case, name, shape, frozen[name][1], constants)
-        here = compared.reshape(-1)[at]
+    compared_then = compared_now if as_frozen == case else compared_tensors(as_frozen)
+    for name, (shape, compared) in compared_now.items():
+        positions = kept_positions(case, name, shape, compared_then[name][1], constants)
+        is_compared = compared.reshape(-1)[positions]
         try:
             golden, condition = tensors[name], tensors[f"condition.{name}"]
         except KeyError:
             raise InputError(f"holds no tensor {name}", where=shown(path), hint=_RESTORE) from None
-        if golden.size != at.size:
-            raise InputError(f"holds {golden.size} values of {name}, not {at.size}", where=shown(path), hint=_RESTORE)
-        kept[name] = ExpectedTensor(shape, at[here], golden[here], condition[here])
-    return Expected(kept, tensors["kinked_rows"])
+        if golden.size != positions.size:
+            message = f"holds {golden.size} values of {name}, not {positions.size}"
+            raise InputError(message, where=shown(path), hint=_RESTORE)
+        expected_tensors[name] = ExpectedTensor(
+            shape, positions[is_compared], golden[is_compared], condition[is_compared]
+        )
+    return Expected(expected_tensors, tensors["kinked_rows"])
 
 
 _RESTORE = "restore the file from version control (git checkout -- specs/golden); goldens are never edited"

@@ -1,4 +1,4 @@
-"""What a golden file keeps of a case: values at the positions that are compared, or drawn among them (rule G-3)."""
+"""Thins an expectation to the positions that a golden file keeps: all compared ones, or a sample of them (rule G-3)."""
 
 from math import prod
 
@@ -13,35 +13,35 @@ from encoder_conformance.spec.constants import Constants
 
 
 def compared_tensors(case: Case) -> dict[str, tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:
-    """Key → its shape and where it is compared, for every tensor that the case's checks need."""
-    found = {}
+    """Key → shape and boolean mask of the compared elements, for every tensor of the case's checks."""
+    masks = {}
     for check in case.situation.checks:
         for name, compared in case.compared(check).items():
-            found[key(check, name)] = compared.shape, compared
-    return found
+            masks[key(check, name)] = compared.shape, compared
+    return masks
 
 
 def kept_positions(
     case: Case, name: str, shape: tuple[int, ...], compared: npt.NDArray[np.bool_], constants: Constants
 ) -> npt.NDArray[np.int64]:
-    """The compared positions of an output that is not too large; of any other tensor as many as are drawn (G-3)."""
+    """The flat positions that are kept, ascending: all compared ones of a small output, a sample of others (G-3)."""
     if name == "output" and prod(shape) <= constants.whole_output_up_to:
         return np.flatnonzero(compared)
     count = np.count_nonzero(compared)
     drawn = portable.positions(f"positions {case.golden_id} {name}", int(count), constants.sampled_positions)
-    # Of a gradient all is compared: the n-th compared position is n, and a list of millions is not needed.
+    # All elements of a gradient are compared: the n-th compared position is n, so no list of millions is needed.
     return drawn if count == compared.size else np.flatnonzero(compared)[drawn]
 
 
 def thin(case: Case, expectation: Expectation, constants: Constants) -> Expected:
-    """Keep of a full expectation what a golden file keeps."""
+    """Reduce a full expectation to the positions that a golden file keeps."""
     kept = {}
     for name, (shape, compared) in compared_tensors(case).items():
-        at = kept_positions(case, name, shape, compared, constants)
+        positions = kept_positions(case, name, shape, compared, constants)
         kept[name] = ExpectedTensor(
             shape,
-            at,
-            expectation.golden[name].reshape(-1)[at],
-            expectation.condition[name].reshape(-1)[at],
+            positions,
+            expectation.golden[name].reshape(-1)[positions],
+            expectation.condition[name].reshape(-1)[positions],
         )
     return Expected(kept, expectation.kinked_rows)

@@ -1,4 +1,4 @@
-"""Does the oracle still say what a frozen golden says?"""
+"""Compares a frozen golden with today's oracle."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import FORMATS
 
 _CONDITION_DRIFT = 0.01
-"""Conditions come from the same draws everywhere; a BLAS that sums in another order moves them by parts in 10⁶."""
+"""Relative. Conditions come from the same draws everywhere; another order of summation moves them by parts in 10⁶."""
 
 
 def disagreement(frozen: Expected, today: Expected, constants: Constants) -> str:
-    """What today's oracle says differently, first tensor that is kept first; "" if nothing."""
+    """The first disagreement of today's oracle with a frozen golden, in one line; "" if they agree."""
     if frozen.kinked_rows.tolist() != today.kinked_rows.tolist():
         return f"kinked rows are {today.kinked_rows.tolist()}, frozen {frozen.kinked_rows.tolist()}"
     for name, tensor in frozen.tensors.items():

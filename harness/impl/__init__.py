@@ -1,1 +1,1 @@
-"""Implementations: their manifests, and the interpreters that can run them."""
+"""Implementations: their manifests, and the interpreters and commands that start them."""

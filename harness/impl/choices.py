@@ -1,4 +1,4 @@
-"""What an implementation can be told to do: `choices` in its manifest, and `NAME:key=value,…` at the command line."""
+"""An implementation's options: `choices` in its manifest, `NAME:key=value,…` on the command line."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ ChoiceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z_]*$")]
 Value = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._]*$")]
 Chosen = dict[ChoiceName, str]
 
-_ASKED = re.compile(r"(?P<of>.+?):(?P<choices>[a-z_]+=.*)", re.DOTALL)
+_VARIANT = re.compile(r"(?P<name>.+?):(?P<choices>[a-z_]+=.*)", re.DOTALL)
 
 
 class Choice(Strict):
-    """One thing that an implementation can be told. The first value is what is used unless another is asked for."""
+    """One option of an implementation. Its default is the first of `values`."""
 
     name: ChoiceName
     values: tuple[Value, ...] | Literal["any"] = Field(
-        description='"any": has to be said each time, a path for instance'
+        description='the allowed values, the default first; "any": free text without a default, a path for instance'
     )
     requires: dict[Value, tuple[str, ...]] = Field(
-        default_factory=dict, description="value: Python modules that it needs beside the implementation's own"
+        default_factory=dict, description="value → Python modules that it needs beside the implementation's own"
     )
 
     @model_validator(mode="after")
@@ -33,43 +33,46 @@ class Choice(Strict):
             raise ValueError(f"choice {self.name} has no values")
         unknown = sorted(set(self.requires) - set(self.values if self.values != "any" else ()))
         if unknown:
-            raise ValueError(f"requires speaks of {', '.join(unknown)}, which is no value of {self.name}")
+            raise ValueError(f"requires has {', '.join(unknown)}, which is no value of {self.name}")
         return self
 
 
-def asked_of(text: str) -> tuple[str, Chosen]:
-    """`onnx_pytorch:opset=20,level=basic` as the implementation and what is asked of it; {} where nothing is."""
-    parted = _ASKED.fullmatch(text)
-    if parted is None:
+def parse_variant(text: str) -> tuple[str, Chosen]:
+    """Split `onnx_pytorch:opset=20,level=basic` into the name and its options, {} if there are none.
+
+    Raises InputError for an option that is not key=value or is given twice.
+    """
+    match = _VARIANT.fullmatch(text)
+    if match is None:
         return text, {}
-    asked: Chosen = {}
-    for pair in parted["choices"].split(","):
+    options: Chosen = {}
+    for pair in match["choices"].split(","):
         name, equals, value = pair.partition("=")
         if not (name and equals and value):
             raise InputError(
                 f"{pair!r} is not key=value", where=f"--impl {text}", hint="for example opset=20,level=basic"
             )
-        if name in asked:
-            raise InputError(f"says {name} twice", where=f"--impl {text}")
-        asked[name] = value
-    return parted["of"], asked
+        if name in options:
+            raise InputError(f"gives {name} twice", where=f"--impl {text}")
+        options[name] = value
+    return match["name"], options
 
 
-def chosen_from(choices: Sequence[Choice], asked: Mapping[str, str], where: str) -> Chosen:
-    """A value for each choice: what is asked for, and else the first."""
+def resolve_choices(choices: Sequence[Choice], requested: Mapping[str, str], where: str) -> Chosen:
+    """A value for each choice: the one requested for, or its default. Raises InputError, located by `where`."""
     names = [choice.name for choice in choices]
-    for name in asked:
+    for name in requested:
         if name not in names:
             hint = nearest(name, names) if names else "this implementation has no choices"
-            raise InputError(f"there is nothing called {name!r} to choose", where=where, hint=hint)
+            raise InputError(f"there is no choice called {name!r}", where=where, hint=hint)
     chosen: Chosen = {}
     for choice in choices:
         if choice.values == "any":
-            if choice.name not in asked:
+            if choice.name not in requested:
                 raise InputError(f"needs {choice.name}", where=where, hint=f"ask for it as NAME:{choice.name}=…")
-            chosen[choice.name] = asked[choice.name]
+            chosen[choice.name] = requested[choice.name]
             continue
-        value = asked.get(choice.name, choice.values[0])
+        value = requested.get(choice.name, choice.values[0])
         if value not in choice.values:
             hint = f"{nearest(value, choice.values)} (one of {', '.join(choice.values)})"
             raise InputError(f"{choice.name} cannot be {value!r}", where=where, hint=hint)
@@ -78,10 +81,10 @@ def chosen_from(choices: Sequence[Choice], asked: Mapping[str, str], where: str)
 
 
 def variant_suffix(choices: Sequence[Choice], chosen: Mapping[str, str]) -> str:
-    """What a variant's name adds to the implementation's: `:opset=20,level=basic`; "" where all is as it comes."""
+    """The suffix of a variant's name, `:opset=20,level=basic` for instance; "" if every choice has its default."""
     return named("", {c.name: chosen[c.name] for c in choices if c.values == "any" or chosen[c.name] != c.values[0]})
 
 
 def named(name: str, chosen: Mapping[str, str]) -> str:
-    """The way back of `asked_of`."""
+    """The variant as text, `NAME:key=value,…`: the inverse of `parse_variant`."""
     return f"{name}:{','.join(f'{key}={value}' for key, value in chosen.items())}" if chosen else name

@@ -1,4 +1,4 @@
-"""Implementations that installed packages offer, by an entry point; looking for them imports none of these packages.
+"""Discovers implementations that installed packages offer by entry points, without importing these packages.
 
 [project.entry-points."encoder_conformance.implementations"]
 my_backend = "my_package.conformance.my_backend"        # the folder, as a dotted path, that holds impl.yaml
@@ -14,28 +14,28 @@ from encoder_conformance.errors import InputError
 GROUP = "encoder_conformance.implementations"
 
 
-def offered(taken: Collection[str], check: Callable[[Path], object]) -> tuple[dict[str, Path], dict[str, str]]:
-    """Name → folder of each that can be taken, and name → why of each that cannot, with the package to blame.
+def discover(reserved: Collection[str], check: Callable[[Path], object]) -> tuple[dict[str, Path], dict[str, str]]:
+    """Name → folder of each usable implementation, and name → reason, with its package, of each unusable one.
 
-    `taken` are names that are no longer free; `check` raises InputError for a folder that holds no implementation.
+    `reserved`: names in use already. `check` raises InputError for a folder without a valid implementation.
     """
     folders: dict[str, Path] = {}
     left_out: dict[str, str] = {}
     for offer in sorted(entry_points(group=GROUP), key=lambda offer: (offer.name, _package(offer))):
         try:
-            if offer.name in taken or offer.name in folders:
+            if offer.name in reserved or offer.name in folders:
                 raise InputError("another implementation has this name", hint="rename the folder and the entry point")
             folder = _folder(offer)
             check(folder)
             folders[offer.name] = folder
         except InputError as problem:
-            why = "; ".join(line.strip() for line in problem.lines())
-            left_out[offer.name] = f"{_package(offer)} offers {offer.name}, which is left out: {why}"
+            reason = "; ".join(line.strip() for line in problem.lines())
+            left_out[offer.name] = f"{_package(offer)} offers {offer.name}, which is left out: {reason}"
     return folders, left_out
 
 
 def _folder(offer: EntryPoint) -> Path:
-    """The folder behind `a.b.c`: only `a` is looked up, which runs nothing; the rest is a path below it."""
+    """The folder of the value `a.b.c`. Only `a` is looked up, which executes nothing; `b/c` is a path below it."""
     top, *below = offer.value.split(".")
     try:
         spec = importlib.util.find_spec(top) if offer.value.replace(".", "").isidentifier() else None
@@ -44,12 +44,12 @@ def _folder(offer: EntryPoint) -> Path:
     places = list(spec.submodule_search_locations or ()) if spec else []
     for place in places:
         if (folder := Path(place, *below)).is_dir():
-            return _named(folder, offer)
+            return _check_name(folder, offer)
     hint = f"the entry point's value is the dotted path of the folder that holds impl.yaml (group {GROUP})"
     raise InputError(f"there is no folder {offer.value!r}", hint=hint)
 
 
-def _named(folder: Path, offer: EntryPoint) -> Path:
+def _check_name(folder: Path, offer: EntryPoint) -> Path:
     if folder.name != offer.name:
         raise InputError(f"the folder is called {folder.name!r}", hint="give the entry point the folder's name")
     return folder

@@ -1,4 +1,4 @@
-"""Finds what starts each implementation: a Python that has its modules, or a command of another language."""
+"""Finds the command that starts each implementation: a Python that has its modules, or another language's program."""
 
 import importlib.util
 import shutil
@@ -17,7 +17,7 @@ ADAPTER_NEEDS = ("numpy", "safetensors")
 
 @dataclass(frozen=True)
 class Ready:
-    """An implementation that can be started, and the command line that does it."""
+    """An implementation that can be started, with its command line."""
 
     implementation: Implementation
     folder: Path
@@ -26,7 +26,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Missing:
-    """An implementation that cannot be started here, and why."""
+    """An implementation that cannot be started here, with the reason and a hint."""
 
     implementation: Implementation
     reason: str
@@ -34,14 +34,19 @@ class Missing:
 
 
 def resolve(implementation: Implementation, folder: Path, named: dict[str, str]) -> Ready | Missing:
-    """`named` maps implementation names to interpreters (--python NAME=PATH)."""
+    """Find a command that starts the implementation.
+
+    A Python adapter gets the interpreter that `named` maps its name to (--python NAME=PATH). By default it gets this
+    interpreter, or that of its tox environment. Raises InputError if a named interpreter does not run or the manifest
+    names a missing adapter.
+    """
     program, *arguments = implementation.command
     if program != "python":
         return _other_language(implementation, folder, program)
-    wanted = (*implementation.requires, *ADAPTER_NEEDS)
+    modules = (*implementation.requires, *ADAPTER_NEEDS)
     if implementation.folder_name in named:
         interpreter = named[implementation.folder_name]
-        absent = _absent_there(interpreter, wanted)
+        absent = _absent_modules(interpreter, modules)
         if absent is None:
             raise InputError(
                 f"{interpreter!r} does not run",
@@ -53,12 +58,12 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
                 implementation, f"{', '.join(absent)} not importable by {interpreter}", _hint(implementation)
             )
         return _python(implementation, folder, interpreter, arguments)
-    absent_here = [module for module in wanted if importlib.util.find_spec(module) is None]
+    absent_here = [module for module in modules if importlib.util.find_spec(module) is None]
     if not absent_here:
         return _python(implementation, folder, sys.executable, arguments)
     for tox in (Path.cwd() / ".tox", ROOT / ".tox"):
         interpreter = str(tox / implementation.folder_name / "bin" / "python")
-        if Path(interpreter).is_file() and _absent_there(interpreter, wanted) == []:
+        if Path(interpreter).is_file() and _absent_modules(interpreter, modules) == []:
             return _python(implementation, folder, interpreter, arguments)
     return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
 
@@ -90,13 +95,13 @@ def _hint(implementation: Implementation) -> str:
     )
 
 
-def _absent_there(interpreter: str, modules: tuple[str, ...]) -> list[str] | None:
-    """Which of the modules another interpreter cannot find; None if it does not run at all."""
+def _absent_modules(interpreter: str, modules: tuple[str, ...]) -> list[str] | None:
+    """The modules that another interpreter cannot find; None if it does not run at all."""
     code = "import importlib.util, sys; print(*[m for m in sys.argv[1:] if not importlib.util.find_spec(m)])"
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [interpreter, "-c", code, *modules], capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return asked.stdout.split()
+    return process.stdout.split()

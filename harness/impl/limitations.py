@@ -1,4 +1,4 @@
-"""The entries of a manifest: what an implementation cannot do, or does otherwise; when, why, and where to see it."""
+"""The entries `unsupported` and `deviations` of a manifest: for which checks, why, and where that is documented."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -26,18 +26,18 @@ Some = Annotated[
     Annotated[_One, Tag("one")] | Annotated[tuple[_One, ...], Field(min_length=1), Tag("several")],
     Discriminator(lambda value: "several" if isinstance(value, list | tuple) else "one"),
 ]
-"""One value, or a list of several of which any will do."""
+"""One value, or a list of alternatives."""
 
 
 class When(Strict):
-    """The checks that an entry of `unsupported` or `deviations` speaks of: those that agree with every key given."""
+    """The condition of an entry of `unsupported` or `deviations`: a check matches if it agrees with every given key."""
 
     check: Some[Check] | None = None
     dtype: Some[DtypeName] | None = None
     activation: Some[Activation] | None = None
     placement: Placement | None = None
     norm: NormKind | None = None
-    epsilon: Some[Epsilon] | None = Field(default=None, description="the norms' epsilon, as the layer's file has it")
+    epsilon: Some[Epsilon] | None = Field(default=None, description="the norms' epsilon, as in the layer's file")
     part: Part | None = Field(default=None, description="a whole layer, or attention alone")
     stack: bool | None = None
     embedding: bool | None = Field(default=None, description="whether it takes token ids")
@@ -55,20 +55,20 @@ class When(Strict):
     choices: dict[ChoiceName, Value] | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> "When":
+    def _is_not_empty(self) -> "When":
         if not self.model_fields_set:
             raise ValueError("names no key; an entry that matches everything is no entry")
         return self
 
     def matches(self, case: Case, dtype: str, check: Check) -> bool:
-        whole: dict[str, object] = {  # attention alone has none of these, whatever its file says (E-17)
+        of_whole_layer: dict[str, object] = {  # attention alone has none of these, whatever its file says (E-17)
             "activation": case.layer.feed_forward.activation,
             "placement": case.layer.norm.placement,
             "norm": case.layer.norm.kind,
             "epsilon": case.layer.norm.epsilon,
         }
         facts = {
-            **(whole if case.layer.part == "encoder_layer" else dict.fromkeys(whole)),
+            **(of_whole_layer if case.layer.part == "encoder_layer" else dict.fromkeys(of_whole_layer)),
             "check": check,
             "dtype": dtype,
             "part": case.layer.part,
@@ -84,14 +84,14 @@ class When(Strict):
             "padding_content": case.layer.padding_content,
             "situation": case.situation.situation,
         }
-        return all(facts[key] in _several(getattr(self, key)) for key in self.model_fields_set)
+        return all(facts[key] in _as_tuple(getattr(self, key)) for key in self.model_fields_set)
 
     def of_variant(self, chosen: Chosen) -> "When | None":
-        """What it says of one variant, where its choices are no longer in question; None if it speaks of others."""
+        """The condition for one variant, without `choices`; None if it is about other variants."""
         if not (self.choices or {}).items() <= chosen.items():
             return None
-        left = self.model_fields_set - {"choices"}
-        return When.model_construct(left, **{key: getattr(self, key) for key in left})
+        keys = self.model_fields_set - {"choices"}
+        return When.model_construct(keys, **{key: getattr(self, key) for key in keys})
 
 
 def _dropout_rates(dropout: Dropout) -> str:
@@ -101,25 +101,26 @@ def _dropout_rates(dropout: Dropout) -> str:
     return "one" if rates != {0.0} else "none"
 
 
-def _several(value: object) -> tuple[object, ...]:
+def _as_tuple(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
 class Entry(Strict):
-    """Something that an implementation cannot do, or does otherwise: of which checks, why, and where to see it."""
+    """A limitation or a deviation of an implementation: its condition, its reason, and a public link."""
 
-    when: When | None = Field(default=None, description="the variants and cases that have it; without it, all")
+    when: When | None = Field(default=None, description="the variants and cases that have it; all by default")
     reason: Sentence
     link: Link
     new: bool = Field(
-        default=False, description="found here: nothing public was seen to say it, and the link is where it can be seen"
+        default=False,
+        description="found by this suite: no public report is known, and the link shows where it happens",
     )
     script: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+\.py$")] | None = Field(
-        default=None, description="a file of docs/findings/ that shows it with the framework alone"
+        default=None, description="a file of docs/findings/ that reproduces it with the framework alone"
     )
 
     def of_variant(self, chosen: Chosen) -> Self | None:
-        """What it says of one variant; None if it speaks of others."""
+        """The entry for one variant; None if it is about other variants."""
         if self.when is None:
             return self
         when = self.when.of_variant(chosen)
@@ -134,6 +135,6 @@ class Unsupported(Entry):
 
 
 class Declared(Entry):
-    """A deviation that this implementation has: it is judged against the specification patched by it."""
+    """A declared deviation: the implementation is judged against the specification with the deviation's patch."""
 
     deviation: Identifier

@@ -1,4 +1,4 @@
-"""`impl.yaml`: what an implementation is, what it can do, what it cannot, and how its adapter is started."""
+"""`impl.yaml`, an implementation's manifest: identity, start command, capabilities, limitations, deviations."""
 
 from functools import cache
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from encoder_conformance.errors import InputError, nearest
-from encoder_conformance.impl.choices import Choice, Chosen, asked_of, chosen_from, variant_suffix
-from encoder_conformance.impl.entry_points import offered
+from encoder_conformance.impl.choices import Choice, Chosen, parse_variant, resolve_choices, variant_suffix
+from encoder_conformance.impl.entry_points import discover
 from encoder_conformance.impl.limitations import Declared, Unsupported
 from encoder_conformance.paths import IMPLS, shown
 from encoder_conformance.reason import Reason
@@ -29,23 +29,25 @@ class Capabilities(Strict):
     dtypes: tuple[DtypeName, ...] = Field(min_length=1)
     devices: tuple[Device, ...] = Field(min_length=1)
     modes: tuple[Mode, ...] = Field(min_length=1)
-    layouts: tuple[Layout, ...] = Field(min_length=1, description="how it takes x and gives the output (S-2)")
-    masks: tuple[Encoding, ...] = Field(min_length=1, description="what an element of a mask may mean to it (M-9)")
-    checkpoint: bool = Field(description="whether it computes gradients without keeping activations (B-3)")
+    layouts: tuple[Layout, ...] = Field(
+        min_length=1, description="layouts of x and of the output that it supports (S-2)"
+    )
+    masks: tuple[Encoding, ...] = Field(min_length=1, description="encodings of mask elements that it supports (M-9)")
+    checkpoint: bool = Field(description="whether it supports gradient checkpointing (B-3)")
     checks: tuple[Check, ...] = Field(min_length=1)
     stages: Literal["all"] | tuple[str, ...] = Field(
-        description="the stages that it can show; of a stack's layers layer_k for all, layer_0 for one"
+        description="the stages that it can return; layer_k stands for every layer of a stack, layer_0 for one"
     )
     layers: Literal["all"] | tuple[Identifier, ...] = Field(
-        default="all", description="the layers that it can build, where its architecture is fixed, by their ids"
+        default="all", description="ids of the layers that it can build, if its architecture is fixed"
     )
     missing_parameters: tuple[str, ...] = Field(
-        default=(), description="parameters that its layer has no place for, though the specification gives it them"
+        default=(), description="parameters of the specification that its layer does not have"
     )
     memory: bool = Field(
-        default=False, description="whether it takes keys and values from a second input (attention alone, E-17)"
+        default=False, description="whether it takes a memory: keys and values from a second input (E-17)"
     )
-    export: bool = Field(default=False, description="whether it can write a layer as a file to deploy")
+    export: bool = Field(default=False, description="whether it can export a layer as a file to deploy")
 
     def shows(self, stage: str) -> bool:
         return self.stages == "all" or stage in self.stages or kind_of(stage) in self.stages
@@ -62,7 +64,7 @@ class Capabilities(Strict):
 
 
 class Timeouts(Strict):
-    """Seconds that each operation may take before the worker is ended."""
+    """Time limits of the operations, in seconds. A worker that exceeds one is killed."""
 
     start: Seconds
     build: Seconds
@@ -76,53 +78,56 @@ class Implementation(Strict):
     homepage: Link
     command: tuple[str, ...] = Field(min_length=1, description="starts the adapter, in its folder")
     requires: tuple[str, ...] = Field(
-        description="Python modules that make an interpreter fit; in another language, paths in the folder"
+        description="Python modules that an interpreter must have; in another language, paths in the folder"
     )
-    install: str = Field(description="what to give pip when they are missing; in another language, a command line")
-    choices: tuple[Choice, ...] = Field(default=(), description="what it can be told, as NAME:key=value,…")
+    install: str = Field(description="the argument of pip install for them; in another language, a command line")
+    choices: tuple[Choice, ...] = Field(default=(), description="its options, given as NAME:key=value,…")
     defaults: tuple[Identifier, ...] = Field(
         default=(),
-        description="the layers that it makes when it is told nothing; the variant defaults=own is asked these alone",
+        description="the layers that its constructor makes without arguments; the variant defaults=own runs only these",
     )
     capabilities: Capabilities
     unsupported: tuple[Unsupported, ...]
-    deviations: tuple[Declared, ...] = Field(description="how it deviates, as known and verified in each run")
+    deviations: tuple[Declared, ...] = Field(description="its declared deviations, verified in each run")
     timeouts: Timeouts
     _chosen: Chosen = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
-    def _speaks_of_its_choices(self) -> "Implementation":
+    def _entries_name_its_choices(self) -> "Implementation":
         values = {choice.name: choice.values for choice in self.choices}
-        spoken_of = [entry.when.choices for entry in self.unsupported]
-        spoken_of += [entry.when.choices for entry in self.deviations if entry.when]
-        for choices in spoken_of:
+        conditions = [entry.when.choices for entry in self.unsupported]
+        conditions += [entry.when.choices for entry in self.deviations if entry.when]
+        for choices in conditions:
             for name, value in (choices or {}).items():
                 if name not in values or (values[name] != "any" and value not in values[name]):
-                    raise ValueError(f"speaks of {name}: {value}, which is none of its choices")
+                    raise ValueError(f"an entry has choices {name}: {value}, which the manifest does not define")
         if self.defaults and "own" not in values.get("defaults", ()):
             raise ValueError("defaults names layers, but among its choices is none called defaults with the value own")
         return self
 
     @property
     def chosen(self) -> Chosen:
-        """What this variant is told, a value for each choice."""
+        """The variant's value for each choice."""
         return self._chosen
 
     @property
     def folder_name(self) -> str:
-        """What it is called whatever is chosen."""
+        """The name without the variant's suffix."""
         return self.name.partition(":")[0]
 
     @property
     def requires_choice(self) -> bool:
-        """Whether it has a choice that has no value of itself: then it is judged only when it is asked for."""
+        """Whether a choice has no default. Such an implementation runs only if `--impl` names it."""
         return any(choice.values == "any" for choice in self.choices)
 
-    def variant(self, asked: Chosen, where: str) -> "Implementation":
-        """The same, told what to do: named for it, and with the entries that speak of it. `where` is for errors."""
-        chosen = chosen_from(self.choices, asked, where)
+    def variant(self, options: Chosen, where: str) -> "Implementation":
+        """The variant with these options: its own name, and the entries that apply to it.
+
+        Raises InputError, located by `where`, for an unknown option or value.
+        """
+        chosen = resolve_choices(self.choices, options, where)
         more = tuple(module for choice in self.choices for module in choice.requires.get(chosen[choice.name], ()))
-        told = self.model_copy(
+        variant = self.model_copy(
             update={
                 "name": self.name + variant_suffix(self.choices, chosen),
                 "requires": (*self.requires, *more),
@@ -130,42 +135,42 @@ class Implementation(Strict):
                 "deviations": tuple(d for entry in self.deviations if (d := entry.of_variant(chosen))),
             }
         )
-        told._chosen = chosen
-        return told
+        variant._chosen = chosen
+        return variant
 
     @property
-    def is_told_nothing(self) -> bool:
-        """Whether this variant makes one of `defaults`, its layer without arguments."""
+    def uses_defaults(self) -> bool:
+        """Whether this variant calls its constructor without arguments, which makes one of `defaults`."""
         return bool(self.defaults) and self._chosen.get("defaults") == "own"
 
     def opt_out(self, case: Case, dtype: str, check: Check) -> Reason | None:
-        """Why this check is not asked, or None if it is."""
-        if self.is_told_nothing and case.layer.layer not in self.defaults:
-            text = f"told nothing, it makes {' or '.join(self.defaults)}, and no {case.layer.layer}"
+        """Why this check does not apply, or None if it does."""
+        if self.uses_defaults and case.layer.layer not in self.defaults:
+            text = f"with its own defaults it makes {' or '.join(self.defaults)}, and no {case.layer.layer}"
             return Reason(kind="default-layer", text=text)
         for entry in self.unsupported:
             if entry.is_of(case, dtype, check):
                 return Reason(kind="declared", text=entry.reason)
         can, given, layer = self.capabilities, case.situation.given, case.layer.layer
         masked = case.situation.mask.padding or case.situation.mask.attention
-        for what, value, known in (
+        for property_name, value, supported in (
             ("dtype", dtype, can.dtypes),
             ("mode", case.situation.mode, can.modes),
-            ("check", "output" if check == "invariant" else check, can.checks),  # it is asked as outputs
+            ("check", "output" if check == "invariant" else check, can.checks),  # an invariant compares outputs
             ("layout", given.layout, can.layouts),
             ("mask", given.masks, can.masks if masked else (given.masks,)),
             ("checkpoint", given.checkpoint, (False, can.checkpoint)),
             ("memory", case.layer.takes_memory, (False, can.memory)),
             ("layer", layer, (layer,) if can.layers == "all" else can.layers),
         ):
-            if value not in known:
+            if value not in supported:
                 value = "" if isinstance(value, bool) else f" {value}"
-                return Reason(kind="capability", text=f"{what}{value} is not among its capabilities")
+                return Reason(kind="capability", text=f"{property_name}{value} is not among its capabilities")
         return None
 
 
 def read_implementation_manifest(folder: Path) -> Implementation:
-    """What a folder's impl.yaml says, of all variants."""
+    """The manifest of a folder, with the entries of all variants. Raises InputError if it is missing or invalid."""
     manifest = folder / "impl.yaml"
     if not manifest.is_file():
         raise InputError("holds no impl.yaml", where=shown(folder), hint="docs/adding-a-backend.md says what it holds")
@@ -179,19 +184,19 @@ def read_implementation_manifest(folder: Path) -> Implementation:
     return implementation
 
 
-def read_implementation(folder: Path, asked: Chosen | None = None, where: str = "") -> Implementation:
-    """The implementation in a folder, told what is asked of it: its own defaults for the rest."""
-    return read_implementation_manifest(folder).variant(asked or {}, where or shown(folder))
+def read_implementation(folder: Path, options: Chosen | None = None, where: str = "") -> Implementation:
+    """The variant of a folder's implementation with these options, and defaults for the rest."""
+    return read_implementation_manifest(folder).variant(options or {}, where or shown(folder))
 
 
 def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
-    """Those of impls/, and those that installed packages offer."""
-    return {**_own_folders(impls), **_offered(impls)[0]}
+    """Name → folder of each implementation in `impls` and in installed packages."""
+    return {**_own_folders(impls), **_discovered(impls)[0]}
 
 
 def left_out(impls: Path = IMPLS) -> dict[str, str]:
-    """Name → one line that says which package offers it and why it cannot be taken."""
-    return _offered(impls)[1]
+    """Name → one line that names the package of an unusable implementation and the reason."""
+    return _discovered(impls)[1]
 
 
 def _own_folders(impls: Path) -> dict[str, Path]:
@@ -199,19 +204,19 @@ def _own_folders(impls: Path) -> dict[str, Path]:
 
 
 @cache
-def _offered(impls: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    return offered(_own_folders(impls), read_implementation_manifest)
+def _discovered(impls: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    return discover(_own_folders(impls), read_implementation_manifest)
 
 
-def find_implementation(named: str) -> tuple[Path, Implementation]:
-    """The folder and the manifest of an implementation, given its name or a path, `NAME:key=value,…` for a variant."""
-    name_or_folder, asked = asked_of(named)
+def find_implementation(text: str) -> tuple[Path, Implementation]:
+    """The folder and the manifest that `text` names: a name or a path, with `:key=value,…` for a variant."""
+    name_or_folder, options = parse_variant(text)
     folder = find_folder(name_or_folder)
-    return folder, read_implementation(folder, asked, f"--impl {named}")
+    return folder, read_implementation(folder, options, f"--impl {text}")
 
 
 def default_implementations() -> list[tuple[Path, Implementation]]:
-    """Those that are known by name, as they come; not those that have to be told something first."""
+    """The implementations known by name, in their default variant, except those with a required choice."""
     folders = [
         folder for folder in known_folders().values() if not read_implementation_manifest(folder).requires_choice
     ]
@@ -219,10 +224,10 @@ def default_implementations() -> list[tuple[Path, Implementation]]:
 
 
 def find_folder(name_or_folder: str) -> Path:
-    """The folder of an implementation, given its name or a path."""
-    known = known_folders()
-    if name_or_folder in known:
-        return known[name_or_folder]
+    """The folder of an implementation, given its name or a path. Raises InputError if there is none."""
+    folders = known_folders()
+    if name_or_folder in folders:
+        return folders[name_or_folder]
     if Path(name_or_folder).is_dir():
         return Path(name_or_folder)
     if name_or_folder in left_out():
@@ -230,5 +235,5 @@ def find_folder(name_or_folder: str) -> Path:
     raise InputError(
         f"no implementation {name_or_folder!r}, nor a folder of that name",
         where="--impl",
-        hint=f"{nearest(name_or_folder, known)} (conform list impls)",
+        hint=f"{nearest(name_or_folder, folders)} (conform list impls)",
     )

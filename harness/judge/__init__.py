@@ -1,1 +1,1 @@
-"""The judge: an observation and what was expected go in, a verdict comes out."""
+"""The judge: compares an observation with its expectation and gives a verdict."""

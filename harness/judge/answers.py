@@ -1,4 +1,4 @@
-"""What an implementation answered, whole or, of a large tensor, at the positions that are compared."""
+"""The tensors of an answer: whole, or for a large tensor only the values at the compared positions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Sampled:
-    """A tensor that was answered with, of which `values` were kept: one for each of `positions` (flat, ascending)."""
+    """A sample of a tensor in an answer: one of `values` for each of `positions` (flat, ascending)."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -25,9 +25,9 @@ Answers = Mapping[str, Observed]
 
 
 def values_at(observed: Observed, positions: npt.NDArray[np.int64]) -> Array:
-    """What was observed at these flat positions, which have to be those that were kept."""
+    """The observed values at these flat positions. Raises ValueError if a sample was taken at other positions."""
     if not isinstance(observed, Sampled):
         return np.asarray(observed.reshape(-1)[positions])
     if not np.array_equal(positions, observed.positions):
-        raise ValueError("an answer was kept at other positions than it is compared at")
+        raise ValueError("an answer was sampled at other positions than the compared ones")
     return observed.values

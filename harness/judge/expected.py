@@ -1,4 +1,4 @@
-"""What a check is judged against: golden and condition at the positions that are compared (rules G-1 to G-3)."""
+"""The expectation of a check: golden and condition at the compared positions (rules G-1 to G-3)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,15 +23,16 @@ class ExpectedTensor:
 
 @dataclass(frozen=True)
 class Expected:
-    """`tensors` by key: a stage's name, or "gradient.NAME". `kinked_rows` [n, 2] have a zero cotangent (B-2)."""
+    """`tensors` by key: a stage's name, or "gradient.NAME". The cotangent is zero on `kinked_rows`, [n, 2] (B-2)."""
 
     tensors: dict[str, ExpectedTensor]
     kinked_rows: Array
 
 
 NOTHING = Expected({}, np.zeros((0, 2), dtype=np.int64))
-"""What a golden says of a case that is judged without one."""
+"""The expectation of a case that is judged without a golden."""
 
 
 def key(check: Check, tensor: str) -> str:
+    """The key in `Expected.tensors` of a tensor in the answer to a check."""
     return f"gradient.{tensor}" if check == "gradients" else tensor

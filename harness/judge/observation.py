@@ -1,4 +1,4 @@
-"""What an implementation was seen to give in a case, kept small: its values where the golden keeps values."""
+"""The observation of a case: the implementation's values at the positions that the golden keeps."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +16,16 @@ Array = npt.NDArray[Any]
 
 
 SMALL = 64
-"""Up to this d_model stages are kept whole: a few hundred kilobytes a case."""
+"""Stages are kept whole up to this d_model: a few hundred kilobytes per case."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """`values` by stage, in the order of computation, at the positions that the golden keeps; None where shape or
-    dtype left nothing to compare. `whole` has the stages of a small layer, padding and all, float64, each in the shape
-    that it was given in: what later steps were computed from. `in_format`: every answer came in the dtype asked for.
+    """The stages of one case as an implementation computed them.
+
+    `values`: stage → float64 values at the golden's positions, in the order of computation; None if a wrong shape or
+    dtype prevents the comparison. `whole`: the stages of a small layer with their padding, float64, in the shape of the
+    answer; the inputs of later steps. `in_format`: every answer has the requested dtype.
     """
 
     case: Case
@@ -36,7 +38,7 @@ class Observation:
 
 
 def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answers, *, failed: bool) -> Observation:
-    """`answers` holds stages, and "output" from the fused path if the implementation shows no stages."""
+    """The observation in `answers`: stages, or only the fused path's "output" if the implementation has no stages."""
     values: dict[str, Array | None] = {}
     whole: dict[str, Array] = {}
     for name in stages(case.layer):

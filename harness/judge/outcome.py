@@ -1,20 +1,20 @@
-"""What can become of one check, from best to worst."""
+"""The outcomes of a check, from best to worst."""
 
 from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """The nine outcomes. An opt-out (`unsupported`) never counts as a pass; only `EXPECTED` ones let a run succeed."""
+    """The nine outcomes. An opt-out (`unsupported`) never counts as a pass. A run succeeds if all are `EXPECTED`."""
 
     PASS = "pass"  # conforms
     DEVIATES = "deviates"  # deviates as its manifest declares, verified against the patched specification
-    UNSUPPORTED = "unsupported"  # its manifest says that it cannot, and why; not asked
-    STALE = "stale"  # declares a deviation that is not seen
+    UNSUPPORTED = "unsupported"  # the manifest excludes the check, with a reason; not run
+    STALE = "stale"  # the declared deviation is not observed
     FAIL = "fail"  # does not conform
-    ERROR = "error"  # raised, or answered something that the protocol does not allow
+    ERROR = "error"  # the adapter raised an exception or broke the protocol
     CRASH = "crash"  # the worker's process ended
-    TIMEOUT = "timeout"  # no answer in time
-    NOT_RUN = "not-run"  # the run ended before this check was asked
+    TIMEOUT = "timeout"  # no answer within the time limit
+    NOT_RUN = "not-run"  # the run ended before this check
 
 
 EXPECTED = frozenset({Outcome.PASS, Outcome.DEVIATES, Outcome.UNSUPPORTED})

@@ -1,4 +1,4 @@
-"""How an implementation's checks came out: they conform, conform with declared deviations, or do not conform."""
+"""Counts an implementation's checks: conforming, deviating as declared, or not conforming."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,8 +8,10 @@ from encoder_conformance.judge.outcome import Outcome
 
 @dataclass(frozen=True)
 class Tally:
-    """`applicable` checks, of which `conforming` conform and `deviating` deviate as declared. Unsupported ones are in
-    none of these; those that were not run are applicable."""
+    """Numbers of checks: `conforming` and `deviating` (as declared) are parts of `applicable`.
+
+    Unsupported checks count nowhere. Checks that were not run are applicable.
+    """
 
     conforming: int
     deviating: int
@@ -17,8 +19,8 @@ class Tally:
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> "Tally":
-        found = [outcome for outcome in outcomes if outcome is not Outcome.UNSUPPORTED]
-        return cls(found.count(Outcome.PASS), found.count(Outcome.DEVIATES), len(found))
+        applicable = [outcome for outcome in outcomes if outcome is not Outcome.UNSUPPORTED]
+        return cls(applicable.count(Outcome.PASS), applicable.count(Outcome.DEVIATES), len(applicable))
 
     @property
     def as_expected(self) -> int:
@@ -30,7 +32,7 @@ class Tally:
 
     @property
     def style(self) -> str:
-        """The colour of its line on a terminal."""
+        """The colour of the tally on a terminal."""
         return "red" if self.unexpected else "cyan" if self.deviating else "green"
 
     def __str__(self) -> str:

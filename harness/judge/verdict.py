@@ -1,6 +1,6 @@
-"""Judges one observation in σ (rule J-1 to J-5): names, then shape and dtype, then non-finite values, then numbers.
+"""Judges an answer in σ (rules J-1 to J-5): names, then shape and dtype, then non-finite values, then numbers.
 
-A pure function of the observation, the expectation and the constants: it knows no implementation.
+A verdict is a pure function of the answer, the expectation and the constants. It does not depend on the implementation.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ Array = npt.NDArray[Any]
 
 
 class TensorVerdict(BaseModel):
-    """One tensor judged: error in σ, and the element that is furthest out.
+    """The verdict on one tensor: rms and maximum error in σ, and the worst element.
 
-    `problem` says why numbers could not be compared: another shape or dtype, or a value that is not finite.
+    `problem`: why numbers could not be compared, which is a wrong shape, a wrong dtype or a non-finite value.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -41,10 +41,10 @@ class TensorVerdict(BaseModel):
 
 
 class Verdict(BaseModel):
-    """One check judged. `stage` is the first tensor out of line, in the order in which they are computed.
+    """The verdict on one check. `stage`: the first non-conforming tensor in the order of computation.
 
-    Where it deviates as declared, `deviations` are those that it shows, and `distance` how far it is, in σ (rms), from
-    the specification without them; None where numbers say nothing of it.
+    For a check that deviates as declared, `deviations` are the observed ones, and `distance` is the rms distance, in σ,
+    from the specification without them; None if numbers do not show them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -55,39 +55,39 @@ class Verdict(BaseModel):
     stage: str | None = None
     message: str = ""
     kind: Kind | None = None
-    """Of what kind the reason in `message` is, where a program asks."""
+    """The kind of the reason in `message`, for programs."""
     tensors: tuple[TensorVerdict, ...] = ()
     deviations: tuple[str, ...] = ()
     distance: float | None = None
 
 
 Judgement = Callable[[], Verdict]
-"""What judges answers that have come, when it is called: so that the next can be asked before."""
+"""A deferred verdict on received answers. The next request can be sent before it is called."""
 
 
 def judge(
     check: Check,
-    shown: tuple[str, ...],
+    names: tuple[str, ...],
     observed: Answers,
     expected: Expected,
     dtype: Format,
     constants: Constants,
 ) -> Verdict:
-    """`shown` names the tensors that the implementation is to answer with, in the order of computation."""
-    wrong = _wrong_names(shown, observed) if shown else "it was asked for none"  # an empty answer would conform
-    if wrong:
-        return Verdict(outcome=Outcome.ERROR, message=f"answered {check} with the wrong names: {wrong}")
+    """Judge the answer to one check. `names`: the tensors that it must have, in the order of computation."""
+    problem = _wrong_names(names, observed) if names else "it was asked for none"  # an empty answer would conform
+    if problem:
+        return Verdict(outcome=Outcome.ERROR, message=f"answered {check} with the wrong names: {problem}")
     tensors = tuple(
-        judge_tensor(name, observed[name], expected.tensors[key(check, name)], dtype, constants) for name in shown
+        judge_tensor(name, observed[name], expected.tensors[key(check, name)], dtype, constants) for name in names
     )
-    out = [tensor for tensor in tensors if not tensor.conforms]
+    failing = [tensor for tensor in tensors if not tensor.conforms]
     compared = [tensor for tensor in tensors if tensor.rms is not None]
     return Verdict(
-        outcome=Outcome.FAIL if out else Outcome.PASS,
+        outcome=Outcome.FAIL if failing else Outcome.PASS,
         rms=max((t.rms for t in compared if t.rms is not None), default=None),
         max=max((t.max for t in compared if t.max is not None), default=None),
-        stage=out[0].tensor if out else None,
-        message=_message(out[0]) if out else "",
+        stage=failing[0].tensor if failing else None,
+        message=_message(failing[0]) if failing else "",
         tensors=tensors,
     )
 
@@ -95,19 +95,18 @@ def judge(
 def judge_tensor(
     name: str, observed: Observed, expected: ExpectedTensor, dtype: Format, constants: Constants
 ) -> TensorVerdict:
-    """Compare one tensor with its golden at the positions that the golden keeps."""
+    """Judge one tensor at the positions that the golden keeps."""
     if observed.shape != expected.shape:
         return _not_comparable(name, "shape", f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
     if observed.dtype != dtype.numpy:
         return _not_comparable(name, "dtype", f"dtype {observed.dtype} instead of {dtype.name}")
     values = values_at(observed, expected.positions).astype(np.float64)
     finite = np.isfinite(expected.golden)
-    other = ~np.where(finite, np.isfinite(values), _same_non_finite(values, expected.golden))
-    if other.any():
-        at, count = int(np.flatnonzero(other)[0]), int(other.sum())
-        where = _index(expected, at)
-        found = f"{values[at]:g} at {list(where)} instead of {expected.golden[at]:.6g}"
-        return _not_comparable(name, "non-finite", f"{found} ({count} of {values.size} compared elements)")
+    mismatched = ~np.where(finite, np.isfinite(values), _same_non_finite(values, expected.golden))
+    if mismatched.any():
+        at, count = int(np.flatnonzero(mismatched)[0]), int(mismatched.sum())
+        text = f"{values[at]:g} at {list(_index(expected, at))} instead of {expected.golden[at]:.6g}"
+        return _not_comparable(name, "non-finite", f"{text} ({count} of {values.size} compared elements)")
     sigma = np.maximum(dtype.roundoff * expected.condition.astype(np.float64), dtype.smallest_normal)
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.abs(values - expected.golden) / sigma
@@ -129,40 +128,40 @@ def judge_tensor(
 
 
 def _same_non_finite(values: Array, golden: Array) -> Array:
-    """NaN where NaN is specified, and an infinity where that one is."""
+    """True where both are NaN, or both are the same infinity."""
     return np.asarray((np.isnan(values) & np.isnan(golden)) | (values == golden))
 
 
 _LARGEST = 1e300
-"""An error beyond this is shown as this: JSON has no infinity."""
+"""Larger errors are reported as this number: JSON has no infinity."""
 
 
 def _not_comparable(name: str, kind: Kind, text: str) -> TensorVerdict:
     return TensorVerdict(tensor=name, conforms=False, problem=Reason(kind=kind, text=text))
 
 
-def _message(out: TensorVerdict) -> str:
-    if out.problem:
-        return f"{out.tensor}: {out.problem.text}"
-    assert out.worst_index is not None
+def _message(verdict: TensorVerdict) -> str:
+    if verdict.problem:
+        return f"{verdict.tensor}: {verdict.problem.text}"
+    assert verdict.worst_index is not None
     return (
-        f"{out.tensor}: rms {out.rms:.3g} σ, max {out.max:.3g} σ at {list(out.worst_index)}: "
-        f"{out.observed:.9g} instead of {out.expected:.9g} (σ {out.sigma:.2g})"
+        f"{verdict.tensor}: rms {verdict.rms:.3g} σ, max {verdict.max:.3g} σ at {list(verdict.worst_index)}: "
+        f"{verdict.observed:.9g} instead of {verdict.expected:.9g} (σ {verdict.sigma:.2g})"
     )
 
 
-def _wrong_names(shown: tuple[str, ...], observed: Answers) -> str:
-    missing, extra = [n for n in shown if n not in observed], sorted(set(observed) - set(shown))
+def _wrong_names(names: tuple[str, ...], observed: Answers) -> str:
+    missing, extra = [n for n in names if n not in observed], sorted(set(observed) - set(names))
     parts = [f"missing {', '.join(missing)}"] if missing else []
     return "; ".join([*parts, *([f"not asked for {', '.join(extra)}"] if extra else [])])
 
 
 def _index(expected: ExpectedTensor, at: int) -> tuple[int, ...]:
-    """Where an element is in its tensor; np.unravel_index takes ten times as long for one."""
-    left, index = int(expected.positions[at]), list[int]()
+    """The multi-index of one element in its tensor; np.unravel_index takes ten times as long."""
+    rest, index = int(expected.positions[at]), list[int]()
     for size in reversed(expected.shape):
-        left, place = divmod(left, size)
-        index.append(place)
+        rest, coordinate = divmod(rest, size)
+        index.append(coordinate)
     return tuple(reversed(index))
 
 

@@ -1,1 +1,1 @@
-"""The specification as data: layers, situations, and what follows from them (parameters, stages, cases)."""
+"""The specification as data: layers, situations, and the parameters, stages and cases derived from them."""

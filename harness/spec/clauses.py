@@ -1,4 +1,4 @@
-"""The numbered clauses of `specs/README.md`: a clause is a list item that opens with its number in bold."""
+"""The numbered clauses of `specs/README.md`. A clause is a list item that opens with its id in bold."""
 
 import re
 from functools import cache
@@ -10,10 +10,10 @@ _CLAUSE = re.compile(r"^- \*\*([A-Z]+-[0-9]+)\*\* (.+?)(?=^- |^$|\Z)", re.MULTIL
 
 @cache
 def clauses() -> dict[str, str]:
-    """Clause id → its text, on one line, in the order of the specification."""
+    """Clause id → text on one line, in the order of the specification."""
     text = (SPECS / "README.md").read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-    for name, body in _CLAUSE.findall(text):
-        assert name not in found, f"specs/README.md numbers two clauses {name}"
-        found[name] = " ".join(body.split())
-    return found
+    texts: dict[str, str] = {}
+    for clause_id, body in _CLAUSE.findall(text):
+        assert clause_id not in texts, f"specs/README.md numbers two clauses {clause_id}"
+        texts[clause_id] = " ".join(body.split())
+    return texts

@@ -1,4 +1,4 @@
-"""The numbers of the whole suite (`specs/constants.yaml`): two limits for the judge, and how goldens are made."""
+"""Constants of the whole suite (`specs/constants.yaml`): the judge's two limits, and the sizes of goldens."""
 
 from functools import cache
 from typing import Annotated
@@ -16,8 +16,10 @@ class Constants(Strict):
     rms_limit: _Limit = Field(description="largest root mean square error of a tensor that conforms, in σ (J-4)")
     max_limit: _Limit = Field(description="largest error of an element that conforms, in σ (J-4)")
     condition_runs: PositiveInt = Field(description="Monte-Carlo runs behind a condition (C-2)")
-    whole_output_up_to: PositiveInt = Field(description="an `output` of no more elements is kept whole (G-3)")
-    sampled_positions: PositiveInt = Field(description="of any other golden tensor, how many positions are kept (G-3)")
+    whole_output_up_to: PositiveInt = Field(
+        description="an `output` with at most this many elements is kept whole (G-3)"
+    )
+    sampled_positions: PositiveInt = Field(description="number of positions kept of any other golden tensor (G-3)")
 
 
 @cache

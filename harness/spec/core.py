@@ -1,4 +1,4 @@
-"""`specs/core.yaml`: the cases of the level `core`, in the order in which they show most."""
+"""`specs/core.yaml`: the cases of the level `core`, the most revealing first."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ FILE = "core.yaml"
 
 
 class Core(Strict):
-    """The cases that a run asks unless it is told otherwise; `conform core build` finds them."""
+    """The cases of a run by default; `conform core build` selects them."""
 
-    cases: tuple[str, ...] = Field(min_length=1, description="ids of required cases, the one that shows most first")
+    cases: tuple[str, ...] = Field(min_length=1, description="ids of required cases, the most revealing first")
 
 
 def read_core(specs: Path) -> tuple[str, ...]:
-    """The ids; none where the specification has no such file."""
+    """The ids of the core's cases; () if the folder has no `core.yaml`."""
     path = specs / FILE
     return read_model(path, Core).cases if path.is_file() else ()

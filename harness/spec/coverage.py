@@ -1,6 +1,8 @@
-"""Which values of the two languages' keys the cases use. Keys and values are read off the models, so a new one is seen.
+"""Counts the cases that use each value of each key of the layer and situation languages.
 
-python -m encoder_conformance.spec.coverage        writes docs/coverage.md; a test checks that it has not drifted
+Keys and values come from the models, so a new one appears without a change here.
+
+python -m encoder_conformance.spec.coverage        writes docs/coverage.md; a test checks that the page is current
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -20,11 +22,11 @@ from encoder_conformance.spec.situation import Situation
 PAGE = ROOT / "docs" / "coverage.md"
 LANGUAGES: dict[str, type[BaseModel]] = {"layer": Layer, "situation": Situation}
 _WORDS = frozenset({"layer", "situation", "title", "clauses", "families"})
-"""Keys that name a file, say to people what it is for, or say (with the layer's `family`) which cases there are."""
+"""Keys that are not counted: ids, titles, cited clauses, and `families`, which pairs layers with situations."""
 _FREE: dict[object, str] = {int: "any number", float: "any number", str: "any text"}
 
-_Found = Callable[[BaseModel], Iterable[object]]
-"""What a layer or a situation has at a key: nothing if the key is not there, several values if it is in a list."""
+_Reader = Callable[[BaseModel], Iterable[object]]
+"""Reads the values at a key: none if the key is absent, several if it is inside a list."""
 
 
 @dataclass(frozen=True)
@@ -38,110 +40,113 @@ class Row:
 
 
 def coverage(cases: Iterable[Case]) -> list[Row]:
-    """A row for each value that a key may have, in the order of the models; what is free is one value, `any …`."""
-    given: dict[str, list[BaseModel]] = {"layer": [], "situation": []}
+    """One row for each value that a key may have, in the order of the models. Free values share one row, `any …`."""
+    instances: dict[str, list[BaseModel]] = {"layer": [], "situation": []}
     for case in cases:
-        given["layer"].append(case.layer)
-        given["situation"].append(case.situation)
+        instances["layer"].append(case.layer)
+        instances["situation"].append(case.situation)
     rows = []
     for language, model in LANGUAGES.items():
         for key, values in values_of(model).items():
             for value, is_used in values.items():
-                rows.append(Row(language, key, value, sum(map(is_used, given[language]))))
+                rows.append(Row(language, key, value, sum(map(is_used, instances[language]))))
     return rows
 
 
 def values_of(model: type[BaseModel]) -> dict[str, dict[str, Callable[[BaseModel], bool]]]:
-    """Key → value → whether an instance of the model has that value at that key."""
+    """Key → value → predicate: whether an instance of the model has that value at that key."""
     tests: dict[str, dict[str, list[Callable[[BaseModel], bool]]]] = {}
-    for key, value, is_used in _of_model("", model, lambda root: [root]):
+    for key, value, is_used in _model_values("", model, lambda root: [root]):
         if key not in _WORDS:
             tests.setdefault(key, {}).setdefault(value, []).append(is_used)
-    return {key: {value: _either(each) for value, each in values.items()} for key, values in tests.items()}
+    return {key: {value: _any_of(each) for value, each in values.items()} for key, values in tests.items()}
 
 
-def _either(tests: list[Callable[[BaseModel], bool]]) -> Callable[[BaseModel], bool]:
-    """Two kinds of mask may have a key of the same name."""
+def _any_of(tests: list[Callable[[BaseModel], bool]]) -> Callable[[BaseModel], bool]:
+    """Disjunction of predicates: two kinds of mask may have a key of the same name."""
     return lambda root: any(is_used(root) for is_used in tests)
 
 
 _Value = tuple[str, str, Callable[[BaseModel], bool]]
 
 
-def _of_model(key: str, model: type[BaseModel], at: _Found) -> Iterator[_Value]:
+def _model_values(key: str, model: type[BaseModel], read: _Reader) -> Iterator[_Value]:
     for name, field in model.model_fields.items():
-        below = f"{key}.{field.alias or name}".lstrip(".")
-        yield from _of(below, field.annotation, _inside(at, _field(name), model))
+        nested_key = f"{key}.{field.alias or name}".lstrip(".")
+        yield from _annotated_values(nested_key, field.annotation, _nested(read, _field_reader(name), model))
 
 
-def _field(name: str) -> Callable[[object], list[object]]:
+def _field_reader(name: str) -> Callable[[object], list[object]]:
     return lambda model: [getattr(model, name)]
 
 
-def _of(key: str, annotation: Any, at: _Found) -> Iterator[_Value]:
+def _annotated_values(key: str, annotation: Any, read: _Reader) -> Iterator[_Value]:
     """Each value that the annotation allows at `key`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        yield from _of(key, arguments[0], at)
+        yield from _annotated_values(key, arguments[0], read)
     elif hasattr(annotation, "__value__"):  # `type X = …`
-        yield from _of(key, annotation.__value__, at)
+        yield from _annotated_values(key, annotation.__value__, read)
     elif origin in (Union, UnionType):
-        yield from _of_union(key, arguments, at)
+        yield from _union_values(key, arguments, read)
     elif origin is Literal:
-        yield from (_choice(key, choice, at) for choice in arguments)
+        yield from (_choice(key, choice, read) for choice in arguments)
     elif annotation is bool:
-        yield from (_choice(key, choice, at) for choice in (True, False))
+        yield from (_choice(key, choice, read) for choice in (True, False))
     elif annotation in (None, NoneType):
-        yield _choice(key, None, at)
+        yield _choice(key, None, read)
     elif isinstance(origin, type) and issubclass(origin, Mapping):
-        yield from _of_mapping(key, *arguments, at=at)
+        yield from _mapping_values(key, *arguments, read=read)
     elif isinstance(origin, type) and issubclass(origin, Sequence | Set):
         for item in dict.fromkeys(argument for argument in arguments if argument is not ...):
-            yield from _of(key, item, _inside(at, list, origin))
+            yield from _annotated_values(key, item, _nested(read, list, origin))
     elif isinstance(annotation, type) and issubclass(annotation, Enum):
-        yield from (_choice(key, choice, at) for choice in annotation)
+        yield from (_choice(key, choice, read) for choice in annotation)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield from _of_model(key, annotation, at)
+        yield from _model_values(key, annotation, read)
     else:
         kind = annotation if isinstance(annotation, type) else object
-        yield key, _FREE.get(annotation, "any"), lambda root: any(isinstance(value, kind) for value in at(root))
+        yield key, _FREE.get(annotation, "any"), lambda root: any(isinstance(value, kind) for value in read(root))
 
 
-def _of_union(key: str, members: tuple[Any, ...], at: _Found) -> Iterator[_Value]:
-    """`null` first, then `given` where keys of its own say what is given."""
-    yield from (_choice(key, None, at) for member in members if member is NoneType)
-    inner = [value for member in members if member is not NoneType for value in _of(key, member, at)]
-    if NoneType in members and all(below != key for below, _, _ in inner):
-        yield key, "given", lambda root: any(value is not None for value in at(root))
+def _union_values(key: str, members: tuple[Any, ...], read: _Reader) -> Iterator[_Value]:
+    """`null` first, then `given` if the other members are models with keys of their own."""
+    yield from (_choice(key, None, read) for member in members if member is NoneType)
+    inner = [value for member in members if member is not NoneType for value in _annotated_values(key, member, read)]
+    if NoneType in members and all(nested_key != key for nested_key, _, _ in inner):
+        yield key, "given", lambda root: any(value is not None for value in read(root))
     yield from inner
 
 
-def _of_mapping(key: str, names: Any, items: Any, *, at: _Found) -> Iterator[_Value]:
-    """Empty, or not; and if its names or its items are of a few kinds, those."""
-    yield key, "{}", lambda root: any(value == {} for value in at(root))
-    yield key, "given", lambda root: any(bool(value) for value in at(root))
-    inner = [*_of(key, names, _inside(at, list, Mapping)), *_of(f"{key}.*", items, _inside(at, _items, Mapping))]
-    yield from (found for found in inner if not found[1].startswith("any"))
+def _mapping_values(key: str, names: Any, items: Any, *, read: _Reader) -> Iterator[_Value]:
+    """`{}` and `given`, then the names and items if they are choices among few."""
+    yield key, "{}", lambda root: any(value == {} for value in read(root))
+    yield key, "given", lambda root: any(bool(value) for value in read(root))
+    inner = [
+        *_annotated_values(key, names, _nested(read, list, Mapping)),
+        *_annotated_values(f"{key}.*", items, _nested(read, _items, Mapping)),
+    ]
+    yield from (value for value in inner if not value[1].startswith("any"))
 
 
 def _items(mapping: Any) -> list[object]:
     return list(mapping.values())
 
 
-def _choice(key: str, choice: object, at: _Found) -> _Value:
+def _choice(key: str, choice: object, read: _Reader) -> _Value:
     """One value among few, as YAML writes it; 1 is not `true`."""
     plain = choice.value if isinstance(choice, Enum) else choice
-    written = "null" if plain is None else str(plain).lower() if isinstance(plain, bool) else str(plain)
-    return key, written, lambda root: any(type(v) is type(choice) and v == choice for v in at(root))
+    yaml_text = "null" if plain is None else str(plain).lower() if isinstance(plain, bool) else str(plain)
+    return key, yaml_text, lambda root: any(type(v) is type(choice) and v == choice for v in read(root))
 
 
-def _inside(at: _Found, inner: Callable[[Any], Iterable[object]], kind: Any) -> _Found:
-    """What is inside of everything of one kind that is found."""
-    return lambda root: [value for outer in at(root) if isinstance(outer, kind) for value in inner(outer)]
+def _nested(read: _Reader, inner: Callable[[Any], Iterable[object]], kind: Any) -> _Reader:
+    """A reader of the values inside each value of type `kind` that `read` gives."""
+    return lambda root: [value for outer in read(root) if isinstance(outer, kind) for value in inner(outer)]
 
 
 def page() -> str:
-    """The whole page."""
+    """The whole page, Markdown."""
     cases = list(load().cases.values())
     rows = coverage(cases)
     tables = []
@@ -155,11 +160,11 @@ def page() -> str:
 
 _PAGE = """# Coverage: which values of the specification's languages have a case
 
-Generated by `python -m encoder_conformance.spec.coverage`; a test checks that it has not drifted, and that no number is
-0. For each of {values} values, how many of the {cases} cases have a layer, or a situation, with this value at
-this key. Where a key takes any number or text it has one line; a key inside a list counts once,
-whichever item has the value. `conform list coverage` prints the same, and
-`conform list clauses` the number of cases that test each clause.
+Generated by `python -m encoder_conformance.spec.coverage`. A test checks that the page is current and that no count is
+0. Each of the {values} rows is a value of a key. It counts the cases, of {cases}, whose layer or situation has that
+value at that key. A key that takes any number or text has one row. A key inside a list counts a case once, whichever
+item has the value. `conform list coverage` prints the same table, and `conform list clauses` the number of cases that
+test each clause.
 
 {tables}
 """

@@ -1,4 +1,4 @@
-"""The deviation language: a named way of being wrong, as a patch on what a layer is given and does (rules V-*)."""
+"""The deviation language: a named defect, as a patch on a layer's inputs, parameters and computation (rules V-*)."""
 
 from typing import Annotated, Literal
 
@@ -43,25 +43,28 @@ class DropoutPatch(Strict):
 
 
 class LayerPatch(Strict):
-    """A JSON merge patch (RFC 7396) on the layer: the choices that a right layer may make otherwise."""
+    """A JSON merge patch (RFC 7396) on the layer: other values of its choices."""
 
     norm: NormPatch | None = None
-    dropout: DropoutPatch | None = Field(default=None, description="rates in training; nothing else may be edited too")
+    dropout: DropoutPatch | None = Field(default=None, description="rates in training; excludes every other edit")
 
 
 class Patch(Strict):
-    """What is otherwise. `steps` names wrong forms of the oracle's steps; edits of parameters and mask come first."""
+    """The edits of a deviation. `steps` names defective variants of the oracle's steps.
+
+    Edits of parameters and mask are applied first.
+    """
 
     layer: LayerPatch | None = None
-    steps: dict[str, str] = Field(default_factory=dict, description="step → its wrong form")
-    parameters: dict[str, ParameterEdit] = Field(default_factory=dict, description="parameter → how it is edited")
+    steps: dict[str, str] = Field(default_factory=dict, description="step → its defective variant")
+    parameters: dict[str, ParameterEdit] = Field(default_factory=dict, description="parameter → its edit")
     mask: MaskEdit | None = None
     stages: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="stage → its specified equation → the equation in its place (V-12)"
     )
 
     @model_validator(mode="after")
-    def _says_something(self) -> "Patch":
+    def _is_not_empty(self) -> "Patch":
         if not (self.layer or self.steps or self.parameters or self.mask or self.stages):
             raise ValueError("changes nothing")
         sources = [edit.removeprefix("from ") for edit in self.parameters.values() if edit.startswith("from ")]
@@ -83,29 +86,32 @@ class Patch(Strict):
         if self.in_training and (
             self.steps or self.parameters or self.mask or self.stages or (self.layer and self.layer.norm)
         ):
-            raise ValueError("edits dropout, which shows in training alone, beside what shows in evaluation")
+            raise ValueError("edits dropout together with something else: dropout is active in training only")
         return self
 
     @property
     def in_training(self) -> bool:
-        """Whether it shows in training alone, and so to the check `dropout` alone (rule V-10)."""
+        """Whether the patch edits dropout. Then only the check `dropout` can detect it (rule V-10)."""
         return self.layer is not None and self.layer.dropout is not None
 
 
 class Deviation(Strict):
-    """One way of being wrong. `unseen` says in writing why no output shows it, where that is so."""
+    """One named defect. `unseen` explains why no output can show it; null if one can."""
 
     deviation: Identifier = Field(description="the id, equal to the file's name, stable for ever")
     sentence: Sentence = Field(description="what the implementation does, in one sentence")
     kind: Kind
     patch: Patch
     unseen: Sentence | None = Field(description="why no output can show it, or null; a stage may still")
-    links: tuple[Link, ...] = Field(description="where it happens in the wild; [] if it is a classic slip")
+    links: tuple[Link, ...] = Field(description="public reports of the defect; [] for a textbook mistake")
 
 
 class Measured(Deviation):
-    """A deviation with a number that a diagnosis measured, and so in no catalogue: an epsilon, of the norms that
-    `epsilons` names or, by its patch, of all."""
+    """A deviation with a measured epsilon, which no catalogue lists.
+
+    `epsilons`: norm → epsilon, if some norms have their own; otherwise the patch sets the epsilon of all norms. `value`
+    and `uncertainty`: the measured number and its standard uncertainty.
+    """
 
     epsilons: dict[str, float]
     value: float

@@ -1,4 +1,4 @@
-"""The floating-point formats that a case may be asked in (clause D-1)."""
+"""The floating-point formats in which cases are run (clause D-1)."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,16 +11,16 @@ DtypeName = Literal["float64", "float32", "bfloat16", "float16"]
 
 @dataclass(frozen=True)
 class Format:
-    """`roundoff` is u, half the distance from 1 to the next number; `smallest_normal` bounds what underflow costs."""
+    """`roundoff` is u, half the distance from 1 to the next number. `smallest_normal` bounds the error of underflow."""
 
     name: str
     numpy: np.dtype[np.generic]
     roundoff: float
     smallest_normal: float
 
-    def computed_in(self, inside: "Format") -> "Format":
-        """What comes and goes in this format, judged by the roundoff of a narrower one that is computed in."""
-        return replace(self, roundoff=inside.roundoff, smallest_normal=inside.smallest_normal)
+    def computed_in(self, compute: "Format") -> "Format":
+        """Tensors in this format, computed in a narrower one: this dtype with the roundoff of `compute`."""
+        return replace(self, roundoff=compute.roundoff, smallest_normal=compute.smallest_normal)
 
 
 FORMATS: dict[str, Format] = {

@@ -1,12 +1,12 @@
-"""What a situation has to be like for its invariant to hold there, and to say anything (clauses I-*)."""
+"""Preconditions of the invariants: the sizes and masks under which each holds and can fail (clauses I-*)."""
 
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 
 
 def unfit(invariant: str, batch: int, sequence: int, mask: Mask) -> str:
-    """Why an invariant cannot be asked of inputs of this size under this mask; "" if it can."""
+    """Why an invariant does not apply to inputs of this size under this mask; "" if it applies."""
     padding, attention = mask.padding, mask.attention
-    moves_with_x = attention is None or isinstance(attention, Causal)  # another mask is drawn or listed for one size
+    any_size = attention is None or isinstance(attention, Causal)  # other masks are drawn or listed for one size
     match invariant:
         case _ if batch == 0:
             return "batch is 0: there is nothing to compare"
@@ -14,8 +14,8 @@ def unfit(invariant: str, batch: int, sequence: int, mask: Mask) -> str:
             return "mask.padding is null: there is no padding whose content could differ"
         case "padding_length" if isinstance(padding, EndPadding) and padding.kind == "left":
             return "mask.padding is left: more of it would move every position"
-        case "padding_length" | "batch_independence" if not moves_with_x:
-            return "mask.attention is made for one size: it is null or causal where the size differs"
+        case "padding_length" | "batch_independence" if not any_size:
+            return "mask.attention is made for one size: it must be null or causal if the size differs"
         case "batch_independence" if batch < 2:
             return "batch is 1: there is no other item"
         case "permutation" if attention is not None or mask.bias is not None:

@@ -1,4 +1,4 @@
-"""The layer language: what a right encoder layer may choose, every default written out (clauses L-*)."""
+"""The layer language: the sizes and choices of a correct encoder layer, every default written out (clauses L-*)."""
 
 import struct
 from typing import Annotated, Literal
@@ -19,16 +19,16 @@ Family = Literal[
     "stacks", "deep_stacks", "encoders", "published_encoder", "dropout", "attention",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
-"""Families of large layers that choose what smaller ones choose too: no case of theirs is required (rule V-9)."""
+"""Families of large layers whose choices smaller layers cover. None of their cases is required (rule V-9)."""
 
 
 STACK_FAMILIES: tuple[Family, ...] = ("stacks", "deep_stacks")
 TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder")
-"""The families of stacks that take x, and of layers and stacks that take token ids; every other is of one layer."""
+"""Families of stacks that take x, and of layers and stacks that take token ids. All others are of one layer."""
 
 
 def _as_float32(value: float) -> float:
-    """The float32 nearest to `value`, so that float32 attributes and float64 code mean one number (clause L-2)."""
+    """The float32 nearest to `value`: float32 attributes and float64 code then have the same number (clause L-2)."""
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     if not rounded:
         raise ValueError(f"{value} is 0 in float32")
@@ -40,7 +40,7 @@ Epsilon = Annotated[float, Field(gt=0, lt=1e6), AfterValidator(_as_float32)]
 
 class Norm(Strict):
     placement: Placement = Field(description="before each sub-layer, or after each residual sum")
-    kind: NormKind = Field(description="clause E-1, or E-9, which has no shift")
+    kind: NormKind = Field(description="clause E-1, or clause E-9, which has no shift")
     epsilon: Epsilon = Field(description="added under the root; rounded to float32 (clause L-2)")
 
 
@@ -50,12 +50,12 @@ MaskedScore = Literal["minus_infinity"] | Annotated[float, Field(lt=-1e4, gt=-1e
 class Attention(Strict):
     num_heads: PositiveInt
     projections: Projections = Field(
-        description="query, key and value: D × D maps, or one d × d map each that every head shares (clause E-12)"
+        description="query, key and value: a D × D map each, or a d × d map each, shared by all heads (clause E-12)"
     )
     qkv_bias: bool = Field(description="whether query, key and value have a bias")
     output_bias: bool = Field(description="whether the output projection has a bias")
     scale: Literal["head_dim", "d_model"] = Field(description="scores are divided by the square root of this size")
-    masked_score: MaskedScore = Field(description="what a score becomes where the mask says ignore (M-1, M-6)")
+    masked_score: MaskedScore = Field(description="the value of a score where the mask is false (M-1, M-6)")
     fully_masked_row: FullyMaskedRow = Field(description="the weights of a query with no key to attend to (M-4)")
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ class Attention(Strict):
 
 class FeedForward(Strict):
     d_ff: PositiveInt
-    activation: Activation = Field(description="gelu is the exact one, with erf")
+    activation: Activation = Field(description="gelu is the exact GELU, with erf")
     bias: bool = Field(description="whether its two linear maps have biases")
 
 
@@ -78,7 +78,7 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Dropout(Strict):
-    """Where a layer drops in training, and how much: the probability that an element becomes 0 (clause A-1)."""
+    """Dropout rates in training, by stage: the probability that an element becomes 0 (clause A-1)."""
 
     attention_weights: Rate
     attention_output: Rate = Field(description="before the first residual sum")
@@ -86,32 +86,36 @@ class Dropout(Strict):
     ffn_output: Rate = Field(description="before the second residual sum")
 
     def rates(self) -> dict[str, float]:
-        """Stage → the rate at which its elements are dropped, where it is not 0."""
+        """Stage → dropout rate, without the stages whose rate is 0."""
         return {name: rate for name, rate in self.model_dump().items() if rate}
 
 
 class Stack(Strict):
-    layers: PositiveInt = Field(description="how many encoder layers, one after the other (clause E-14)")
+    layers: PositiveInt = Field(description="the number of encoder layers in sequence (clause E-14)")
     final_norm: bool = Field(description="whether a norm follows the last layer (clause E-14)")
 
 
 class Embedding(Strict):
-    """Token ids in, and not x (clause E-15)."""
+    """Token ids as the input in place of x (clause E-15)."""
 
     vocabulary: PositiveInt
-    positions: Literal["none", "sinusoidal"] = Field(description="what is added to the embedded tokens (clause E-16)")
+    positions: Literal["none", "sinusoidal"] = Field(
+        description="the position encoding added to the embedded tokens (clause E-16)"
+    )
 
 
 class Layer(Strict):
-    """One encoder layer, or a stack of equal ones: sizes and choices. Serialised with
-    `model_dump(mode="json")` it is what an adapter gets."""
+    """One encoder layer, or a stack of layers with equal sizes and choices.
+
+    An adapter receives `model_dump(mode="json")`.
+    """
 
     layer: Identifier = Field(description="the id, equal to the file's name, stable for ever")
     title: Sentence
     clauses: tuple[ClauseId, ...] = Field(min_length=1, description="clauses of specs/README.md this layer tests")
-    family: Family = Field(description="which situations apply: each situation names its families")
+    family: Family = Field(description="selects the situations that apply: each situation lists its families")
     part: Part = Field(
-        default="encoder_layer", description="a whole layer, or its attention alone, which takes a memory (clause E-17)"
+        default="encoder_layer", description="a whole layer, or attention alone, which takes a memory (clause E-17)"
     )
     d_model: PositiveInt
     norm: Norm
@@ -120,9 +124,9 @@ class Layer(Strict):
     dropout: Dropout
     stack: Stack
     embedding: Embedding | None
-    padded_rows: Literal["unspecified"] = Field(description="what the output holds at padded positions")
+    padded_rows: Literal["unspecified"] = Field(description="the output at padded positions")
     padding_content: PaddingContent = Field(
-        description="what padded positions may hold without changing anything elsewhere (clause M-8)"
+        description="the values that padded positions of x may have without an effect on other rows (clause M-8)"
     )
 
     @property
@@ -136,37 +140,37 @@ class Layer(Strict):
 
     @property
     def is_stack(self) -> bool:
-        """Whether there is more to it than one encoder layer (clause E-14)."""
+        """Whether it has several layers, a final norm or an embedding (clause E-14)."""
         return self.stack.layers > 1 or self.stack.final_norm or self.embedding is not None
 
     @property
     def unfit_family(self) -> str:
-        """Why the situations of its family are not for a layer like this; "" if they are (rule of the word *layer*)."""
+        """Why the layer does not fit its family's situations; "" if it does (the definition of *layer*)."""
         if (self.part == "attention") != (self.family == "attention"):
-            what = "is attention alone" if self.part == "attention" else "is more than attention alone"
-            return f"the layer {what}, and family {self.family} is of others"
-        right: tuple[Family, ...] = STACK_FAMILIES if self.is_stack else ()
-        right = TOKEN_FAMILIES if self.embedding is not None else right
-        if right and self.family not in right:
-            what = "takes token ids" if self.embedding is not None else "is a stack"
-            return f"the layer {what}, and family {self.family} is of others"
-        if not right and self.family in (*STACK_FAMILIES, *TOKEN_FAMILIES):
+            trait = "is attention alone" if self.part == "attention" else "is more than attention alone"
+            return f"the layer {trait}, and family {self.family} is of others"
+        fitting: tuple[Family, ...] = STACK_FAMILIES if self.is_stack else ()
+        fitting = TOKEN_FAMILIES if self.embedding is not None else fitting
+        if fitting and self.family not in fitting:
+            trait = "takes token ids" if self.embedding is not None else "is a stack"
+            return f"the layer {trait}, and family {self.family} is of others"
+        if not fitting and self.family in (*STACK_FAMILIES, *TOKEN_FAMILIES):
             return f"the layer is one layer by itself, and family {self.family} is of stacks"
         return ""
 
     @property
     def one_of_it(self) -> "Layer":
-        """One encoder layer of the stack, by itself."""
+        """A single encoder layer of the stack, without embedding and final norm."""
         alone = Stack(layers=1, final_norm=False)
         return self.model_copy(update={"stack": alone, "embedding": None}) if self.is_stack else self
 
     @property
     def takes_memory(self) -> bool:
-        """Whether keys and values come from a second input (clause E-17)."""
+        """Whether keys and values come from a second input, the memory (clause E-17)."""
         return self.part == "attention"
 
     @model_validator(mode="after")
-    def _attention_is_one(self) -> "Layer":
+    def _attention_is_no_stack(self) -> "Layer":
         if self.part == "attention" and self.is_stack:
             raise ValueError("part is attention, which is neither stacked nor given token ids")
         return self

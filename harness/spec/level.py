@@ -1,4 +1,4 @@
-"""The levels of a case, the strictest first: each contains those before it."""
+"""The levels of a case, the strictest first. Each level includes those before it."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Loads the specification: every layer, every situation, and the cases that they make."""
+"""Loads the specification: layers, situations, and the cases that pair them."""
 
 import json
 from dataclasses import dataclass
@@ -22,7 +22,11 @@ _Model = TypeVar("_Model", Layer, Situation, Deviation)
 
 @dataclass(frozen=True)
 class Specification:
-    """`core` lists cases by id. Of `own_layers`, which are a user's, the core is each situation that it lists."""
+    """Layers and situations by id, and the cases made of them.
+
+    `core` lists case ids. `own_layers` are a user's layers: their core cases are those in any situation that the core
+    lists.
+    """
 
     layers: dict[str, Layer]
     situations: dict[str, Situation]
@@ -31,9 +35,9 @@ class Specification:
 
     @cached_property
     def cases(self) -> dict[str, Case]:
-        """Every layer in every situation that names its family, by id."""
-        listed, situations = frozenset(self.core), {case.partition("/")[2] for case in self.core}
-        made = (
+        """Case id → case: each layer in each situation that lists its family."""
+        listed, situations = frozenset(self.core), {case_id.partition("/")[2] for case_id in self.core}
+        cases = (
             Case(
                 layer,
                 situation,
@@ -45,7 +49,7 @@ class Specification:
             for situation in self.situations.values()
             if layer.family in situation.families
         )
-        return {case.id: case for case in made}
+        return {case.id: case for case in cases}
 
     @cached_property
     def with_golden(self) -> dict[str, Case]:
@@ -54,9 +58,11 @@ class Specification:
 
 
 def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specification:
-    """The specification in these folders, each read once; `extra_layers` are a user's own layer files, judged in the
-    same situations."""
-    return _read(specs, extra_layers)  # a cache does not know that what is left out is the default
+    """Load the specification in the folder `specs`, cached. `extra_layers`: a user's own layer files.
+
+    Raises InputError for a file that breaks a rule of the languages.
+    """
+    return _read(specs, extra_layers)  # a cache treats an omitted argument and its default as different calls
 
 
 @cache
@@ -74,58 +80,59 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
         layers[layer.layer], own[layer.layer] = layer, path
     situations = _read_folder(specs / "situations", Situation)
     for situation in situations.values():
-        if problem := _unequal(situation, situations):
+        if problem := _equals_problem(situation, situations):
             where = f"{shown(specs / 'situations' / situation.situation)}.yaml: key equals"
-            raise InputError(problem, where=where, hint="equal situations differ in how they are given alone (G-4)")
+            raise InputError(problem, where=where, hint="equal situations differ only in how they are given (G-4)")
     specification = Specification(layers, situations, read_core(specs), frozenset(own))
     _refuse_unfit_core(specification, specs)
     for case in specification.cases.values():
         name = case.layer.layer
-        _refuse_halves_of_odd(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
+        _refuse_odd_balanced(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
     return specification
 
 
 def _refuse_unfit_core(specification: Specification, specs: Path) -> None:
-    """The core lists required cases of the specification, each once."""
+    """Check that the core lists required cases, each once."""
     where, cases = f"{shown(specs / CORE)}: key cases", specification.cases
-    for at, name in enumerate(specification.core):
+    for index, name in enumerate(specification.core):
         case = cases.get(name)
         if case is None:
             raise InputError(f"lists {name}, which is no case", where=where, hint=_CORE_HINT)
         if not case.is_required:
             raise InputError(f"lists {name}, which is {case.own_level}", where=where, hint=_CORE_HINT)
-        if name in specification.core[:at]:
+        if name in specification.core[:index]:
             raise InputError(f"lists {name} twice", where=where, hint=_CORE_HINT)
 
 
-_CORE_HINT = "conform core build finds the core anew"
+_CORE_HINT = "conform core build selects the core again"
 
 
-def _unequal(situation: Situation, situations: dict[str, Situation]) -> str:
-    """Why `equals` does not hold; "" if it does, or says nothing."""
+def _equals_problem(situation: Situation, situations: dict[str, Situation]) -> str:
+    """Why the key `equals` is wrong; "" if it is right or null."""
     if situation.equals is None:
         return ""
     other = situations.get(situation.equals)
     if other is None or other.equals:
         return f"{situation.equals} is no situation with goldens of its own"
-    differ = [key for key in _OF_NUMBERS if getattr(situation, key) != getattr(other, key)]
+    differ = [key for key in _NUMERIC_KEYS if getattr(situation, key) != getattr(other, key)]
     if situation.input.model_copy(update={"padding": other.input.padding}) != other.input:
         differ.append("input")
     if differ:
         return f"{situation.equals} has another {' and '.join(differ)}"
     if families := set(situation.families) - set(other.families):
         return f"{situation.equals} does not apply to families {', '.join(sorted(families))}"
-    held = set(other.checks) | ({"output", "weights"} if "stages" in other.checks else set())
-    held |= {"refusal"} & set(situation.checks) if "output" in held else set()
-    more = set(situation.checks) - held
-    return f"{situation.equals} does not check {', '.join(sorted(more))}" if more else ""
+    covered = set(other.checks) | ({"output", "weights"} if "stages" in other.checks else set())
+    covered |= {"refusal"} & set(situation.checks) if "output" in covered else set()
+    uncovered = set(situation.checks) - covered
+    return f"{situation.equals} does not check {', '.join(sorted(uncovered))}" if uncovered else ""
 
 
-_OF_NUMBERS = ("batch", "sequence", "items", "parameter_exponents", "mask")
+_NUMERIC_KEYS = ("batch", "sequence", "items", "parameter_exponents", "mask")
+"""Keys that determine the golden's numbers, beside `input`."""
 
 
-def _refuse_halves_of_odd(case: Case, layer_file: Path, situations: Path) -> None:
-    """Rule P-4: a balanced input has two halves along its features."""
+def _refuse_odd_balanced(case: Case, layer_file: Path, situations: Path) -> None:
+    """Rule P-4: a balanced input needs an even number of features."""
     layer, situation = case.layer, case.situation
     if situation.input.pattern == "balanced" and layer.d_model % 2:
         raise InputError(
@@ -138,19 +145,19 @@ def _refuse_halves_of_odd(case: Case, layer_file: Path, situations: Path) -> Non
 
 @cache
 def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
-    """The catalogue of ways to be wrong, in which no two have the same patch."""
+    """Id → deviation: the catalogue. Raises InputError if two deviations have the same patch."""
     folder = specs / "deviations"
     deviations = _read_folder(folder, Deviation)
-    seen: dict[str, str] = {}
+    id_by_patch: dict[str, str] = {}
     for name, deviation in deviations.items():
-        patch = json.dumps(deviation.patch.model_dump(mode="json"), sort_keys=True)  # in whatever order it is written
-        if patch in seen:
+        patch = json.dumps(deviation.patch.model_dump(mode="json"), sort_keys=True)  # independent of the keys' order
+        if patch in id_by_patch:
             raise InputError(
-                f"has the same patch as {seen[patch]}",
+                f"has the same patch as {id_by_patch[patch]}",
                 where=f"{shown(folder / name)}.yaml: key patch",
-                hint="one way of being wrong has one file: remove one, or add its links to the other",
+                hint="each defect has one file: remove one of the two, and add its links to the other",
             )
-        seen[patch] = name
+        id_by_patch[patch] = name
     return deviations
 
 
@@ -158,17 +165,17 @@ def _read_folder(folder: Path, model: type[_Model]) -> dict[str, _Model]:
     files = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
     if not files:
         raise InputError("holds no YAML file", where=shown(folder), hint="the specification's folders are never empty")
-    found: dict[str, tuple[Path, _Model]] = {}
+    items: dict[str, tuple[Path, _Model]] = {}
     for path in files:
         item = _read_one(path, model)
-        if path.stem in found:
+        if path.stem in items:
             raise InputError(
                 f"id {path.stem!r} is given twice",
                 where=shown(path),
-                hint=f"also in {shown(found[path.stem][0])}: remove one",
+                hint=f"also in {shown(items[path.stem][0])}: remove one",
             )
-        found[path.stem] = path, item
-    return {name: item for name, (_, item) in found.items()}
+        items[path.stem] = path, item
+    return {name: item for name, (_, item) in items.items()}
 
 
 def _read_one(path: Path, model: type[_Model]) -> _Model:

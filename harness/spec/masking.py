@@ -1,4 +1,4 @@
-"""The masks of a situation: which positions are padding, which query may attend to which key (clauses M-1 to M-7)."""
+"""The masks of a situation: padding, attention mask and bias (clauses M-1 to M-7)."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,7 +10,7 @@ from encoder_conformance.spec.strict import Strict
 
 
 class EndPadding(Strict):
-    kind: Literal["right", "left"] = Field(description="the end of the sequence that the padding is at")
+    kind: Literal["right", "left"] = Field(description="the end of the sequence that is padded")
     lengths: tuple[NonNegativeInt, ...] = Field(description="the number of valid positions of each item")
 
 
@@ -20,28 +20,30 @@ class Holes(Strict):
 
 
 class Causal(Strict):
-    kind: Literal["causal"] = Field(description="a query attends to its own position and to those before it")
+    kind: Literal["causal"] = Field(description="a query attends to its own and all earlier positions")
 
 
 class Drawn(Strict):
-    kind: Literal["drawn"] = Field(description="which key a query attends to is drawn (M-5); always its own position")
-    axes: Literal["S,S", "B,S,S", "H,S,S", "B,H,S,S"] = Field(description="the axes along which the mask differs")
+    kind: Literal["drawn"] = Field(
+        description="a drawn mask (M-5), in which a query always attends to its own position"
+    )
+    axes: Literal["S,S", "B,S,S", "H,S,S", "B,H,S,S"] = Field(description="the axes along which the mask varies")
 
 
 class Blind(Strict):
-    kind: Literal["blind"] = Field(description="some queries attend to nothing, the others to everything (M-5)")
+    kind: Literal["blind"] = Field(description="some queries attend to no key, the others to every key (M-5)")
     queries: tuple[tuple[NonNegativeInt, ...], ...] = Field(description="the blind queries of each item")
 
 
 class Mask(Strict):
-    """Which keys a query may attend to: those that are not padding and that the attention mask allows."""
+    """A query may attend to the keys that are not padding and that the attention mask allows."""
 
     padding: Annotated[EndPadding | Holes, Field(discriminator="kind")] | None
     attention: Annotated[Causal | Drawn | Blind, Field(discriminator="kind")] | None
-    bias: Literal["alibi"] | None = Field(description="what is added to the scores before the mask (M-7)")
+    bias: Literal["alibi"] | None = Field(description="a bias added to the scores before the mask (M-7)")
 
     def problem(self, batch: int, sequence: int, keys: int) -> str:
-        """What is wrong with it at these sizes, `keys` being those that may be padding; "" if nothing is."""
+        """Why the mask does not fit these sizes; "" if it does. `keys`: T, the number of keys."""
         entries: tuple[tuple[int, ...], ...]
         match self.padding:
             case EndPadding(lengths=lengths):
@@ -51,20 +53,20 @@ class Mask(Strict):
                 key, entries, below = "mask.padding.positions", positions, 1
             case None:
                 key, entries, below = "", ((),) * batch, 0
-        if wrong := _outside(key, entries, batch, keys, below):
-            return wrong
+        if problem := _range_problem(key, entries, batch, keys, below):
+            return problem
         if self.padding is not None and not any(map(any, self.valid(batch, keys))):
             return f"{key} leaves no position valid: there is nothing to compare"
         if isinstance(self.attention, Blind):
-            return _outside("mask.attention.queries", self.attention.queries, batch, sequence, 1)
+            return _range_problem("mask.attention.queries", self.attention.queries, batch, sequence, 1)
         return ""
 
     def valid(self, batch: int, sequence: int) -> tuple[tuple[bool, ...], ...]:
-        """[B][S], true at the positions that hold data and not padding (clause M-2)."""
+        """[B][S], true at the positions that are not padding (clause M-2)."""
         return _valid(self.padding, batch, sequence)
 
 
-@lru_cache(maxsize=1024)  # a run asks for the same ones a few times for each check
+@lru_cache(maxsize=1024)  # each check needs the same mask several times
 def _valid(padding: EndPadding | Holes | None, batch: int, sequence: int) -> tuple[tuple[bool, ...], ...]:
     match padding:
         case EndPadding(kind="right", lengths=lengths):
@@ -78,9 +80,9 @@ def _valid(padding: EndPadding | Holes | None, batch: int, sequence: int) -> tup
     return tuple(tuple(s not in item for s in range(sequence)) for item in padded)
 
 
-def _outside(key: str, entries: Sequence[tuple[int, ...]], batch: int, sequence: int, below: int) -> str:
-    """`below` is 1 for positions, which are less than the sequence, and 0 for lengths."""
+def _range_problem(key: str, entries: Sequence[tuple[int, ...]], batch: int, sequence: int, below: int) -> str:
+    """Why entries do not fit the sizes; "" if they do. `below`: 1 for positions, which are below S; 0 for lengths."""
     if len(entries) != batch:
         return f"{key} has {len(entries)} entries, batch is {batch}"
-    found = max((number for entry in entries for number in entry), default=0)
-    return f"{key} has {found}, sequence is {sequence}" if found + below > sequence else ""
+    largest = max((number for entry in entries for number in entry), default=0)
+    return f"{key} has {largest}, sequence is {sequence}" if largest + below > sequence else ""

@@ -1,6 +1,6 @@
-"""The parameters of an encoder: names, shapes, and how each is drawn (clauses R-1, R-2 and P-5).
+"""The parameters of an encoder: names, shapes and draw patterns (clauses R-1, R-2 and P-5).
 
-Weights are [in, out]: a projection is `x @ weight + bias`. The table is the only place that knows this.
+Weights are [in, out]: a projection is `x @ weight + bias`. Only the table below encodes this.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,21 +16,21 @@ Size = Literal["d_model", "projection", "d_ff", "vocabulary"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: `sizes` names its dimensions; `drawn` the portable pattern that its values follow."""
+    """One parameter. `sizes` names its dimensions, `drawn` the portable pattern of its values."""
 
     name: str
     sizes: tuple[Size, ...]
     drawn: Literal["weight", "bias", "gain", "embedding"]
     held: Callable[["Layer"], bool]
-    """Whether a layer has it."""
+    """Whether a layer has the parameter."""
 
     def shape(self, layer: "Layer") -> tuple[int, ...]:
         shared = layer.attention.projections == "shared_by_heads"
         projection = layer.head_dim if shared else layer.d_model
-        known = {"d_model": layer.d_model, "projection": projection, "d_ff": layer.feed_forward.d_ff}
+        size_of = {"d_model": layer.d_model, "projection": projection, "d_ff": layer.feed_forward.d_ff}
         if layer.embedding is not None:
-            known["vocabulary"] = layer.embedding.vocabulary
-        return tuple(known[size] for size in self.sizes)
+            size_of["vocabulary"] = layer.embedding.vocabulary
+        return tuple(size_of[name] for name in self.sizes)
 
 
 def _norm(name: str, held: Callable[["Layer"], bool] = lambda layer: True) -> tuple[Parameter, Parameter]:
@@ -57,7 +57,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_linear("feed_forward.hidden", "d_model", "d_ff", lambda layer: layer.feed_forward.bias),
     *_linear("feed_forward.output", "d_ff", "d_model", lambda layer: layer.feed_forward.bias),
 )
-"""Of one encoder layer. In a stack each layer has its own, and their names begin with its prefix (clause R-2)."""
+"""The parameters of one encoder layer. In a stack their names begin with the layer's prefix (clause R-2)."""
 
 EMBEDDING = Parameter(
     "embedding.weight", ("vocabulary", "d_model"), "embedding", lambda layer: layer.embedding is not None
@@ -65,16 +65,16 @@ EMBEDDING = Parameter(
 FINAL_NORM = _norm("final_norm", lambda layer: layer.stack.final_norm)
 
 PARAMETER_NAMES: tuple[str, ...] = tuple(parameter.name for parameter in (EMBEDDING, *PARAMETERS, *FINAL_NORM))
-"""Every name that a parameter may have, without the prefix of a layer of a stack."""
+"""Every parameter name, without the layer prefix of a stack."""
 
 
 def prefix(number: int) -> str:
-    """What the names of layer `number` of a stack begin with (clause R-2)."""
+    """The prefix of the parameter names of layer `number` of a stack, from 0 (clause R-2)."""
     return f"layers.{number}."
 
 
 def without_prefix(name: str) -> tuple[str, str]:
-    """A parameter's name as its layer's prefix, "" where it has none, and what it is in that layer."""
+    """Split a parameter's name into its layer prefix, "" if there is none, and its name within that layer."""
     if not name.startswith("layers."):
         return "", name
     word, number, bare = name.split(".", 2)
@@ -82,33 +82,33 @@ def without_prefix(name: str) -> tuple[str, str]:
 
 
 def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
-    """The parameters that a layer or stack has, in the order in which it uses them."""
+    """The parameters of a layer or stack, in the order of use."""
     part = "attention." if layer.part == "attention" else ""
-    each = tuple(parameter for parameter in PARAMETERS if parameter.held(layer) and parameter.name.startswith(part))
+    of_one = tuple(parameter for parameter in PARAMETERS if parameter.held(layer) and parameter.name.startswith(part))
     if not layer.is_stack:
-        return each
-    numbered = (replace(p, name=prefix(number) + p.name) for number in range(layer.stack.layers) for p in each)
+        return of_one
+    numbered = (replace(p, name=prefix(number) + p.name) for number in range(layer.stack.layers) for p in of_one)
     before = (EMBEDDING,) if EMBEDDING.held(layer) else ()
     return (*before, *numbered, *(parameter for parameter in FINAL_NORM if parameter.held(layer)))
 
 
 def parameter_count(layer: "Layer") -> int:
-    """How many numbers all its parameters are."""
+    """The number of elements of all parameters together."""
     return sum(prod(parameter.shape(layer)) for parameter in parameters_of(layer))
 
 
 def unlike(layer: "Layer", shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """Why tensors of these names and shapes are not the parameters of `layer`; "" if they are."""
-    due = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
-    if missing := sorted(set(due) - set(shapes)):
-        return f"{_some(missing)} missing"
-    if extra := sorted(set(shapes) - set(due)):
-        return f"{_some(extra)} too many"
-    for name, shape in due.items():
+    """How tensors of these names and shapes differ from the parameters of `layer`; "" if they do not."""
+    expected = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+    if missing := sorted(set(expected) - set(shapes)):
+        return f"{_first_names(missing)} missing"
+    if extra := sorted(set(shapes) - set(expected)):
+        return f"{_first_names(extra)} too many"
+    for name, shape in expected.items():
         if shapes[name] != shape:
             return f"{name} is {list(shapes[name])}, and the layer's is {list(shape)}"
     return ""
 
 
-def _some(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

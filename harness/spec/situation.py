@@ -1,4 +1,4 @@
-"""The situation language: inputs, mask, mode, numeric regime, how it is given, and what is checked (clauses S-*)."""
+"""The situation language: inputs, mask, mode, numeric regime, input format and checks (clauses S-*)."""
 
 from typing import Annotated, Literal
 
@@ -26,36 +26,39 @@ Flaw = Literal["num_heads", "activation", "feature_size", "mask_shape", "input_d
 Exponent = Annotated[int, Field(ge=-24, le=24)]
 
 WITH_GOLDEN: frozenset[Check] = frozenset({"output", "weights", "stages", "gradients"})
-"""The checks that are answered with tensors that a golden says; the others are judged without one.
+"""The checks whose answers are judged by a golden.
 
-But a refusal, which is followed by the `output` of what is right (J-6), and so needs a situation that it `equals`.
+The others need none, with one exception: a valid request follows each refusal, and a golden judges its `output` (J-6).
+A situation with the check `refusal` therefore needs `equals`.
 """
 
 
 class Input(Strict):
     pattern: Literal["symmetric", "offset", "balanced"] = Field(
-        description="the portable pattern that x is drawn from (P-4); balanced needs an even d_model"
+        description="the portable pattern of x (P-4); balanced needs an even d_model"
     )
     exponent: Exponent = Field(description="x is the pattern's integers times two to this power")
     padding: Literal["as_drawn", "huge", "nan", "infinity"] = Field(
-        description="what stands at positions that are not valid (M-8): as drawn, 2^100, NaN or plus infinity"
+        description="the content of positions that are not valid (M-8): as drawn, 2^100, NaN or plus infinity"
     )
 
 
 class Memory(Strict):
-    """The second input, whose positions are the keys (clause E-17)."""
+    """The second input, from whose positions keys and values are made (clause E-17)."""
 
-    sequence: Annotated[int, Field(ge=1)] = Field(description="its positions, T")
+    sequence: Annotated[int, Field(ge=1)] = Field(description="T, the number of its positions")
 
 
 class InputFormat(Strict):
-    """How a case is handed to an implementation; it changes no number (clauses S-2, M-9, B-3)."""
+    """The format of a case's inputs; it changes no number (clauses S-2, M-9, B-3)."""
 
-    layout: Layout = Field(description="x and output: [B, S, D], [S, B, D], or [S, D] for one item (S-2)")
-    masks: Encoding = Field(description="how a mask says that a key may be attended to (M-9)")
-    rank: Literal[2, 3, 4] = Field(description="axes of the masks (M-9)")
-    causal: Literal["mask", "flag", "both"] = Field(description="a causal mask is given as such, by a flag, or both")
-    checkpoint: bool = Field(description="gradients with activations computed again, and not kept (B-3)")
+    layout: Layout = Field(description="of x and output: [B, S, D], [S, B, D], or [S, D] for one item (S-2)")
+    masks: Encoding = Field(description="the encoding of mask elements (M-9)")
+    rank: Literal[2, 3, 4] = Field(description="the number of axes of the masks (M-9)")
+    causal: Literal["mask", "flag", "both"] = Field(
+        description="a causal mask is given as a mask, as a flag, or as both"
+    )
+    checkpoint: bool = Field(description="gradients with recomputed activations: gradient checkpointing (B-3)")
 
 
 class Situation(Strict):
@@ -65,7 +68,7 @@ class Situation(Strict):
     clauses: tuple[ClauseId, ...] = Field(min_length=1, description="clauses of specs/README.md this situation tests")
     families: tuple[Family, ...] = Field(min_length=1, description="the layer families this situation applies to")
     equals: Identifier | None = Field(
-        description="the situation whose goldens hold here too, since this one differs in how it is given (G-4)"
+        description="the situation whose goldens apply, if this one differs from it only in how it is given (G-4)"
     )
     batch: NonNegativeInt
     sequence: Annotated[int, Field(ge=1)]
@@ -73,16 +76,18 @@ class Situation(Strict):
         description="the items that are compared (G-5); null for all"
     )
     input: Input
-    memory: Memory | None = Field(default=None, description="of attention alone: what keys and values are made of")
+    memory: Memory | None = Field(
+        default=None, description="for attention alone: the input of the key and value projections"
+    )
     parameter_exponents: dict[str, Exponent] = Field(
-        description="parameters multiplied by two to this power, to reach a numeric regime; {} for none"
+        description="parameter → the power of two that it is multiplied by, to reach a numeric regime; {} for none"
     )
     mask: Mask
     given: InputFormat
-    dtypes: tuple[DtypeName, ...] = Field(min_length=1, description="the formats that its numbers fit in (D-2)")
+    dtypes: tuple[DtypeName, ...] = Field(min_length=1, description="the formats that can represent its numbers (D-2)")
     mode: Mode
-    invariant: Invariant | None = Field(description="what changes nothing, or as much as is known (clauses I-*)")
-    flaw: Flaw | None = Field(description="what is wrong with what `refusal` gives (clauses X-*)")
+    invariant: Invariant | None = Field(description="the metamorphic relation that is checked (clauses I-*)")
+    flaw: Flaw | None = Field(description="the defect of the request that `refusal` sends (clauses X-*)")
     checks: tuple[Check, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -94,11 +99,11 @@ class Situation(Strict):
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
         if self.items is not None and sorted(set(self.items) & set(range(self.batch))) != [*self.items]:
             raise ValueError(f"items are {list(self.items)}, not ascending numbers below batch = {self.batch}")
-        if problem := self._of_memory() or self._of_mask() or self._of_given() or self._of_checks():
+        if problem := self._memory_problem() or self._mask_problem() or self._format_problem() or self._check_problem():
             raise ValueError(problem)
         return self
 
-    def _of_memory(self) -> str:
+    def _memory_problem(self) -> str:
         if (self.memory is None) != ("attention" not in self.families):
             return f"memory is {self.memory and 'given'}, but families are {', '.join(self.families)}"
         if self.memory is None:
@@ -111,23 +116,23 @@ class Situation(Strict):
         if self.given.layout != "batch_first" or self.input.padding != "as_drawn" or self.items is not None:
             return "memory is given, but not batch_first, as drawn, and with all items compared"
         if not set(self.checks) <= WITH_GOLDEN:
-            return f"memory is given, but checks are {', '.join(self.checks)}: only those with a golden know of it"
+            return f"memory is given, but checks are {', '.join(self.checks)}: only those with a golden support it"
         return ""
 
-    def _of_mask(self) -> str:
+    def _mask_problem(self) -> str:
         return self.mask.problem(self.batch, self.sequence, self.keys)
 
-    def _of_given(self) -> str:
+    def _format_problem(self) -> str:
         given, attention = self.given, self.mask.attention
         if given.layout == "unbatched" and (self.batch != 1 or given.rank != 2):
-            return "given.layout is unbatched, which is of batch 1 and of masks of rank 2"
+            return "given.layout is unbatched, which needs batch 1 and masks of rank 2"
         if given.layout != "batch_first" and not set(self.checks) <= {"output", "gradients"}:
             return f"given.layout is {given.layout}, but stages and weights have no other layout than batch_first"
         if given.rank == 2 and isinstance(attention, Drawn) and attention.axes != "S,S":
             return f"given.rank is 2, but mask.attention differs along {attention.axes}"
         return ""
 
-    def _of_checks(self) -> str:
+    def _check_problem(self) -> str:
         narrow = [name for name in self.dtypes if name not in ("float64", "float32")]
         if narrow and "gradients" in self.checks:
             return f"checks has gradients, which are judged in float64 and float32, but dtypes has {', '.join(narrow)}"
@@ -136,26 +141,26 @@ class Situation(Strict):
                 return f"{key} is {value or 'null'}, but checks {'has' if value is None else 'lacks'} {check}"
         if self.equals and not set(self.checks) <= {*WITH_GOLDEN, "refusal"}:
             return f"equals is {self.equals}, but not every check has a golden"
-        if self.invariant and (why := unfit(self.invariant, self.batch, self.sequence, self.mask)):
-            return f"invariant is {self.invariant}, but {why}"
+        if self.invariant and (problem := unfit(self.invariant, self.batch, self.sequence, self.mask)):
+            return f"invariant is {self.invariant}, but {problem}"
         if self.invariant and self.input.padding != "as_drawn":
             return f"invariant is {self.invariant}, but input.padding is {self.input.padding}, which M-8's cases judge"
         if self.invariant == "train_without_dropout" and self.mode != "train":
             return f"invariant is {self.invariant}, but mode is {self.mode}"
         if self.flaw and self.equals is None:
-            return f"equals is null, but what is right beside flaw {self.flaw} is judged by a golden (J-6)"
+            return f"equals is null, but a golden judges the valid request that follows flaw {self.flaw} (J-6)"
         if self.flaw == "mask_shape" and (self.mask.padding is None or self.batch < 2):
             return "flaw is mask_shape, which needs mask.padding and a batch of 2 (X-5)"
         if self.flaw and self.given.layout != "batch_first":
-            return f"flaw is {self.flaw}, but given.layout is {self.given.layout}: what is wrong is given batch_first"
+            return f"flaw is {self.flaw}, but given.layout is {self.given.layout}: flawed requests are batch_first"
         return ""
 
     @property
     def keys(self) -> int:
-        """T, how many keys there are: the positions of the memory, or of x where there is none (clause E-17)."""
+        """T, the number of keys: the positions of the memory, or of x if there is no memory (clause E-17)."""
         return self.sequence if self.memory is None else self.memory.sequence
 
     @property
     def valid(self) -> tuple[tuple[bool, ...], ...]:
-        """[B][T], true at the positions of the keys that hold data and not padding (clause M-2)."""
+        """[B][T], true at the positions of the keys that are not padding (clause M-2)."""
         return self.mask.valid(self.batch, self.keys)

@@ -1,12 +1,12 @@
 """The stages of an encoder: names, shapes, and the order in which they are computed (clauses T-1 and T-3).
 
-Sizes: B batch, S sequence, T keys (S, but for a memory), D d_model, H num_heads, d head_dim, F d_ff.
+Sizes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads, d head_dim, F d_ff.
 """
 
 import re
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # an adapter reads the table below, and needs nothing but numpy and safetensors
+if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
     from encoder_conformance.spec.situation import Situation
 
@@ -34,9 +34,9 @@ SHAPES: dict[str, str] = {
     "final_norm": "B S D",
     "output": "B S D",
 }
-"""By `kind_of` a stage: `layer_k` stands for those of all numbers."""
+"""`kind_of` a stage → its axes. `layer_k` stands for every layer of a stack."""
 OF_KEYS = frozenset({"key", "value", "key_heads", "value_heads"})
-"""Stages with a row for each key."""
+"""Stages with one row for each key."""
 LAST_AXIS_IS_KEYS = frozenset({"attention_scores", "attention_weights"})
 
 _ATTENTION = (
@@ -62,17 +62,17 @@ def stages(layer: "Layer") -> tuple[str, ...]:
 
 
 def layer_stage(number: int) -> str:
-    """The stage of a stack that is the output of its layer `number`, from 0."""
+    """The stage name of the output of layer `number` of a stack, from 0."""
     return f"layer_{number}"
 
 
 def kind_of(stage: str) -> str:
-    """The name that the stage has in the table of T-1: `layer_k` for that of any number."""
+    """The stage's name in the table of T-1: `layer_k` for `layer_0`, `layer_1`, …"""
     return "layer_k" if re.fullmatch(r"layer_[0-9]+", stage) else stage
 
 
 def axes_of(stage: str) -> str:
-    """The letters of a stage's axes where keys and queries are of one sequence, as in every encoder layer."""
+    """The letters of a stage's axes in self-attention, where T is S."""
     return SHAPES[kind_of(stage)].replace("T", "S")
 
 

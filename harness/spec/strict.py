@@ -1,4 +1,4 @@
-"""The base of every model that a person writes by hand in YAML."""
+"""The base class of all models whose YAML people write by hand."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Reading a YAML file into a model, with errors that name the file, the line and the key."""
+"""Reads a YAML file into a model, with errors that name the file, the line and the key."""
 
 import json
 import re
@@ -20,21 +20,21 @@ class _Strict(yaml.constructor.SafeConstructor):
     """PyYAML's safe subset; a key given twice is an error, and `1e-5` is a number as in YAML 1.2."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
+        keys: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
-            if key in seen:
+            if key in keys:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(key)
+            keys.add(key)
         return super().construct_mapping(node, deep)
 
 
 class _Loader(_Strict, yaml.SafeLoader):
-    """Written in Python: slow, and the one whose errors say what is wrong."""
+    """The parser written in Python: slow, with informative errors."""
 
 
 class _CLoader(_Strict, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # not in every build
-    """Ten times as fast, which is half a second of every command's start."""
+    """libyaml's parser, ten times as fast: it saves half a second at the start of every command."""
 
 
 for _loader in (_Loader, _CLoader):
@@ -42,11 +42,12 @@ for _loader in (_Loader, _CLoader):
         "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
     )
 
-_TOO_SHORT_TO_NEST_DEEP = 10_000
-"""Characters. libyaml's composer recurses on the C stack, which a hundred thousand brackets use up."""
+_SAFE_LENGTH = 10_000
+"""Characters. libyaml recurses on the C stack. A hundred thousand nested brackets exhaust it; shorter text cannot."""
 
 
 def read_yaml(path: Path) -> Any:
+    """The document in a YAML file. Raises InputError, with line and column, if it is not UTF-8 YAML."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -54,7 +55,7 @@ def read_yaml(path: Path) -> Any:
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", where=shown(path), hint="save it as UTF-8") from None
     try:
-        return _parsed(text)
+        return _parse(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else shown(path)
@@ -63,37 +64,38 @@ def read_yaml(path: Path) -> Any:
         raise InputError(f"is not YAML: {error}", where=shown(path), hint="mend the YAML there") from None
 
 
-def _parsed(text: str) -> Any:
-    if len(text) <= _TOO_SHORT_TO_NEST_DEEP:
-        with suppress(yaml.YAMLError):  # it is read again, for the place and the words of its error
+def _parse(text: str) -> Any:
+    if len(text) <= _SAFE_LENGTH:
+        with suppress(yaml.YAMLError):  # the Python parser reads it again, for a better error
             return yaml.load(text, Loader=_CLoader)
     return yaml.load(text, Loader=_Loader)
 
 
 def read_model(path: Path, model: type[Model]) -> Model:
+    """A YAML file as an instance of `model`. Raises InputError with one line per problem."""
     data = read_yaml(path)
     if not isinstance(data, dict):
-        raise InputError("holds no mapping of keys to values", where=shown(path), hint=f"see {_schema_of(model)}")
+        raise InputError("holds no mapping of keys to values", where=shown(path), hint=f"see {_schema_hint(model)}")
     try:
-        return model.model_validate_json(_json(data, path))
+        return model.model_validate_json(_to_json(data, path))
     except ValidationError as error:
-        raise InputError("\n".join(_problems(error)), where=shown(path), hint=f"see {_schema_of(model)}") from None
+        raise InputError("\n".join(_problems(error)), where=shown(path), hint=f"see {_schema_hint(model)}") from None
 
 
-def _json(data: Any, path: Path) -> str:
+def _to_json(data: Any, path: Path) -> str:
     try:
         return json.dumps(data, default=str)
     except (TypeError, ValueError, RecursionError) as error:
-        what = f"has a value that the specification does not use: {error}"
-        raise InputError(what, where=shown(path), hint="write plain text, numbers, lists and mappings") from None
+        message = f"has a value that the specification does not use: {error}"
+        raise InputError(message, where=shown(path), hint="write plain text, numbers, lists and mappings") from None
 
 
-def _schema_of(model: type[BaseModel]) -> str:
+def _schema_hint(model: type[BaseModel]) -> str:
     return f"specs/schema/{model.__name__.lower()}.schema.json for the keys and their values"
 
 
 def _problems(error: ValidationError) -> list[str]:
-    """One line a problem: the key's path, what is wrong, and what was found."""
+    """One line per problem: the key's path, the problem and the value."""
     lines = []
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"]) or "the whole file"
@@ -103,6 +105,6 @@ def _problems(error: ValidationError) -> list[str]:
         elif problem["type"] == "extra_forbidden":
             lines.append(f"key {key} is unknown")
         else:
-            found = "" if problem["type"] == "value_error" else f" (found {problem['input']!r})"
-            lines.append(f"{key}: {message}{found}")
+            value = "" if problem["type"] == "value_error" else f" (found {problem['input']!r})"
+            lines.append(f"{key}: {message}{value}")
     return lines

@@ -1,1 +1,1 @@
-"""The wire between the harness and an adapter: frames and the messages in them."""
+"""The wire protocol between the harness and an adapter: frames and messages."""

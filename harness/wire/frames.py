@@ -3,7 +3,7 @@
     8 bytes   length of what follows, unsigned, little-endian
     n bytes   safetensors; metadata {"message": "<JSON object>"}; the tensors of the message
 
-Used on both sides; needs numpy and safetensors only, so that it runs in any implementation's environment.
+Both sides use this module. It needs numpy and safetensors only, so it runs in any implementation's environment.
 """
 
 import json
@@ -14,18 +14,18 @@ from typing import IO, Any
 import numpy as np
 import safetensors.numpy
 
-from encoder_conformance.wire.header import Entry, FrameError, read, written
+from encoder_conformance.wire.header import Entry, FrameError, parse_header, write_header
 from encoder_conformance.wire.streamed import PART, Array, Receive, Sink, Streamed, parts_of, whole
 
 PROTOCOL = 3
 WHOLE = "whole"
-"""The key, beside the stages', of the seconds that a whole pass takes by the exporter of `output`."""
+"""The key, beside the stages, of the seconds of a whole pass by the code path of `output`, in answers to `profile`."""
 LARGEST_FRAME = 2**31
-"""A longer frame is refused before it is read: garbage on the wire looks like an enormous length."""
+"""Bytes. A longer frame is refused before it is read: garbage on the wire looks like an enormous length."""
 LARGE = 1 << 20
-"""Bytes from which a frame is written and read a part at a time: in one piece it is copied several times over."""
+"""Bytes of tensor data from which a frame is written and read in parts. In one piece it is copied several times."""
 _OPENING = 8 + 8 + 1
-"""The length, the length of safetensors' header, and the brace that the header begins with."""
+"""Bytes: the frame's length, the length of safetensors' header, and the header's opening brace."""
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 Sendable = Mapping[str, Array | Streamed]
@@ -47,21 +47,21 @@ def encode(message: Mapping[str, Any], tensors: Sendable | None = None) -> bytes
 
 
 def pieces(message: Mapping[str, Any], tensors: Sendable | None = None) -> Iterable[bytes | memoryview]:
-    """A frame, to be written one piece after the other. What cannot be sent is said now: the header is made."""
-    given = {name: each if isinstance(each, Streamed) else np.asarray(each) for name, each in (tensors or {}).items()}
-    data_length = sum(each.nbytes for each in given.values())
+    """A frame in pieces that are to be written in order. Raises now, not while writing, for an unsupported dtype."""
+    arrays = {name: t if isinstance(t, Streamed) else np.asarray(t) for name, t in (tensors or {}).items()}
+    data_length = sum(array.nbytes for array in arrays.values())
     if data_length < LARGE:
-        body = _small(message, given)
+        body = _small_body(message, arrays)
         return len(body).to_bytes(8, "little"), body
-    header, order = written(json.dumps(message), {name: (each.dtype, each.shape) for name, each in given.items()})
+    header, order = write_header(json.dumps(message), {name: (t.dtype, t.shape) for name, t in arrays.items()})
     length = len(header) + data_length
-    return _large(length.to_bytes(8, "little") + header, [given[name] for name in order])
+    return _large_pieces(length.to_bytes(8, "little") + header, [arrays[name] for name in order])
 
 
 def decode(body: bytes) -> Frame:
-    """A frame without the length before it, which is small."""
+    """Decode a small frame's body: the bytes after its length. Raises FrameError."""
     data_at = 8 + int.from_bytes(body[:8], "little")
-    message, entries = read(body[8:data_at], len(body) - data_at)
+    message, entries = parse_header(body[8:data_at], len(body) - data_at)
     tensors = Tensors()
     for entry in entries:  # copied: a matrix library may sum in another order where a tensor lies at an odd address
         tensors[entry.name] = np.ndarray(entry.shape, entry.dtype, body, data_at).copy()
@@ -70,39 +70,43 @@ def decode(body: bytes) -> Frame:
 
 
 def read_frame(stream: IO[bytes], receive: Receive | None = None) -> Frame:
-    """The next frame. The tensors of a large one that `receive` takes are not among the frame's."""
-    opening = _exactly(stream, _OPENING)
+    """Read the next frame. Tensors of a large frame that `receive` takes are not in the result.
+
+    Raises EndOfStream if the stream ends before the frame, and FrameError if it is malformed.
+    """
+    opening = _read_up_to(stream, _OPENING)
     if not opening:
         raise EndOfStream("the stream ended")
     length, header_length = int.from_bytes(opening[:8], "little"), int.from_bytes(opening[8:16], "little")
-    # Text on the wire could pass for the length of a frame that never comes: look at safetensors' own header too.
+    # Text on the wire could pass for the length of a frame that never comes: check safetensors' own header too.
     if length > LARGEST_FRAME or not 0 < header_length <= length - 8 or opening[16:] != b"{":
         raise FrameError(f"something that is not a frame: {opening!r}")
     incoming = _Incoming(stream, length, len(opening) - 8)
     if length < LARGE:
         return decode(opening[8:] + incoming.take(length - 9))
-    message, entries = read(b"{" + incoming.take(header_length - 1), length - 8 - header_length)
+    message, entries = parse_header(b"{" + incoming.take(header_length - 1), length - 8 - header_length)
     tensors = Tensors()
     for entry in entries:
         if sink := receive and receive(entry.name, entry.dtype, entry.shape):
-            incoming.hand_on(entry, sink)
+            incoming.stream_to(sink, entry)
         else:
             tensors[entry.name] = incoming.whole(entry)
     return Frame(message, tensors)
 
 
 def write_frame(stream: IO[bytes], message: Mapping[str, Any], tensors: Sendable | None = None) -> None:
+    """Write a frame and flush the stream."""
     stream.writelines(pieces(message, tensors))
     stream.flush()
 
 
-def _small(message: Mapping[str, Any], tensors: Sendable) -> bytes:
-    # ascontiguousarray makes a 0-d array 1-d; keep the shape that the adapter meant.
+def _small_body(message: Mapping[str, Any], tensors: Sendable) -> bytes:
+    # ascontiguousarray makes a 0-d array 1-d; reshape restores the adapter's shape.
     shaped = {name: np.ascontiguousarray(whole(tensor)).reshape(tensor.shape) for name, tensor in tensors.items()}
     return safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
 
 
-def _large(opening: bytes, tensors: list[Array | Streamed]) -> Iterator[bytes | memoryview]:
+def _large_pieces(opening: bytes, tensors: list[Array | Streamed]) -> Iterator[bytes | memoryview]:
     yield opening
     for tensor in tensors:
         for part in parts_of(tensor):
@@ -110,20 +114,20 @@ def _large(opening: bytes, tensors: list[Array | Streamed]) -> Iterator[bytes | 
 
 
 class _Incoming:
-    """What is left of a frame of `length` bytes, of which `read` are read; FrameError where the stream ends in it."""
+    """The rest of a frame of `length` bytes after the first `read`. Raises FrameError if the stream ends within it."""
 
     def __init__(self, stream: IO[bytes], length: int, read: int) -> None:
         self._stream, self._length, self._read = stream, length, read
 
     def take(self, count: int) -> bytes:
-        taken = _exactly(self._stream, count)
-        self._read += len(taken)
-        if len(taken) < count:
+        data = _read_up_to(self._stream, count)
+        self._read += len(data)
+        if len(data) < count:
             raise FrameError(f"a frame cut off after {self._read} of {self._length} bytes")
-        return taken
+        return data
 
-    def hand_on(self, entry: Entry, sink: Sink) -> None:
-        """The elements of a tensor, a part at a time."""
+    def stream_to(self, sink: Sink, entry: Entry) -> None:
+        """Pass the elements of a tensor to `sink` in parts."""
         for begin in range(0, entry.size, PART):
             count = min(PART, entry.size - begin)
             sink(np.frombuffer(self.take(count * entry.dtype.itemsize), entry.dtype))
@@ -137,12 +141,12 @@ class _Incoming:
             flat[at : at + part.size] = part
             at += part.size
 
-        self.hand_on(entry, keep)
+        self.stream_to(keep, entry)
         return array
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
-    """So many bytes, or fewer at the end of the stream."""
+def _read_up_to(stream: IO[bytes], count: int) -> bytes:
+    """The next `count` bytes, or fewer at the end of the stream."""
     parts = []
     while count:
         part = stream.read(min(count, 1 << 20))

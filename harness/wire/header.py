@@ -1,4 +1,4 @@
-"""The header of a frame: the message and what tensors come with it, known before any of their data (docs/wire.md)."""
+"""The header of a frame: the message, and name, dtype, shape and offsets of each tensor (docs/wire.md)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-_ALIGNED = 8
+_ALIGNMENT = 8
 
 
 class FrameError(Exception):
-    """What came over the wire is no frame."""
+    """Bytes on the wire that are no frame."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a frame, as its header announces it; the data of the entries follow each other without gaps."""
+    """One tensor in a frame's header. The data of all entries are contiguous."""
 
     name: str
     dtype: np.dtype[Any]
@@ -26,7 +26,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
@@ -34,36 +34,39 @@ class Entry:
         return self.size * self.dtype.itemsize
 
 
-def written(
+def write_header(
     message: str, tensors: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The header of these tensors, its length before it, byte for byte as safetensors writes it; and their order.
+    """The header of these tensors after its length, byte for byte as safetensors writes it, and the tensors' order.
 
-    safetensors says itself in which order it puts the names, and what it calls each dtype: of tensors without elements.
+    The order of names and the names of dtypes come from safetensors itself: it serialises tensors without elements.
     """
     empty = {name: np.empty(0, dtype) for name, (dtype, _) in tensors.items()}
     template = safetensors.numpy.save(empty, metadata={"message": message})
-    header = json.loads(template[_ALIGNED:])
-    names, at = tuple(name for name in header if name != "__metadata__"), 0
+    header = json.loads(template[_ALIGNMENT:])
+    names, begin = tuple(name for name in header if name != "__metadata__"), 0
     for name in names:
         dtype, shape = tensors[name]
-        end = at + Entry(name, dtype, shape).nbytes
-        header[name] |= {"shape": list(shape), "data_offsets": [at, end]}
-        at = end
+        end = begin + Entry(name, dtype, shape).nbytes
+        header[name] |= {"shape": list(shape), "data_offsets": [begin, end]}
+        begin = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNED)
-    return len(text).to_bytes(_ALIGNED, "little") + text, names
+    text += b" " * (-len(text) % _ALIGNMENT)
+    return len(text).to_bytes(_ALIGNMENT, "little") + text, names
 
 
-def read(header: bytes, data_length: int) -> tuple[dict[str, Any], list[Entry]]:
-    """The message in a header, and the tensors in the order in which their data lie; `data_length` bytes follow it."""
+def parse_header(header: bytes, data_length: int) -> tuple[dict[str, Any], list[Entry]]:
+    """The message in a header, and the tensors in the order of their data, which are `data_length` bytes.
+
+    Raises FrameError for a malformed header.
+    """
     try:
-        announced = json.loads(header.decode())
-        metadata = announced.pop("__metadata__", {})
+        tensors = json.loads(header.decode())
+        metadata = tensors.pop("__metadata__", {})
         message = json.loads(metadata["message"])
         if not all(isinstance(value, str) for value in metadata.values()):
             raise TypeError("metadata that is not text")
-        entries = list(_entries(announced, data_length))
+        entries = list(_entries(tensors, data_length))
     except KeyError:
         raise FrameError("a frame whose metadata has no 'message'") from None
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -73,22 +76,22 @@ def read(header: bytes, data_length: int) -> tuple[dict[str, Any], list[Entry]]:
     return message, entries
 
 
-def _entries(announced: dict[str, Any], data_length: int) -> Iterator[Entry]:
-    """Each tensor, if together they fill the data without gaps; ValueError or TypeError if they do not."""
-    at = 0
-    for name, info in sorted(announced.items(), key=lambda item: _offsets(*item)):
+def _entries(tensors: dict[str, Any], data_length: int) -> Iterator[Entry]:
+    """Each tensor of a header. Raises ValueError or TypeError unless they fill the data without gaps."""
+    expected_begin = 0
+    for name, info in sorted(tensors.items(), key=lambda item: _offsets(*item)):
         begin, end = _offsets(name, info)
         shape = info.get("shape")
         if not isinstance(shape, list) or any(type(size) is not int or size < 0 for size in shape):
             raise ValueError(f"tensor {name!r} has the shape {shape}")
         entry = Entry(name, _numpy_dtype(info.get("dtype")), tuple(shape))
-        if begin != at or end - begin != entry.nbytes:
-            due = f"{at} … {at + entry.nbytes}"
-            raise ValueError(f"tensor {name!r} lies at {begin} … {end} of the data instead of {due}")
+        if begin != expected_begin or end - begin != entry.nbytes:
+            expected = f"{expected_begin} … {expected_begin + entry.nbytes}"
+            raise ValueError(f"tensor {name!r} lies at {begin} … {end} of the data instead of {expected}")
         yield entry
-        at = end
-    if at != data_length:
-        raise ValueError(f"its tensors have {at} bytes, and {data_length} follow the header")
+        expected_begin = end
+    if expected_begin != data_length:
+        raise ValueError(f"its tensors have {expected_begin} bytes, and {data_length} follow the header")
 
 
 def _offsets(name: str, info: dict[str, Any]) -> tuple[int, int]:
@@ -101,7 +104,7 @@ def _offsets(name: str, info: dict[str, Any]) -> tuple[int, int]:
 
 def _numpy_dtype(name: Any) -> np.dtype[Any]:
     """safetensors names a dtype F32, I64, BOOL, BF16, …"""
-    if name == "BF16":  # NumPy has it from ml_dtypes, which only an environment needs that computes in it
+    if name == "BF16":  # from ml_dtypes, which only environments that compute in bfloat16 need
         import ml_dtypes
 
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)

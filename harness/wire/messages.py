@@ -1,8 +1,8 @@
 """The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
 
-Tensors travel beside the message, in the frame: parameters with `build`, its answer and that of `initialise`; `x`,
-`memory`, `padding_mask`, `attention_mask`, `attention_bias` and `cotangent` with `run`, the same but the last with
-`profile`; what was asked for with its answer.
+The frame carries tensors beside the message. `build`, its answer and the answer to `initialise` have parameters. `run`
+has `x` or `ids`, `memory`, `padding_mask`, `attention_mask`, `attention_bias` and `cotangent`; `profile` has the same
+without `cotangent`. The answers to `run` and `profile` have the result.
 """
 
 from typing import Any, Literal
@@ -19,9 +19,9 @@ class _Message(BaseModel):
 
 
 class Start(_Message):
-    """The first request. The adapter imports its framework and says what it is.
+    """The first request: the adapter imports its framework and answers with versions and settings.
 
-    `choices` has a value for each of the manifest's choices, and is {} where it has none.
+    `choices` has a value for each of the manifest's choices; {} if there are none.
     """
 
     op: Literal["start"] = "start"
@@ -32,7 +32,7 @@ class Start(_Message):
 
 
 class Build(_Message):
-    """Make this layer, with the parameters in the frame, in this dtype; any earlier layer is forgotten."""
+    """Build this layer with the parameters in the frame, in this dtype. It replaces any earlier layer."""
 
     op: Literal["build"] = "build"
     layer: Layer
@@ -40,7 +40,7 @@ class Build(_Message):
 
 
 class FlawedBuild(_Message):
-    """A layer that cannot be, to be refused as `configuration` (clauses X-2, X-3); no layer is built after it."""
+    """An invalid layer, to be refused as `configuration` (clauses X-2, X-3). Afterwards no layer counts as built."""
 
     op: Literal["build"] = "build"
     layer: dict[str, Any]
@@ -48,8 +48,9 @@ class FlawedBuild(_Message):
 
 
 class Initialise(_Message):
-    """Make the layer that was built last anew, as the implementation makes a layer: initialised from `seed`, and with
-    nothing loaded into it. Optional: an adapter whose manifest lacks the check `initialisation` is not asked.
+    """Make the last built layer again with the implementation's own initialisation, drawn from `seed`.
+
+    Optional: it is sent only if the manifest has the check `initialisation`.
     """
 
     op: Literal["initialise"] = "initialise"
@@ -57,7 +58,7 @@ class Initialise(_Message):
 
 
 class AsGiven(_Message):
-    """How x and the masks are given, and how gradients are wanted (clauses S-2, M-9, B-3)."""
+    """The format of x and the masks, and whether gradients use checkpointing (clauses S-2, M-9, B-3)."""
 
     layout: Layout
     masks: Encoding
@@ -66,10 +67,10 @@ class AsGiven(_Message):
 
 
 class ReadCheckpoint(_Message):
-    """Read the parameters of this layer out of a file of the implementation's own, a PyTorch state dict for instance.
+    """Read the parameters of this layer from a file in the implementation's own format, such as a PyTorch state dict.
 
-    Optional: `conform export --checkpoint` alone asks it. The request's frame has other parameters of the layer, for
-    their names and shapes; the answer's those of the file.
+    Optional: only `conform export --checkpoint` sends it. The request's frame has other parameters of the layer, for
+    their names and shapes. The answer's frame has the parameters in the file.
     """
 
     op: Literal["read_checkpoint"] = "read_checkpoint"
@@ -79,11 +80,11 @@ class ReadCheckpoint(_Message):
 
 
 class Export(_Message):
-    """Write this layer, with the parameters in the frame, as a file to deploy. No layer is built by it.
+    """Write this layer, with the parameters in the frame, as a file to deploy. Afterwards no layer counts as built.
 
-    Optional: an adapter whose manifest lacks the capability `export` is not asked. `mask`: "padding", one input [batch,
-    sequence], true where x holds data; "full", the masks that the exporter's models take in the matrix. The answer's
-    frame holds the file's bytes as `file`, [n] uint8.
+    Optional: it is sent only if the manifest has the capability `export`. `mask`: "padding" for one input [batch,
+    sequence], true where a position is not padding; "full" for the masks that the exporter's models take in the matrix.
+    The answer's frame has the file's bytes as `file`, [n] uint8.
     """
 
     op: Literal["export"] = "export"
@@ -93,9 +94,9 @@ class Export(_Message):
 
 
 class Inspect(_Message):
-    """Look into an ONNX file and say what it holds. Optional: `conform validate` alone asks it, of `impls/onnx_file`.
+    """Describe an ONNX file. Optional: only `conform validate` sends it, to `impls/onnx_file`.
 
-    `mask`: what true means in the file's mask, where the user says so.
+    `mask`: the encoding of the file's mask, if the user gives it; null to infer it.
     """
 
     op: Literal["inspect"] = "inspect"
@@ -104,9 +105,9 @@ class Inspect(_Message):
 
 
 class Run(_Message):
-    """Put the tensors in the frame through the layer and answer with what `check` asks for.
+    """Run the layer on the tensors in the frame and answer with the tensors of `check`.
 
-    `seed` is what dropout is drawn from, in mode `train`; in `eval` it means nothing.
+    `seed` is dropout's seed in mode `train`; it has no meaning in `eval`.
     """
 
     op: Literal["run"] = "run"
@@ -117,9 +118,9 @@ class Run(_Message):
 
 
 class Profile(_Message):
-    """Put the tensors in the frame through the layer, several times, and answer with the seconds that each stage took.
+    """Run the layer `repeats` times on the tensors in the frame and answer with the seconds of each stage.
 
-    Optional: an adapter that cannot tell answers with `refused`: "unsupported", and the reason as `error`.
+    Optional: an adapter that cannot measure them answers with `refused`: "unsupported", and the reason as `error`.
     """
 
     op: Literal["profile"] = "profile"
@@ -138,13 +139,13 @@ Request = Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | I
 
 
 Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
-"""Why a request is refused: what is wrong with it (clause X-1), or that this adapter has no such operation."""
+"""Why a request is refused: the category of its defect (clause X-1), or an operation that the adapter lacks."""
 
 
 class Answer(_Message):
-    """Every answer repeats the request's `id`; `error` says in one line why `ok` is false.
+    """Every answer repeats the request's `id`. `error` says in one line why `ok` is false.
 
-    `refused` says that the fault is the request's, and of which category; null where it is any other.
+    `refused`: the category, if the request is at fault; null for every other error.
     """
 
     id: int
@@ -154,7 +155,7 @@ class Answer(_Message):
 
 
 class Started(Answer):
-    """The answer to `start`: the protocol spoken, versions by package, and settings for the report."""
+    """The answer to `start`: the adapter's protocol version, package versions, and settings for the report."""
 
     protocol: int
     versions: dict[str, str] = Field(default_factory=dict)
@@ -162,23 +163,24 @@ class Started(Answer):
 
 
 class Built(Answer):
-    """The answer to `build`: the parameters are in the frame. `own`, which is optional, says what the implementation
-    calls each: the specification's name → its own, so that what is said of a parameter names it.
+    """The answer to `build`; the parameters are in the frame.
+
+    `own` is optional: the specification's name of a parameter → the implementation's own, for messages.
     """
 
     own: dict[str, str] = Field(default_factory=dict)
 
 
 class Inspected(Answer):
-    """The answer to `inspect`: the file's own parameters are in the frame, if they could be told.
+    """The answer to `inspect`; the file's own parameters are in the frame, if they were recognised.
 
-    `description` is what `encoder_conformance.validate.findings.Description` has.
+    `description` has the keys of `encoder_conformance.validate.findings.Description`.
     """
 
     description: dict[str, Any]
 
 
 class Initialised(Answer):
-    """The answer to `initialise`: the parameters are in the frame, and `trainable` names those that are trained."""
+    """The answer to `initialise`; the parameters are in the frame. `trainable` names the trained ones."""
 
     trainable: tuple[str, ...]

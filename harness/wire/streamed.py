@@ -1,4 +1,4 @@
-"""Tensors that are never whole: made while they are written, or taken part by part as they are read."""
+"""Streamed tensors: computed while they are written, or consumed in parts while they are read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,13 +11,15 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 PART = 1 << 16
-"""Elements of a part: half a megabyte of float64, which a processor's cache holds."""
+"""Elements per part: half a megabyte of float64, which fits a processor's cache."""
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """A tensor that is made while it is written. `parts` makes its elements, flat, in row-major order and in `dtype`;
-    each time that it is called, the same ones."""
+    """A tensor that is computed while it is written.
+
+    `parts` yields its elements as flat arrays in `dtype`, in row-major order. Every call yields the same elements.
+    """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -29,13 +31,13 @@ class Streamed:
 
 
 Sink = Callable[[Array], None]
-"""Takes the elements of a tensor that is read: flat parts, in row-major order. A part is not to be kept."""
+"""Consumes the flat parts of a tensor while it is read, in row-major order. It must not keep a part."""
 Receive = Callable[[str, np.dtype[Any], tuple[int, ...]], Sink | None]
-"""What takes a tensor of this name, dtype and shape, asked before any of it is read; None to have it whole."""
+"""Chooses the sink of a tensor by name, dtype and shape, before its data are read; None to read it whole."""
 
 
 def parts_of(tensor: Array | Streamed) -> Iterator[Array]:
-    """The elements of any tensor, flat, a part at a time."""
+    """Yield the elements of a tensor as flat parts."""
     if isinstance(tensor, Streamed):
         yield from tensor.parts()
         return
@@ -48,9 +50,9 @@ def whole(tensor: Array | Streamed) -> Array:
     """The tensor as an array."""
     if not isinstance(tensor, Streamed):
         return tensor
-    made, at = np.empty(tensor.shape, tensor.dtype), 0
-    flat = made.reshape(-1)
+    array, at = np.empty(tensor.shape, tensor.dtype), 0
+    flat = array.reshape(-1)
     for part in tensor.parts():
         flat[at : at + part.size] = part
         at += part.size
-    return made
+    return array

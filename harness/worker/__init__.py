@@ -1,1 +1,1 @@
-"""Worker processes: each implementation's adapter in a process of its own, asked over the wire."""
+"""Worker processes: each implementation's adapter runs in its own process and answers requests over the wire."""

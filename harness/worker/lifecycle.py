@@ -1,4 +1,4 @@
-"""Keeps one worker of an implementation alive: starts it when it is needed, and again where it was lost."""
+"""The life of one worker: started when it is needed, restarted after a loss, stopped at the end."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ Answered = TypeVar("Answered")
 
 @dataclass(frozen=True)
 class Failure:
-    """No observation: the outcome that this check gets, and why. `refused`: the category of a refusal (clause X-1)."""
+    """A check without an observation: its outcome and the reason. `refused`: the category of a refusal (clause X-1)."""
 
     outcome: Outcome
     message: str
@@ -29,12 +29,12 @@ class Failure:
 
 
 class Lifecycle(ABC):
-    """`versions` and `settings` are what the adapter says of itself, once it has started."""
+    """One implementation and its worker. `versions` and `settings` come from the adapter's answer to `start`."""
 
     def __init__(
         self, ready: Ready, device: Device, threads: int, log: Path, variables: Mapping[str, str] | None = None
     ) -> None:
-        """`variables` are set in the worker's environment, beside those that say how many threads it has."""
+        """`variables`: environment variables of the worker, beside those that set its number of threads."""
         self.ready, self.device, self.threads, self.log = ready, device, threads, log
         self._variables = variables or {}
         self.versions: dict[str, str] = {}
@@ -45,27 +45,27 @@ class Lifecycle(ABC):
         self._closed = threading.Event()
 
     def start(self) -> Failure | None:
-        """Start the worker; why it does not, or None where it does."""
-        answer = self._try(("start",), lambda worker: None)
+        """Start the worker. Returns the failure, or None on success."""
+        answer = self._attempt(("start",), lambda worker: None)
         return answer if isinstance(answer, Failure) else None
 
     @property
     def pid(self) -> int | None:
-        """The worker's process, if there is one."""
+        """The worker's process id; None if no worker runs."""
         return self._worker.pid if self._worker else None
 
     @abstractmethod
     def lost(self) -> None:
-        """The worker is gone, with the layer that it had built."""
+        """Called when the worker is gone, and with it the layer that it had built."""
 
     def close(self) -> None:
-        """Let the worker end by itself. The session still says what it was."""
+        """Stop the worker. `versions` and `settings` stay."""
         if self._worker:
             self._worker.stop()
             self._worker = None
 
     def abort(self) -> None:
-        """End the worker now, from another thread; nothing is started again."""
+        """Kill the worker, from any thread. No worker is started after this."""
         self._closed.set()
         self._kill()
 
@@ -75,29 +75,32 @@ class Lifecycle(ABC):
 
     def _started(self) -> WorkerProcess:
         if self._worker:
-            return self._worker  # of one that was ended, what it answered before can still be read
+            return self._worker  # earlier answers of a killed worker can still be read
         if self._closed.is_set():
             raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
         try:
             worker = WorkerProcess(self.ready.command, self.ready.folder, self.threads, self.log, self._variables)
             self._worker = worker
-            chosen = self.ready.implementation.chosen
-            request = Start(device=self.device, threads=self.threads, choices=chosen)
+            choices = self.ready.implementation.chosen
+            request = Start(device=self.device, threads=self.threads, choices=choices)
             answer = worker.ask(request, None, self.ready.implementation.timeouts.start)
-            said = Started.model_validate(answer.message)
-            if said.protocol != PROTOCOL:
-                text = f"speaks protocol {said.protocol}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
+            started = Started.model_validate(answer.message)
+            if (spoken := started.protocol) != PROTOCOL:
+                text = f"speaks protocol {spoken}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
         except (WorkerFailure, ValidationError) as problem:
             self._unstartable = _cannot_start(problem, self.log)
             if self._worker:
                 self._worker.end()
             raise WorkerFailure(self._unstartable.outcome, self._unstartable.message, lost=True) from None
-        self.versions, self.settings = said.versions, said.settings
+        self.versions, self.settings = started.versions, started.settings
         return worker
 
-    def _try(self, key: tuple[object, ...], ask: Callable[[WorkerProcess], Answered]) -> Answered | Failure:
-        """What a worker says, if there is one and the layer `key` can be built."""
+    def _attempt(self, key: tuple[object, ...], ask: Callable[[WorkerProcess], Answered]) -> Answered | Failure:
+        """The result of `ask` with a running worker, or why there is none.
+
+        A start that failed once and a layer `key` that could not be built are not tried again.
+        """
         if self._unstartable:
             return self._unstartable
         if key in self._unbuildable:
@@ -113,7 +116,7 @@ class Lifecycle(ABC):
 
 def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failure:
     if isinstance(problem, WorkerFailure):
-        outcome, why = problem.outcome, problem.message
+        outcome, reason = problem.outcome, problem.message
     else:
-        outcome, why = Outcome.ERROR, f"broke the protocol: {one_line(problem)}"
-    return Failure(outcome, f"could not be started: {why} (see {log.name})")
+        outcome, reason = Outcome.ERROR, f"broke the protocol: {one_line(problem)}"
+    return Failure(outcome, f"could not be started: {reason} (see {log.name})")

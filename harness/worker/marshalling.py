@@ -1,6 +1,6 @@
-"""How a case is handed to an implementation, and what comes back turned round again (clauses S-2, M-8, M-9).
+"""Encodes a case's inputs in the situation's format, and decodes the outputs (clauses S-2, M-8, M-9).
 
-The harness counts in one form alone: x and output [B, S, D], masks true where a query may attend to a key.
+The harness itself uses one format: x and output [B, S, D], masks true where a query may attend to a key.
 """
 
 from typing import Any
@@ -17,11 +17,11 @@ from encoder_conformance.wire.messages import AsGiven, Run
 
 Array = npt.NDArray[Any]
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
-"""What stands at positions that are not valid (clause M-8)."""
+"""The content of positions that are not valid (clause M-8)."""
 
 
 def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
-    """What a task is asked by, with its tensors. A cotangent is zero in `kinked_rows` [n, 2] (B-2)."""
+    """The `run` request of a task and its tensors. The cotangent is zero on `kinked_rows`, [n, 2] (B-2)."""
     case, tensors = task.case, encode_inputs(task)
     if task.check == "gradients":
         cotangent = case.cotangent(kinked_rows).astype(task.format.numpy)
@@ -30,12 +30,13 @@ def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
 
 
 def given_as(case: Case) -> AsGiven:
+    """The format of a case's inputs, as the messages carry it."""
     given = case.situation.given
     return AsGiven(layout=given.layout, masks=given.masks, causal_flag=causal_flag(case), checkpoint=given.checkpoint)
 
 
 def encode_inputs(task: Task) -> Tensors:
-    """x, or token ids in its place, and the masks of the task's case, as its situation gives them, in its dtype."""
+    """x or token ids, memory and masks of the task's case, in the situation's format and the task's dtype."""
     case, given = task.case, task.case.situation.given
     dtype = task.format.numpy
     if case.layer.embedding is not None:
@@ -48,34 +49,34 @@ def encode_inputs(task: Task) -> Tensors:
 
 
 def in_layout(x: Array, given: InputFormat) -> Array:
-    """[B, S, D], or token ids [B, S], as the situation gives it."""
+    """x [B, S, D], or token ids [B, S], in the situation's layout."""
     if given.layout == "unbatched":
         return np.asarray(x[0])
     return np.ascontiguousarray(x.swapaxes(0, 1)) if given.layout == "sequence_first" else x
 
 
 def decode_outputs(tensors: Tensors, case: Case) -> Tensors:
-    """What was observed, of no wrong layout, in the harness' own."""
+    """An answer in batch-first layout. Its tensors must pass `wrong_layout`."""
     layout = case.situation.given.layout
     if layout == "batch_first":
         return tensors
-    laid = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
-    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in laid.items()}}
+    outputs = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
+    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in outputs.items()}}
 
 
 def wrong_layout(tensors: Tensors, case: Case) -> str:
-    """What is wrong with the layout of what was observed; "" if nothing is."""
+    """Why an answer's layout is wrong; "" if it is right."""
     if case.situation.given.layout == "batch_first":
-        return ""  # the judge says it better
-    due = in_layout(np.empty(case.x_shape), case.situation.given).shape
+        return ""  # the judge's message is better
+    expected = in_layout(np.empty(case.x_shape), case.situation.given).shape
     for name in ("output", "x"):
-        if name in tensors and (shape := tensors[name].shape) != due:
-            return f"{name}: shape {list(shape)} instead of {list(due)}, {case.situation.given.layout}"
+        if name in tensors and (shape := tensors[name].shape) != expected:
+            return f"{name}: shape {list(shape)} instead of {list(expected)}, {case.situation.given.layout}"
     return ""
 
 
 def causal_flag(case: Case) -> bool:
-    """Whether a causal mask is meant beside what is given."""
+    """Whether the request has the flag for a causal mask."""
     return isinstance(case.situation.mask.attention, Causal) and case.situation.given.causal != "mask"
 
 
@@ -84,22 +85,22 @@ def _masks(case: Case, dtype: np.dtype[Any]) -> Tensors:
     padding, attention, bias = case.padding_mask(), case.attention_mask(), case.attention_bias()
     if causal_flag(case) and given.causal == "flag":
         attention = None
-    folded = bias is not None and given.masks.startswith("additive")
-    if folded and attention is None:
+    bias_in_mask = bias is not None and given.masks.startswith("additive")
+    if bias_in_mask and attention is None:
         attention = np.ones((1, 1, 1, 1), dtype=np.bool_)
     if padding is not None:
-        tensors["padding_mask"] = _padding_ranked(_encoded(padding, given, dtype), given)
+        tensors["padding_mask"] = _reshape_padding(_encode_mask(padding, given, dtype), given)
     if attention is not None:
-        encoded = _encoded(attention, given, dtype)
-        if folded and bias is not None:
+        encoded = _encode_mask(attention, given, dtype)
+        if bias_in_mask and bias is not None:
             encoded = encoded + bias.astype(encoded.dtype)
-        tensors["attention_mask"] = _attention_ranked(encoded, given, case)
-    if bias is not None and not folded:
+        tensors["attention_mask"] = _reshape_attention(encoded, given, case)
+    if bias is not None and not bias_in_mask:
         tensors["attention_bias"] = bias.astype(dtype)
     return tensors
 
 
-def _encoded(mask: Bools, given: InputFormat, dtype: np.dtype[Any]) -> Array:
+def _encode_mask(mask: Bools, given: InputFormat, dtype: np.dtype[Any]) -> Array:
     match given.masks:
         case "attend":
             return mask
@@ -115,7 +116,7 @@ def _encoded(mask: Bools, given: InputFormat, dtype: np.dtype[Any]) -> Array:
             return np.where(mask, 0.0, -np.inf).astype(np.float32)
 
 
-def _padding_ranked(mask: Array, given: InputFormat) -> Array:
+def _reshape_padding(mask: Array, given: InputFormat) -> Array:
     """[B, 1, 1, S] as [B, 1, S], [B, S], or [S] for one item."""
     if given.rank == 4:
         return mask
@@ -123,7 +124,7 @@ def _padding_ranked(mask: Array, given: InputFormat) -> Array:
     return flat[0] if given.layout == "unbatched" else flat
 
 
-def _attention_ranked(mask: Array, given: InputFormat, case: Case) -> Array:
+def _reshape_attention(mask: Array, given: InputFormat, case: Case) -> Array:
     """[B or 1, H or 1, S, T] as [B * H, S, T] or [S, T]."""
     if given.rank == 4:
         return mask

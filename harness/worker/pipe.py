@@ -1,21 +1,21 @@
-"""Pipes that hold more than one request: what is written ahead waits in them."""
+"""Larger pipes, in which requests that are sent ahead can wait."""
 
 import contextlib
 import fcntl
 from typing import IO
 
-_WANTED = 1 << 20
-_WHERE_UNKNOWN = 1 << 14
-"""What a pipe holds at least where the system does not say: macOS' smallest."""
+_REQUESTED_SIZE = 1 << 20
+_MINIMUM_SIZE = 1 << 14
+"""The smallest pipe capacity of a system without F_GETPIPE_SZ: that of macOS."""
 
 
-def widened(pipe: IO[bytes]) -> int:
-    """Ask for a pipe of 1 MiB, and give the bytes that it holds at least, however they are written.
+def enlarge_pipe(pipe: IO[bytes]) -> int:
+    """Request a pipe of 1 MiB. Returns the bytes that it can hold for any sequence of writes.
 
-    Linux counts a pipe in pages and may leave one half empty for each write (pipe(7)): half of it is counted on.
+    Linux counts a pipe in pages and may leave part of a page empty for each write (pipe(7)): half of the size is sure.
     """
     if not hasattr(fcntl, "F_SETPIPE_SZ"):
-        return _WHERE_UNKNOWN
-    with contextlib.suppress(OSError):  # more than an unprivileged user may have
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _WANTED)
+        return _MINIMUM_SIZE
+    with contextlib.suppress(OSError):  # an unprivileged user may not get 1 MiB
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _REQUESTED_SIZE)
     return int(fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)) // 2

@@ -1,4 +1,4 @@
-"""One worker process: start it, ask it, end it. Every question ends, with an answer or with a `WorkerFailure`."""
+"""One worker process. Every request ends within its time limit, with an answer or with a `WorkerFailure`."""
 
 import contextlib
 import os
@@ -18,22 +18,23 @@ from encoder_conformance.wire.frames import EndOfStream, Frame, Sendable, read_f
 from encoder_conformance.wire.header import FrameError
 from encoder_conformance.wire.messages import Answer, Refusal, Request, Stop
 from encoder_conformance.wire.streamed import Receive
-from encoder_conformance.worker.pipe import widened
+from encoder_conformance.worker.pipe import enlarge_pipe
 from encoder_conformance.worker.watchdog import Watchdog
 
 _BESIDE_TENSORS = 16384
-"""Bytes that a frame has at most beside its tensors: names, shapes and the message."""
+"""Upper bound, in bytes, for the rest of a frame: names, shapes and the message."""
 
 
 def one_line(error: ValidationError) -> str:
+    """The first problem of a validation error, in one line."""
     first = error.errors(include_url=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
 
 
 class WorkerFailure(Exception):
-    """A question that got no good answer: the outcome it deserves, and what to say. `lost`: the process is gone.
+    """A request without a good answer: the outcome of its check, and a message.
 
-    `refused`: the worker says that it is the question's fault (clause X-1).
+    `lost`: the process is gone. `refused`: the category, if the worker refused the request (clause X-1).
     """
 
     def __init__(self, outcome: Outcome, message: str, *, lost: bool, refused: Refusal | None = None) -> None:
@@ -43,7 +44,7 @@ class WorkerFailure(Exception):
 
 @dataclass(frozen=True)
 class Pending:
-    """A request that was written to the worker. `size`: bytes, at most."""
+    """A request that was sent and not answered yet. `size`: upper bound of its bytes."""
 
     id: int
     op: str
@@ -51,11 +52,12 @@ class Pending:
 
 
 class WorkerProcess:
-    """An adapter's process, in a process group of its own, its stderr appended to `log`, with `variables` set in it."""
+    """An adapter's process, in its own process group. Its stderr is appended to `log`."""
 
     def __init__(
         self, command: tuple[str, ...], folder: Path, threads: int, log: Path, variables: Mapping[str, str]
     ) -> None:
+        """Start `command` in `folder`, with `variables` in its environment. Raises WorkerFailure if it cannot start."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **blas_threads(threads), **variables}
         self._log_path = log
         self._log: IO[bytes] = log.open("ab")
@@ -76,9 +78,9 @@ class WorkerProcess:
             raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
         assert self._process.stdin and self._process.stdout
         self._requests, self._answers = self._process.stdin, self._process.stdout
-        self._room = widened(self._requests)
-        widened(self._answers)
-        self._sent = 0
+        self._capacity = enlarge_pipe(self._requests)
+        enlarge_pipe(self._answers)
+        self._last_id = 0
         self._unanswered: deque[Pending] = deque()
         self._watchdog = Watchdog(self.kill)
 
@@ -87,90 +89,92 @@ class WorkerProcess:
         return self._process.pid
 
     def ask(self, request: Request, tensors: Sendable | None, seconds: float, receive: Receive | None = None) -> Frame:
-        """Send one request and read its answer, within so many seconds; `receive` takes tensors of a large answer."""
-        with self._ending_what_takes_longer(request.op, seconds):
-            sent = self._next(request, tensors)
+        """Send one request and read its answer within `seconds`. Tensors that `receive` takes are not in the frame."""
+        with self._time_limit(request.op, seconds):
+            pending = self._enqueue(request, tensors)
             try:
-                self._write(sent, request, tensors)
+                self._write(pending, request, tensors)
             except (OSError, ValueError):  # ValueError: the pipe was closed by `kill`
-                raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
-            return self._answer_to(sent, receive)
+                raise WorkerFailure(Outcome.CRASH, self._exit_message(), lost=True) from None
+            return self._answer_to(pending, receive)
 
     def has_room(self, *requests: Sendable) -> bool:
-        """Whether requests with these tensors can be sent before the last is answered, and nobody waits for nobody.
+        """Whether requests with these tensors can be sent ahead without a deadlock.
 
-        A worker that writes an answer has read that request; those after it have to fit into the pipe.
+        A worker that writes an answer has read that request. All later requests must fit into the pipe.
         """
-        behind = sum(sent.size for sent in list(self._unanswered)[1:])
-        return behind + sum(map(_size, requests)) <= self._room
+        waiting = sum(pending.size for pending in list(self._unanswered)[1:])
+        return waiting + sum(map(_size_bound, requests)) <= self._capacity
 
     def send_ahead(self, request: Request, tensors: Sendable, seconds: float) -> Pending:
-        """Send a request before the last is answered; only where `has_room` says so. A worker that is gone has perhaps
-        answered before it went: that is found out when the answers are read."""
-        sent = self._next(request, tensors)
-        with contextlib.suppress(OSError, ValueError), self._watchdog.watching(seconds):
-            self._write(sent, request, tensors)
-        return sent
+        """Send a request before the previous ones are answered; call it only if `has_room`.
 
-    def answer(self, sent: Pending, seconds: float, receive: Receive | None = None) -> Frame:
-        """The answer to what was sent ahead, within so many seconds. Earlier ones that nobody read are dropped."""
-        with self._ending_what_takes_longer(sent.op, seconds):
-            return self._answer_to(sent, receive)
+        A failed write raises nothing: the worker may have answered earlier requests, and reading answers reports it.
+        """
+        pending = self._enqueue(request, tensors)
+        with contextlib.suppress(OSError, ValueError), self._watchdog.watching(seconds):
+            self._write(pending, request, tensors)
+        return pending
+
+    def answer(self, pending: Pending, seconds: float, receive: Receive | None = None) -> Frame:
+        """The answer to a request that was sent ahead, within `seconds`. Unread earlier answers are dropped."""
+        with self._time_limit(pending.op, seconds):
+            return self._answer_to(pending, receive)
 
     @contextlib.contextmanager
-    def _ending_what_takes_longer(self, op: str, seconds: float) -> Generator[None]:
+    def _time_limit(self, op: str, seconds: float) -> Generator[None]:
         try:
             with self._watchdog.watching(seconds):
                 yield
         except WorkerFailure as failure:
             if failure.lost:
                 self.end()
-            if self._watchdog.bitten:
+            if self._watchdog.timed_out:
                 raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {op} in {seconds:g} s", lost=True) from None
             raise
 
-    def _next(self, request: Request, tensors: Sendable | None) -> Pending:
-        self._sent += 1
-        self._unanswered.append(Pending(self._sent, request.op, _size(tensors or {})))
+    def _enqueue(self, request: Request, tensors: Sendable | None) -> Pending:
+        self._last_id += 1
+        self._unanswered.append(Pending(self._last_id, request.op, _size_bound(tensors or {})))
         return self._unanswered[-1]
 
-    def _write(self, sent: Pending, request: Request, tensors: Sendable | None) -> None:
-        write_frame(self._requests, {"id": sent.id, **request.model_dump(mode="json")}, tensors)
+    def _write(self, pending: Pending, request: Request, tensors: Sendable | None) -> None:
+        write_frame(self._requests, {"id": pending.id, **request.model_dump(mode="json")}, tensors)
 
-    def _answer_to(self, sent: Pending, receive: Receive | None) -> Frame:
-        while (earlier := self._unanswered.popleft()) != sent:
+    def _answer_to(self, pending: Pending, receive: Receive | None) -> Frame:
+        while (earlier := self._unanswered.popleft()) != pending:
             self._read(earlier)
-        answer, said = self._read(sent, receive)
-        if not said.ok:
-            text = f"{sent.op}: {said.error or 'refused without saying why'}"
-            raise WorkerFailure(Outcome.ERROR, text, lost=False, refused=said.refused)
-        return answer
+        frame, answer = self._read(pending, receive)
+        if not answer.ok:
+            text = f"{pending.op}: {answer.error or 'refused without saying why'}"
+            raise WorkerFailure(Outcome.ERROR, text, lost=False, refused=answer.refused)
+        return frame
 
-    def _read(self, sent: Pending, receive: Receive | None = None) -> tuple[Frame, Answer]:
+    def _read(self, pending: Pending, receive: Receive | None = None) -> tuple[Frame, Answer]:
         try:
-            answer = read_frame(self._answers, receive)
+            frame = read_frame(self._answers, receive)
         except (EndOfStream, OSError, ValueError):
-            raise WorkerFailure(Outcome.CRASH, self._how_it_ended(), lost=True) from None
+            raise WorkerFailure(Outcome.CRASH, self._exit_message(), lost=True) from None
         except FrameError as error:
-            to_do = "an adapter prints to standard error, since its standard output is the wire"
-            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}; {to_do}", lost=True) from None
+            hint = "an adapter prints to standard error, since its standard output is the wire"
+            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}; {hint}", lost=True) from None
         try:
-            said = Answer.model_validate(answer.message)
+            answer = Answer.model_validate(frame.message)
         except ValidationError as error:
             raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=True) from None
-        if said.id != sent.id:
-            text = f"broke the protocol: answered request {said.id} when asked {sent.id}"
+        if answer.id != pending.id:
+            text = f"broke the protocol: answered request {answer.id} when asked {pending.id}"
             raise WorkerFailure(Outcome.ERROR, text, lost=True)
-        return answer, said
+        return frame, answer
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Ask it to end, and end it if it does not."""
+        """Send `stop`, and kill the process if it does not end within `seconds`."""
         with contextlib.suppress(WorkerFailure):
             self.ask(Stop(), None, seconds)
         self.end()
 
     def end(self) -> None:
-        """Kill what is left and let go of its pipes; only from the thread that asks."""
+        """Kill the process group and close the pipes. Call it only from the thread that sends requests."""
         self._watchdog.end()
         self.kill()
         for pipe in (self._requests, self._answers):
@@ -178,27 +182,27 @@ class WorkerProcess:
                 pipe.close()
 
     def kill(self) -> None:
-        """End the whole process group; safe to call twice and from another thread, whose question then fails."""
+        """Kill the process group. Safe to call twice and from another thread; a request in progress then fails."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._log.close()
 
-    def _how_it_ended(self) -> str:
+    def _exit_message(self) -> str:
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return "closed its stdout but went on running"
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
-        last = self._last_words()
-        return f"the worker {how}" + (f"; its last words: {last}" if last else "")
+        end = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        last_line = self._last_log_line()
+        return f"the worker {end}" + (f"; its last words: {last_line}" if last_line else "")
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         with self._log_path.open("rb") as log:
             log.seek(self._log_from)
             lines = [line for line in log.read()[-4000:].decode(errors="replace").splitlines() if line.strip()]
         return lines[-1].strip()[:300] if lines else ""
 
 
-def _size(tensors: Sendable) -> int:
+def _size_bound(tensors: Sendable) -> int:
     return _BESIDE_TENSORS + sum(tensor.nbytes for tensor in tensors.values())

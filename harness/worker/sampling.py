@@ -1,4 +1,4 @@
-"""Keeps of a large answer what is compared: a gradient has millions of elements, and its golden values of 128."""
+"""Samples large tensors of an answer: a gradient has millions of elements, and its golden has 128 values."""
 
 from collections.abc import Mapping
 from math import prod
@@ -11,24 +11,24 @@ from encoder_conformance.judge.answers import Sampled
 from encoder_conformance.wire.streamed import Array, Sink
 
 Positions = npt.NDArray[np.int64]
-_FEW = 1 << 14
-"""Elements up to which a tensor is kept whole."""
+_WHOLE_UP_TO = 1 << 14
+"""Tensors with at most this many elements are kept whole."""
 
 
 class Sampling:
-    """Takes the tensors of an answer as they are read; those of another shape than is compared it leaves whole."""
+    """A `Receive` that samples large tensors while they are read. It declines small ones and those of a wrong shape."""
 
     def __init__(self, compared: Mapping[str, tuple[tuple[int, ...], Positions]]) -> None:
-        """`compared`: name → its shape, and where it is compared, flat and ascending."""
+        """`compared`: name → expected shape and compared positions, flat and ascending."""
         self._compared = compared
-        self.found: dict[str, Sampled] = {}
+        self.samples: dict[str, Sampled] = {}
 
     def __call__(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
-        due, positions = self._compared.get(name, (None, None))
-        if positions is None or due != shape or prod(shape) <= _FEW:
+        expected_shape, positions = self._compared.get(name, (None, None))
+        if positions is None or expected_shape != shape or prod(shape) <= _WHOLE_UP_TO:
             return None
         values = np.empty(positions.size, dtype)
-        self.found[name] = Sampled(dtype, shape, positions, values)
+        self.samples[name] = Sampled(dtype, shape, positions, values)
         return _sink(positions, values)
 
 

@@ -1,4 +1,4 @@
-"""The parameters that a layer is built with, as they are sent: large ones are drawn while they are written."""
+"""The parameters of a `build` request. Large ones are drawn while they are written."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,20 +18,20 @@ Sent = dict[str, Array | Streamed]
 
 
 def parameters_to_send(task: Task) -> Sent:
-    """Every parameter of the task's layer, in its dtype."""
+    """Every parameter of the task's layer, in the task's dtype."""
     case, dtype = task.case, task.format.numpy
     if sum(prod(p.shape(case.layer)) for p in parameters_of(case.layer)) * dtype.itemsize < LARGE:
         return {name: value.astype(dtype, copy=False) for name, value in case.parameters().items()}
-    return {name: streamed(each, each.shape, dtype) for name, each in _sources(case).items()}
+    return {name: streamed(source, source.shape, dtype) for name, source in _sources(case).items()}
 
 
 def streamed(source: Drawn | Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Streamed:
-    """A tensor of this dtype, cast from the source while it is written."""
+    """A tensor of this dtype that is cast from its source while it is written."""
     return Streamed(dtype, shape, partial(_cast, source, dtype))
 
 
 def _sources(case: Case) -> dict[str, Drawn | Array]:
-    """What each parameter is made from: how it is drawn, or what is held already."""
+    """Name → source of each parameter: its draw, or an array that the case holds."""
     if case.held is not None:
         return dict(case.held.tensors)
     return dict(drawn(case.layer, case.situation.parameter_exponents, case.seed))

@@ -1,4 +1,4 @@
-"""Takes one implementation through its tasks: starts, builds and restarts its worker as needed."""
+"""Runs one implementation's tasks: starts its worker, builds layers and restarts the worker as needed."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -43,22 +43,24 @@ from encoder_conformance.worker.round_trip import RoundTrip, StoredParameters, e
 from encoder_conformance.worker.sent import Sent, parameters_to_send
 
 _AHEAD = 6
-"""Checks that a worker has been sent at most: a thread of ours may wait 5 ms for the interpreter's lock, in which a
-worker answers some small ones."""
+"""The most tasks that are sent ahead. A thread of the harness may wait 5 ms for the interpreter's lock, in which a
+worker answers several small tasks."""
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """A task that was sent before those in front of it were answered. `built`: with the parameters of its layer, where
-    that had to be built first."""
+class SentTask:
+    """A task whose requests were sent before earlier tasks were answered.
+
+    `build`: the build request and its parameters, if the layer had to be built first.
+    """
 
     task: Task
-    built: tuple[Pending, Sent] | None
+    build: tuple[Pending, Sent] | None
     run: Pending
 
 
 class Session(Lifecycle):
-    """One implementation's run: builds its layers as they are needed, and asks."""
+    """One implementation's worker, the layer that it has built, and the tasks that were sent ahead."""
 
     def __init__(
         self, ready: Ready, device: Device, threads: int, log: Path, variables: Mapping[str, str] | None = None
@@ -66,19 +68,23 @@ class Session(Lifecycle):
         super().__init__(ready, device, threads, log, variables)
         self._built: tuple[object, ...] | None = None
         self._drawn: tuple[tuple[object, ...], Sent] | None = None
-        self._ahead: deque[Ahead] = deque()
+        self._ahead: deque[SentTask] = deque()
 
     def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Tensors | Failure:
-        """Run one task. A failure costs this task only; a worker that is lost is started again for the next one.
-        Large tensors that `receive` takes are not in what is given back."""
+        """Run one task. A failure affects this task only: a lost worker is restarted for the next one.
+
+        Tensors that `receive` takes are not in the result.
+        """
         if self._ahead and self._ahead[0].task is task:
-            ahead = self._ahead.popleft()
-            return self._try(task.build_key, lambda worker: self._answer_ahead(worker, ahead, receive))
-        return self._asked(task, lambda worker: self._run(worker, task, kinked_rows, receive))
+            sent = self._ahead.popleft()
+            return self._attempt(task.build_key, lambda worker: self._read_answers(worker, sent, receive))
+        return self._with_layer(task, lambda worker: self._run(worker, task, kinked_rows, receive))
 
     def send_ahead(self, tasks: Iterable[Task], kinked_rows: Callable[[Task], Array]) -> None:
-        """Send the first few of what `observe` will be asked for next, in this order, so that the worker need not wait
-        for it: as far as there is a worker, and they are small enough to wait in its pipe."""
+        """Send the next tasks of `observe`, in this order, so that the worker need not wait.
+
+        Sends nothing without a running worker, and stops at a task that does not fit into its pipe.
+        """
         for task in islice(tasks, len(self._ahead), _AHEAD):
             if not (self._worker and self._send_ahead(self._worker, task, kinked_rows(task))):
                 return
@@ -86,103 +92,113 @@ class Session(Lifecycle):
     def _send_ahead(self, worker: WorkerProcess, task: Task, kinked_rows: Array) -> bool:
         if self._closed.is_set() or task.build_key in self._unbuildable:
             return False
-        holds = self._ahead[-1].task.build_key if self._ahead else self._built
-        parameters = self._parameters(task) if holds != task.build_key else None
+        built_by_then = self._ahead[-1].task.build_key if self._ahead else self._built
+        parameters = self._parameters(task) if built_by_then != task.build_key else None
         run, tensors = run_request(task, kinked_rows)
         if not worker.has_room(tensors, *([] if parameters is None else [parameters])):
             return False
-        timeouts, built = self.ready.implementation.timeouts, None
+        timeouts, build = self.ready.implementation.timeouts, None
         if parameters is not None:
-            build = Build(layer=task.case.layer, dtype=task.dtype)
-            built = worker.send_ahead(build, parameters, timeouts.build), parameters
-        self._ahead.append(Ahead(task, built, worker.send_ahead(run, tensors, timeouts.run)))
+            request = Build(layer=task.case.layer, dtype=task.dtype)
+            build = worker.send_ahead(request, parameters, timeouts.build), parameters
+        self._ahead.append(SentTask(task, build, worker.send_ahead(run, tensors, timeouts.run)))
         return True
 
-    def _answer_ahead(self, worker: WorkerProcess, ahead: Ahead, receive: Receive | None) -> Tensors:
-        task, timeouts = ahead.task, self.ready.implementation.timeouts
-        if ahead.built:
-            build, sent = ahead.built
-            self._check_held(task.build_key, sent, lambda taking: worker.answer(build, timeouts.build, taking).tensors)
-        return _in_our_layout(worker.answer(ahead.run, timeouts.run, receive).tensors, task.case)
+    def _read_answers(self, worker: WorkerProcess, sent: SentTask, receive: Receive | None) -> Tensors:
+        task, timeouts = sent.task, self.ready.implementation.timeouts
+        if sent.build:
+            build, parameters = sent.build
+            self._check_round_trip(
+                task.build_key, parameters, lambda compare: worker.answer(build, timeouts.build, compare).tensors
+            )
+        return _batch_first(worker.answer(sent.run, timeouts.run, receive).tensors, task.case)
 
     def parameters(self, task: Task) -> StoredParameters | Failure:
-        """Build the task's layer, and give back the parameters as they came, whatever they are."""
+        """Build the task's layer and return its parameters as they came back, right or wrong."""
 
         def ask(worker: WorkerProcess) -> StoredParameters:
             self._built, sent = None, {name: whole(value) for name, value in self._parameters(task).items()}
             request = Build(layer=task.case.layer, dtype=task.dtype)
             answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
             try:
-                due = expected_parameters(
+                expected = expected_parameters(
                     sent, answer.tensors, self.ready.implementation.capabilities.missing_parameters
                 )
-                return StoredParameters(due, answer.tensors, Built.model_validate(answer.message).own)
+                return StoredParameters(expected, answer.tensors, Built.model_validate(answer.message).own)
             except ValidationError as problem:
                 raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
 
-        return self._unless_lost(("parameters", task.build_key), ask)
+        return self._drop_ahead_and_attempt(("parameters", task.build_key), ask)
 
     def profile(self, task: Task, repeats: int) -> Tensors | Failure:
-        """The task's case, timed: stage → [repeats] seconds, and `whole`. May take as long as that many runs."""
+        """Time the task's case: stage → seconds [repeats], and the whole pass as `whole`.
+
+        The time limit is that of repeats + 1 runs.
+        """
         request = Profile(mode=task.case.situation.mode, given=given_as(task.case), repeats=repeats)
         seconds = (repeats + 1) * self.ready.implementation.timeouts.run
-        return self._asked(task, lambda worker: worker.ask(request, encode_inputs(task), seconds).tensors)
+        return self._with_layer(task, lambda worker: worker.ask(request, encode_inputs(task), seconds).tensors)
 
     def build_flawed(self, task: Task, layer: dict[str, Any]) -> Tensors | Failure:
-        """Ask for a layer that cannot be, with the parameters of the task's own. Whatever it says, none is built."""
+        """Send a build request for an invalid layer, with the parameters of the task's layer.
+
+        Afterwards no layer counts as built, whatever the answer is.
+        """
 
         def ask(worker: WorkerProcess) -> Tensors:
             self._built = None
             request = FlawedBuild(layer=layer, dtype=task.dtype)
             return worker.ask(request, self._parameters(task), self.ready.implementation.timeouts.build).tensors
 
-        return self._asked(task, ask)
+        return self._with_layer(task, ask)
 
     def run_flawed(self, task: Task, tensors: Tensors) -> Tensors | Failure:
-        """Put these in the place of the task's x and masks, and ask for the output."""
+        """Run the check `output` with these tensors in place of the task's x and masks."""
         request = Run(check="output", mode=task.case.situation.mode, given=given_as(task.case))
         seconds = self.ready.implementation.timeouts.run
-        return self._asked(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
+        return self._with_layer(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
 
     def observe_made(
         self, key: tuple[object, ...], build: Build, parameters: Sendable, run: Run, tensors: Tensors
     ) -> Tensors | Failure:
-        """Run a layer that is made to look into, with parameters that are no case's; `key` tells it from others."""
+        """Build and run a layer that belongs to no case, for a probe. `key` identifies it, like a task's build key."""
 
         def ask(worker: WorkerProcess) -> Tensors:
-            self._hold(worker, key, build, parameters)
+            self._build_once(worker, key, build, parameters)
             return worker.ask(run, tensors, self.ready.implementation.timeouts.run).tensors
 
-        return self._unless_lost(key, ask)
+        return self._drop_ahead_and_attempt(key, ask)
 
     def initialise(
         self, task: Task, seed: int, receive: Receive | None = None
     ) -> tuple[Tensors, tuple[str, ...]] | Failure:
-        """The parameters of the task's layer as the implementation makes it, and which of them are trained. Large ones
-        that `receive` takes are not among them."""
+        """The freshly initialised parameters of the task's layer, and the names of the trainable ones.
+
+        Parameters that `receive` takes are not in the result.
+        """
 
         def ask(worker: WorkerProcess) -> tuple[Tensors, tuple[str, ...]]:
             self._build(worker, task)
-            self._built = None  # what was loaded is gone
+            self._built = None  # initialisation replaces the loaded parameters
             answer = worker.ask(Initialise(seed=seed), None, self.ready.implementation.timeouts.build, receive)
             try:
                 return answer.tensors, Initialised.model_validate(answer.message).trainable
             except ValidationError as problem:
                 raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
 
-        return self._unless_lost(task.build_key, ask)
+        return self._drop_ahead_and_attempt(task.build_key, ask)
 
     def deploy(self, request: Export | ReadCheckpoint, tensors: Tensors | None) -> Tensors | Failure:
-        """The file that the worker makes of a layer and its parameters; or those that it reads from one of its own."""
+        """Send `export` or `read_checkpoint`: the result is the exported file, or the checkpoint's parameters."""
 
         def ask(worker: WorkerProcess) -> Tensors:
             self._built = None
             return worker.ask(request, tensors, self.ready.implementation.timeouts.build).tensors
 
-        return self._unless_lost((request.op, request.layer.layer), ask)
+        return self._drop_ahead_and_attempt((request.op, request.layer.layer), ask)
 
     def inspect(self, request: Inspect) -> tuple[dict[str, Any], Tensors] | Failure:
-        """What the worker says of an ONNX file, and the parameters that it found there. No layer is built by it."""
+        """The description of an ONNX file and the parameters found in it. Afterwards no layer counts as built."""
 
         def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
             self._built = None
@@ -192,57 +208,64 @@ class Session(Lifecycle):
             except ValidationError as problem:
                 raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
 
-        return self._unless_lost(("inspect", request.path), ask)
+        return self._drop_ahead_and_attempt(("inspect", request.path), ask)
 
-    def _asked(self, task: Task, ask: Callable[[WorkerProcess], Tensors]) -> Tensors | Failure:
-        """What a worker that has built the task's layer says."""
+    def _with_layer(self, task: Task, ask: Callable[[WorkerProcess], Tensors]) -> Tensors | Failure:
+        """The result of `ask` with a worker that has built the task's layer."""
 
-        def of_built(worker: WorkerProcess) -> Tensors:
+        def build_and_ask(worker: WorkerProcess) -> Tensors:
             self._build(worker, task)
             return ask(worker)
 
-        return self._unless_lost(task.build_key, of_built)
+        return self._drop_ahead_and_attempt(task.build_key, build_and_ask)
 
-    def _unless_lost(self, key: tuple[object, ...], ask: Callable[[WorkerProcess], Answered]) -> Answered | Failure:
-        """What a worker says, if there is one and the layer `key` can be built."""
-        if self._ahead:  # nobody asks for it any more, and it may have built another layer
+    def _drop_ahead_and_attempt(
+        self, key: tuple[object, ...], ask: Callable[[WorkerProcess], Answered]
+    ) -> Answered | Failure:
+        """`_attempt`, after forgetting the tasks that were sent ahead: they may have built another layer."""
+        if self._ahead:
             self.lost()
-        return self._try(key, ask)
+        return self._attempt(key, ask)
 
     def lost(self) -> None:
         self._built = None
         self._ahead.clear()
 
     def close(self) -> None:
-        """Let the worker end by itself. The session still says what it was, and holds no tensors."""
+        """Stop the worker and release the cached parameters. `versions` and `settings` stay."""
         self._drawn = None
         super().close()
 
     def _build(self, worker: WorkerProcess, task: Task) -> None:
         if self._built == task.build_key:
             return
-        self._hold(worker, task.build_key, Build(layer=task.case.layer, dtype=task.dtype), self._parameters(task))
+        request = Build(layer=task.case.layer, dtype=task.dtype)
+        self._build_once(worker, task.build_key, request, self._parameters(task))
 
     def _parameters(self, task: Task) -> Sent:
-        """Those of the task's layer; small ones are drawn once for all the times that it is built in a row."""
+        """The parameters of the task's layer, cached for consecutive builds of the same layer."""
         if self._drawn is None or self._drawn[0] != task.build_key:
             self._drawn = task.build_key, parameters_to_send(task)
         return self._drawn[1]
 
-    def _hold(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Sendable) -> None:
+    def _build_once(self, worker: WorkerProcess, key: tuple[object, ...], request: Build, sent: Sendable) -> None:
         if self._built == key:
             return
         seconds = self.ready.implementation.timeouts.build
-        self._check_held(key, sent, lambda taking: worker.ask(request, sent, seconds, taking).tensors)
+        self._check_round_trip(key, sent, lambda compare: worker.ask(request, sent, seconds, compare).tensors)
 
-    def _check_held(self, key: tuple[object, ...], sent: Sendable, answer: Callable[[Receive], Tensors]) -> None:
-        """`answer` gives the parameters that came back, but for those that its argument takes while they are read."""
+    def _check_round_trip(self, key: tuple[object, ...], sent: Sendable, read: Callable[[Receive], Tensors]) -> None:
+        """Record the layer `key` as built, or as unbuildable if its parameters do not round-trip.
+
+        `read` returns the parameters of the answer except those that its argument takes.
+        """
         self._built = None
         try:
-            comparing = RoundTrip(sent)
-            held = answer(comparing)
-            if wrong := comparing.round_trip_error(held, self.ready.implementation.capabilities.missing_parameters):
-                raise WorkerFailure(Outcome.ERROR, f"build: {wrong}", lost=False)
+            round_trip = RoundTrip(sent)
+            held = read(round_trip)
+            missing_parameters = self.ready.implementation.capabilities.missing_parameters
+            if problem := round_trip.round_trip_error(held, missing_parameters):
+                raise WorkerFailure(Outcome.ERROR, f"build: {problem}", lost=False)
         except WorkerFailure as failure:
             self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
@@ -251,10 +274,10 @@ class Session(Lifecycle):
     def _run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Tensors:
         request, tensors = run_request(task, kinked_rows)
         seconds = self.ready.implementation.timeouts.run
-        return _in_our_layout(worker.ask(request, tensors, seconds, receive).tensors, task.case)
+        return _batch_first(worker.ask(request, tensors, seconds, receive).tensors, task.case)
 
 
-def _in_our_layout(answer: Tensors, case: Case) -> Tensors:
-    if wrong := wrong_layout(answer, case):
-        raise WorkerFailure(Outcome.FAIL, wrong, lost=False)
+def _batch_first(answer: Tensors, case: Case) -> Tensors:
+    if problem := wrong_layout(answer, case):
+        raise WorkerFailure(Outcome.FAIL, problem, lost=False)
     return decode_outputs(answer, case)

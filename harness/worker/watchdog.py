@@ -1,4 +1,4 @@
-"""Ends what takes too long: one thread for all deadlines of a worker, since starting one costs as much as a check."""
+"""Enforces time limits: one thread for all deadlines of a worker, since starting a thread takes as long as a check."""
 
 import threading
 import time
@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 
 class Watchdog:
-    """Calls `bite` once, from its own thread, if a watched piece of work does not end in time."""
+    """Calls `on_timeout` once, from its own thread, if watched work exceeds its time limit."""
 
-    def __init__(self, bite: Callable[[], None]) -> None:
-        self._bite, self._changed = bite, threading.Condition()
+    def __init__(self, on_timeout: Callable[[], None]) -> None:
+        self._on_timeout, self._changed = on_timeout, threading.Condition()
         self._deadline: float | None = None
-        self._ended = self.bitten = False
+        self._ended = self.timed_out = False
         threading.Thread(target=self._watch, daemon=True).start()
 
     @contextmanager
     def watching(self, seconds: float) -> Generator[None]:
-        """The work of this block has to end within so many seconds."""
+        """Watch the work of this block, which must end within `seconds`."""
         self._set(time.monotonic() + seconds)
         try:
             yield
@@ -25,7 +25,7 @@ class Watchdog:
             self._set(None)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching and end the thread."""
         with self._changed:
             self._ended = True
             self._changed.notify()
@@ -33,21 +33,21 @@ class Watchdog:
     def _set(self, deadline: float | None) -> None:
         with self._changed:
             self._deadline = deadline
-            # A later deadline needs no waking: the thread finds it when the earlier one, now void, has passed.
+            # A later deadline needs no notification: the thread reads it when the earlier, now void, one has passed.
             if deadline is not None and (self._wakes is None or deadline < self._wakes):
                 self._changed.notify()
 
     _wakes: float | None = None
-    """When the thread looks next, unless it is woken; None where it waits for a deadline."""
+    """The time at which the thread wakes by itself; None if it waits for a deadline to be set."""
 
     def _watch(self) -> None:
         with self._changed:
             while not self._ended:
                 left = None if self._deadline is None else self._deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    self.bitten = True
+                    self.timed_out = True
                     break
                 self._wakes = self._deadline
                 self._changed.wait(left)
-        if self.bitten:
-            self._bite()
+        if self.timed_out:
+            self._on_timeout()

@@ -81,9 +81,9 @@ def test_a_deviation_may_be_that_of_one_variant(conform: Callable, told: Callabl
     ("asked", "said"),
     [
         ("level=bassic", "level cannot be 'bassic'\n  did you mean basic? (one of all, basic)"),
-        ("levle=basic", "nothing called 'levle' to choose\n  did you mean level?"),
+        ("levle=basic", "there is no choice called 'levle'\n  did you mean level?"),
         ("level=basic,opset", "'opset' is not key=value"),
-        ("level=basic,level=all", "says level twice"),
+        ("level=basic,level=all", "gives level twice"),
         ("opset=20", "a_module_that_nobody_has not importable"),
     ],
 )
@@ -98,7 +98,7 @@ def test_an_entry_that_speaks_of_no_choice_is_refused(conform: Callable, told: C
     entry = 'when: {choices: {level: fast}}, reason: "It is made so", link: "https://example.org"'
     ended = conform("run", "--impl", told(unsupported=f"[{{{entry}}}]"), *CASES)
     assert ended.status == 2
-    assert "speaks of level: fast, which is none of its choices" in ended.stderr
+    assert "an entry has choices level: fast, which the manifest does not define" in ended.stderr
 
 
 def test_one_that_must_be_told_says_what(conform: Callable, fake: Callable) -> None:
@@ -153,7 +153,7 @@ def test_a_layer_that_is_made_without_arguments_is_the_one_that_its_manifest_say
         "post-gelu/no-mask": "unsupported",
         "pre-gelu-tanh/no-mask": "unsupported",
     }
-    assert "told nothing, it makes pre-gelu, and no post-gelu" in ended.messages()
+    assert "with its own defaults it makes pre-gelu, and no post-gelu" in ended.messages()
 
 
 def test_a_default_that_is_another_is_named(conform: Callable, untold: Callable) -> None:

@@ -202,7 +202,7 @@ def test_what_is_given_wrongly_is_refused(tmp_path: Path) -> None:
     text = (SPECS / "situations" / "mask-per-head.yaml").read_text()
     for old, new, said in (
         ("rank: 4", "rank: 2", "differs along H,S,S"),
-        ("layout: batch_first", "layout: unbatched", "of batch 1 and of masks of rank 2"),
+        ("layout: batch_first", "layout: unbatched", "needs batch 1 and masks of rank 2"),
         ("layout: batch_first", "layout: sequence_first", "stages and weights have no other layout"),
         ("flaw: null", "flaw: num_heads", "checks lacks refusal"),
         ("invariant: null", "invariant: layout", "checks lacks invariant"),
