@@ -85,7 +85,7 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
         patch.setdefault(each.stage, {})[each.specified] = each.found
     sentence = "; ".join(dict.fromkeys(f"{each.stage} = {each.found}" for each in found[0].equations)) + "."
     kind = {"deviation": path.stem, "sentence": sentence, "kind": "wiring", "patch": {"stages": patch}}
-    deviation = Deviation.model_validate({**kind, "unseen": None, "links": []})
+    deviation = Deviation.model_validate({**kind, "unseen": None, "links": ()})
     text = yaml.safe_dump(deviation.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
     try:
         replace_file(path, text.encode())

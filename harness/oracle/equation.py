@@ -15,7 +15,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.oracle.steps.linear import shared_by_heads
-from encoder_conformance.spec.equation import Equation, dotted
+from encoder_conformance.spec.equation import SIZES, Equation, dotted
 from encoder_conformance.spec.layer import Layer
 
 
@@ -44,7 +44,7 @@ class Operands:
         if name == "mask":
             return np.ones((1, 1, 1, 1), dtype=np.bool_)
         if name == "bias" or name.endswith((".bias", ".shift")):
-            return np.zeros(())
+            return np.zeros((), dtype=np.float32)  # adds nothing, and widens nothing
         raise ValueError(f"this layer has no {name}, or not yet")
 
     def having(self, name: str, value: Array) -> "Operands":
@@ -64,10 +64,13 @@ def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Array:
 
 def _value(node: ast.expr, a: Arithmetic, operands: Operands) -> Any:
     if name := dotted(node):
-        return operands[name]
+        named = operands[name]
+        return a.exact(named) if name in SIZES else named
     match node:
-        case ast.Constant(value=value):
-            return value if isinstance(value, str) else np.asarray(value, dtype=np.float64)
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.Constant(value=int() | float() as number):
+            return a.exact(number)
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
             return _power(a, _value(left, a, operands), _value(right, a, operands))
         case ast.BinOp(left=left, op=operator, right=right):
@@ -115,17 +118,17 @@ _COMPARISONS: dict[type, Callable[[Array, Array], Array]] = {
 
 
 def _sigmoid(a: Arithmetic, x: Array) -> Array:
-    return a.divide(np.asarray(1.0), a.add(np.asarray(1.0), a.exp(-x)))
+    return a.divide(a.exact(1.0), a.add(a.exact(1.0), a.exp(-x)))
 
 
 def _mean(a: Arithmetic, x: Array, axis: float) -> Array:
-    return a.divide(a.sum(x, int(axis)), np.asarray(float(x.shape[int(axis)])))
+    return a.divide(a.sum(x, int(axis)), a.exact(float(x.shape[int(axis)])))
 
 
 def _var(a: Arithmetic, x: Array, axis: float, ddof: float = 0.0) -> Array:
     apart = a.subtract(x, _mean(a, x, axis))
     total = a.sum(a.multiply(apart, apart), int(axis))
-    return a.divide(total, np.asarray(float(x.shape[int(axis)]) - float(ddof)))
+    return a.divide(total, a.exact(float(x.shape[int(axis)]) - float(ddof)))
 
 
 def _softmax(a: Arithmetic, operands: Operands, scores: Array, mask: Array, axis: float = -1.0) -> Array:
@@ -170,7 +173,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sign": lambda a, o, x: np.sign(x),
     "sin": lambda a, o, x: a.sin(x),
     "softmax": _softmax,
-    "softplus": lambda a, o, x: a.add(np.maximum(x, 0.0), a.log(a.add(np.asarray(1.0), a.exp(-np.abs(x))))),
+    "softplus": lambda a, o, x: a.add(np.maximum(x, 0.0), a.log(a.add(a.exact(1.0), a.exp(-np.abs(x))))),
     "split_heads": _heads("query_heads"),
     "sqrt": lambda a, o, x: a.sqrt(x),
     "sum": lambda a, o, x, axis: a.sum(x, int(axis)),

@@ -222,7 +222,7 @@ def _equations_text(diagnosis: Diagnosis) -> str:
         first, *others = [each for each in diagnosis.equations if each.stage == stage]
         more = f", and likewise in {len(others)} other form{'s' * (len(others) > 1)} of it" if others else ""
         sentences.append(
-            f"{stage} = {first.found} ({_format_sigma(first.rms)} σ over {len(first.cases)} cases; "
+            f"{stage} = {first.found} ({_format_sigma(first.rms)} σ over {len(first.cases)} case{'s' * (len(first.cases) > 1)}; "
             f"specified {first.specified}: {_format_sigma(first.specified_rms)} σ){more}."
         )
     return " ".join(sentences)

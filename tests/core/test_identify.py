@@ -126,7 +126,7 @@ def build(self, layer, parameters, dtype):
 def test_a_run_states_the_equation_and_explain_writes_it_down(
     conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
 ) -> None:
-    folder = fake("halving", HALF, stages="all")
+    folder = fake("halving", HALF, checks="[output, stages]")
     cases = [word for case in CASES[:3] for word in ("--case", case.id)]
     ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     assert ended.status == 1
@@ -145,7 +145,7 @@ def test_there_is_nothing_to_write_where_nothing_was_identified(
     conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
 ) -> None:
     lie = "def output(self, x, masks):\n    return super().output(x, masks) - 1"
-    conform("run", "--impl", fake("off", lie, checks="[output]"), "--case", CASES[0].id, "--dtype", "float32")
+    conform("run", "--impl", fake("shifted", lie, checks="[output]"), "--case", CASES[0].id, "--dtype", "float32")
     refused = conform("explain", "--write-deviation", tmp_path / "nothing.yaml")
     assert refused.status == 2
     assert "no equation was identified for this failure" in refused.stderr

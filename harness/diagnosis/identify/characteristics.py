@@ -49,9 +49,9 @@ def _proportional(stage: str, samples: Sequence[Sample]) -> str:
     seen = np.concatenate([sample.observed for sample in samples])
     sigma = np.concatenate([np.maximum(sample.sigma, sample.relative * np.abs(sample.observed)) for sample in samples])
     factor = float((right / sigma) @ (seen / sigma) / max(float((right / sigma) @ (right / sigma)), 1e-300))
-    return (
-        f"{stage} is {factor:.6g} times what is specified." if _rms((seen - factor * right) / sigma) < _IN_LINE else ""
-    )
+    if _rms((seen - right) / sigma) < _IN_LINE or _rms((seen - factor * right) / sigma) > _IN_LINE:
+        return ""
+    return f"{stage} is {factor:.6g} times what is specified."
 
 
 def _shifted(stage: str, samples: Sequence[Sample]) -> str:

@@ -32,11 +32,17 @@ class Identified:
 
 
 def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) -> Identified:
-    """The equation of every stage that is out of line given the stages before it."""
+    """The equation of every stage that is out of line given the stages before it. Cases that show an output
+    alone, and stacks, which show whole layers, do not say which step is wrong; they are judged with what is found."""
     end = time.monotonic() + SECONDS
     end = end if until is None else min(end, until)
-    out = {stage for fit in nothing.fits for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
-    order = [stage for piece in evidence for stage in piece.stages]
+    shown = [
+        (piece, fit)
+        for piece, fit in zip(evidence, nothing.fits, strict=True)
+        if len(piece.stages) > 1 and not piece.case.layer.is_stack
+    ]
+    out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
+    order = [stage for piece, _ in shown for stage in piece.stages]
     found, patches, left = list[StageEquation](), dict[str, dict[str, str]](), list[str]()
     for stage in dict.fromkeys(name for name in order if name in out):
         equations = _of_stage(stage, evidence, end)
