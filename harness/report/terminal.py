@@ -221,8 +221,9 @@ def _equations_text(diagnosis: Diagnosis) -> str:
     for stage in dict.fromkeys(each.stage for each in diagnosis.equations):
         first, *others = [each for each in diagnosis.equations if each.stage == stage]
         more = f", and likewise in {len(others)} other form{'s' * (len(others) > 1)} of it" if others else ""
+        count = len(first.cases)
         sentences.append(
-            f"{stage} = {first.found} ({_format_sigma(first.rms)} σ over {len(first.cases)} case{'s' * (len(first.cases) > 1)}; "
+            f"{stage} = {first.found} ({_format_sigma(first.rms)} σ over {count} case{'s' * (count > 1)}; "
             f"specified {first.specified}: {_format_sigma(first.specified_rms)} σ){more}."
         )
     return " ".join(sentences)
