@@ -54,14 +54,17 @@ FACTORS = (2.0, 0.5, -1.0, 1.1, 0.9, 3.0, 0.1, 1.5)
 
 @dataclass(frozen=True)
 class Mutant:
+    """`equations`: stage → (the specified equation, the mutated one); two stages of a pair."""
+
     layer: str
-    stage: str
-    specified: str
-    equation: str
+    equations: dict[str, tuple[str, str]]
 
     @property
     def deviation(self) -> Deviation:
-        return deviation_of({self.stage: {self.specified: self.equation}})
+        return deviation_of({stage: {right: wrong} for stage, (right, wrong) in self.equations.items()})
+
+    def __str__(self) -> str:
+        return f"{self.layer} " + "; ".join(f"{stage} = {wrong}" for stage, (_, wrong) in self.equations.items())
 
 
 class _OneNode(ast.NodeTransformer):
@@ -164,7 +167,7 @@ def mutants(count: int, seed: int) -> Iterator[Mutant]:
         if text is None or (layer, stage, text) in seen:
             continue
         seen.add((layer, stage, text))
-        mutant = Mutant(layer, stage, equations[stage].form, text)
+        mutant = Mutant(layer, {stage: (equations[stage].form, text)})
         try:
             Equation(text)
             shape = forward(case.layer, replace(what, equations={stage: Equation(text)}), Arithmetic(np.float64))
@@ -173,6 +176,22 @@ def mutants(count: int, seed: int) -> Iterator[Mutant]:
         if all(shape[name].shape == right[name].shape for name in right):
             made += 1
             yield mutant
+
+
+def pairs(count: int, seed: int) -> Iterator[Mutant]:
+    """Two mutants of one layer in different stages, together."""
+    waiting: dict[str, Mutant] = {}
+    made = 0
+    for mutant in mutants(4 * count, seed):
+        other = waiting.get(mutant.layer)
+        if other is None or {*other.equations} & {*mutant.equations}:
+            waiting[mutant.layer] = mutant
+            continue
+        del waiting[mutant.layer]
+        made += 1
+        yield Mutant(mutant.layer, {**other.equations, **mutant.equations})
+        if made == count:
+            return
 
 
 def answers(case: Case, mutant: Mutant) -> dict[str, Array]:
@@ -225,9 +244,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output-only", action="store_true", help="the implementation shows no stage")
+    parser.add_argument("--pairs", action="store_true", help="two mutants at a time, in different stages")
     told = parser.parse_args()
     counts, seconds, missed = Counter[str](), list[float](), list[str]()
-    for mutant in mutants(told.count, told.seed):
+    for mutant in (pairs if told.pairs else mutants)(told.count, told.seed):
         seen = observed(mutant, SHOWN, output_only=told.output_only)
         if not any(observation.failed for observation in seen):
             counts["equivalent"] += 1
@@ -239,7 +259,7 @@ def main() -> None:
         kind = "right" if right and diagnosis.confidence == "explained" else diagnosis.confidence
         kind = "FALSE" if not right and diagnosis.confidence == "explained" else kind
         counts[kind] += 1
-        counts["right step"] += diagnosis.first_stage == mutant.stage or right
+        counts["right step"] += diagnosis.first_stage in mutant.equations or right
         if kind != "right":
             stated = "; ".join(each.found for each in diagnosis.equations) or " + ".join(diagnosis.deviations)
             missed.append(

@@ -78,6 +78,7 @@ def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence
         first_stage=identified.equations[0].stage,
         cases=named.cases,
         equations=identified.equations,
+        observed=identified.observed,
     )
 
 

@@ -112,6 +112,10 @@ class Evidence:
         """σ of a right step that is given what was seen before it, in the stage's shape."""
         return self._sigma(np.nan_to_num(self._whole_condition[stage]))
 
+    def output_sigma(self) -> Array:
+        """σ of the specified output at the positions that are compared, where no stage was seen."""
+        return self._sigma(self._condition)
+
     def relative_noise(self, stage: str) -> float:
         """A right step's noise in units of roundoff of its values: rms over rms, and no less than a few roundings."""
         return float(self._relative_noise()[self.stages.index(stage)])

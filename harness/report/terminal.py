@@ -187,7 +187,7 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
         where = diagnosis.cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
         return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {where}."
     if diagnosis.confidence == "explained" and diagnosis.equations:
-        return f"{prefix}: {_equations_text(diagnosis)}{stage}"
+        return f"{prefix}: {_equations_text(diagnosis)}{stage}{''.join(f' {each}' for each in diagnosis.observed)}"
     if diagnosis.confidence == "unknown":
         text = f"{prefix}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
         return text + _found_out(diagnosis)

@@ -34,7 +34,7 @@ CASES = [load().cases[f"{layer}/{situation}"] for layer in ("pre-gelu", "post-re
 Wrong = Callable[[str], str]
 
 
-def observed(case: Case, wrong: dict[str, Wrong]) -> Observation:
+def observed(case: Case, wrong: dict[str, Wrong], *, output_only: bool = False) -> Observation:
     """What a float32 layer shows that computes these stages by another equation."""
     specified = stage_equations(case.layer)
     equations = {stage: Equation(change(specified[stage].text)) for stage, change in wrong.items()}
@@ -43,14 +43,16 @@ def observed(case: Case, wrong: dict[str, Wrong]) -> Observation:
     what = replace(what, equations=equations, x=what.x.astype(np.float32), parameters=narrow)
     with np.errstate(all="ignore"):
         shown = forward(case.layer, what, Arithmetic(np.float32))
-    answers = {name: np.asarray(stage).astype(np.float32) for name, stage in shown.items()}
+    names = ("output",) if output_only else stages(case.layer)
+    answers = {name: np.asarray(shown[name]).astype(np.float32) for name in names}
     expected = read_golden(case, read_golden_manifest(), constants())
-    verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
+    verdict = judge("output" if output_only else "stages", names, answers, expected, FLOAT32, constants())
     return observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome is not Outcome.PASS)
 
 
-def diagnosed(**wrong: Wrong) -> Diagnosis:
-    return diagnose("mine", "float32", [observed(case, wrong) for case in CASES], repeats="same")
+def diagnosed(*, output_only: bool = False, **wrong: Wrong) -> Diagnosis:
+    seen = [observed(case, wrong, output_only=output_only) for case in CASES]
+    return diagnose("mine", "float32", seen, repeats="same")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,33 @@ def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
     assert strange.left_open == ("ffn_activation",)
     assert "ffn_activation is a function of ffn_hidden alone, value by value: f(" in " ".join(strange.observed)
     assert "Left open: ffn_activation." in diagnosis_text(strange)
+
+
+@pytest.mark.parametrize(
+    ("stage", "wrong", "found"),
+    [
+        ("attention_output", lambda text: f"{text} + norm2.shift", "+ norm2.shift"),
+        ("attention_output", lambda text: f"roll({text}, 1, 2)", "roll(context_merged @"),
+        ("ffn_activation", lambda text: "maximum(ffn_hidden, 0) ** 2", "maximum(ffn_hidden, 0) ** 2"),
+    ],
+    ids=["a term", "an order", "an activation"],
+)
+def test_a_step_is_identified_from_the_output_alone(stage: str, wrong: Wrong, found: str) -> None:
+    diagnosis = diagnosed(output_only=True, **{stage: wrong})
+    assert diagnosis.confidence == "explained"
+    assert {each.stage for each in diagnosis.equations} == {stage}
+    assert all(found in each.found for each in diagnosis.equations)
+    assert "the output alone cannot tell" in diagnosis_text(diagnosis)
+
+
+def test_two_causes_behind_one_output_are_not_explained_by_one() -> None:
+    """A false "explained" is worse than a miss."""
+    diagnosis = diagnosed(
+        output_only=True,
+        residual1=lambda text: f"{text} + 0.7 * value",
+        ffn_activation=lambda text: "sin(ffn_hidden) + 0.3 * abs(ffn_hidden)",
+    )
+    assert diagnosis.confidence != "explained"
 
 
 def test_not_a_number_is_said() -> None:

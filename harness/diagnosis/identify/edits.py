@@ -118,7 +118,8 @@ def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[as
 def _of_the_result(text: str, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
     """The result in another order of its elements, and with another tensor added."""
     for other, its_shape in shapes.items():
-        if its_shape == shape and other != "mask":
+        if its_shape in (shape, shape[-1:]) and other != "mask":
+            yield parsed(f"{text} + {other}")
             yield parsed(f"{text} + {CONSTANT} * {other}")
     yield from _reordered(f"({text})", shape)
 

@@ -2,20 +2,26 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.characteristics import characteristics
+from encoder_conformance.diagnosis.identify.from_output import nearest_by_output, output_samples
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
 from encoder_conformance.diagnosis.identify.search import Candidate, nearest_equations
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.results import StageEquation
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation, Patch
+from encoder_conformance.spec.stage_equations import stage_equations
 
-SECONDS = 8.0
+AnySample = TypeVar("AnySample", bound=Sample)
+SECONDS = 7.0
 """How long the search for equations may take, of all stages together."""
+_OF_THE_OUTPUT = "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell."
 _TRIED = 3
 """Equations of a stage that are tried in their own noise: it takes 24 plays a case."""
 
@@ -41,6 +47,8 @@ def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) 
         for piece, fit in zip(evidence, nothing.fits, strict=True)
         if len(piece.stages) > 1 and not piece.case.layer.is_stack
     ]
+    if not shown:
+        return _by_output([piece for piece in evidence if piece.stages == ("output",)], end)
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
     order = [stage for piece, _ in shown for stage in piece.stages]
     found, patches, left = list[StageEquation](), dict[str, dict[str, str]](), list[str]()
@@ -65,19 +73,40 @@ def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, .
     return ()
 
 
+def _by_output(evidence: Sequence[Evidence], end: float) -> Identified:
+    """One step that accounts for every output, where no stage is shown: first without a fitted number, then with."""
+    stages = list(dict.fromkeys(stage for piece in evidence for stage in stage_equations(piece.case.layer)))
+    for numbers in (False, True):
+        for stage in stages:
+            find = partial(nearest_by_output, stage, until=end, numbers=numbers)
+            if equations := _of_groups(stage, "output", output_samples(stage, evidence), find):
+                patch = {stage: {each.specified: each.found for each in equations}}
+                return Identified(tuple(equations), deviation_of(patch), (), (_OF_THE_OUTPUT,))
+            if time.monotonic() > end:
+                break
+    return Identified((), None, (), ())
+
+
 def _of_stage(stage: str, evidence: Sequence[Evidence], end: float) -> list[StageEquation] | None:
-    """One for each equation that the layers specify and that is out of line; None where one of them is not found."""
-    groups: dict[str, list[Sample]] = {}
-    for sample in samples_of(stage, evidence):
+    return _of_groups(stage, stage, samples_of(stage, evidence), partial(nearest_equations, stage, until=end))
+
+
+def _of_groups(
+    stage: str, judged: str, samples: Sequence[AnySample], find: Callable[[list[AnySample]], list[Candidate]]
+) -> list[StageEquation] | None:
+    """One for each equation that the layers specify, where the stage that is `judged` is out of line; None where one of
+    them is not found."""
+    groups: dict[str, list[AnySample]] = {}
+    for sample in samples:
         groups.setdefault(sample.specified.form, []).append(sample)
     found = []
-    for specified, samples in sorted(groups.items(), key=lambda group: -len(group[1])):
+    for specified, group in sorted(groups.items(), key=lambda group: -len(group[1])):
         right = Match((), constants())
-        for sample in samples:
+        for sample in group:
             right.try_on(sample.evidence)
-        if _in_line(right, stage):
+        if _in_line(right, judged):
             continue
-        equation = _verified(stage, samples, nearest_equations(stage, samples, end))
+        equation = _verified(stage, judged, group, find(group))
         if equation is None:
             return None
         found.append(
@@ -86,24 +115,26 @@ def _of_stage(stage: str, evidence: Sequence[Evidence], end: float) -> list[Stag
                 specified=specified,
                 found=equation[0],
                 rms=equation[1],
-                specified_rms=_rms(right, stage),
-                cases=tuple(sample.evidence.case.id for sample in samples),
+                specified_rms=_rms(right, judged),
+                cases=tuple(sample.evidence.case.id for sample in group),
             )
         )
     return found or None
 
 
-def _verified(stage: str, samples: Sequence[Sample], candidates: Sequence[Candidate]) -> tuple[str, float] | None:
-    """The first that puts the stage in line in every case, in the noise of the wrong step itself."""
+def _verified(
+    stage: str, judged: str, samples: Sequence[Sample], candidates: Sequence[Candidate]
+) -> tuple[str, float] | None:
+    """The first that puts what is judged in line in every case, in the noise of the wrong step itself."""
     for candidate in candidates[:_TRIED]:
         deviation = deviation_of({stage: {samples[0].specified.form: candidate.text}})
         match = Match((deviation,), constants())
         for sample in samples:
             match.try_on(sample.evidence, measured=True)
-            if not _in_line(match, stage):
+            if not _in_line(match, judged):
                 break
         else:
-            return candidate.text, _rms(match, stage)
+            return candidate.text, _rms(match, judged)
     return None
 
 

@@ -1,7 +1,7 @@
 """What a stage was computed from and what came out, case by case: the data that an equation is fitted to."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,16 +76,20 @@ def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
         shape, positions = places
         if seen[stage].shape != shape:
             continue
-        what = given(piece.case)
-        inputs = {"x": what.x, "memory": what.memory, "mask": what.mask, "bias": what.bias}
-        values = {name: value for name, value in inputs.items() if value is not None} | what.parameters
-        values |= {name: seen[name] for name in before}
-        operands = Operands(piece.case.layer, values, softmax_choices(piece.case.layer))
+        operands = operands_of(piece, {name: seen[name] for name in before})
         observed = seen[stage].reshape(-1)[positions]
         sigma = piece.sigma(stage).reshape(-1)[positions]
         relative = piece.relative_noise(stage) * piece.dtype.roundoff
         found.append(Sample(piece, operands, specified[stage], shape, positions, observed, sigma, relative))
     return found
+
+
+def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}) -> Operands:
+    """The inputs and parameters of a case, and the stages that were seen."""
+    what = given(piece.case)
+    inputs = {"x": what.x, "memory": what.memory, "mask": what.mask, "bias": what.bias}
+    values = {name: value for name, value in inputs.items() if value is not None} | what.parameters
+    return Operands(piece.case.layer, {**values, **seen}, softmax_choices(piece.case.layer))
 
 
 def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:
