@@ -75,7 +75,7 @@ def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence
         dtype=named.dtype,
         confidence="explained",
         rms=match.rms,
-        first_stage=identified.equations[0].stage,
+        first_stage=named.first_stage if identified.observed else identified.equations[0].stage,
         cases=named.cases,
         equations=identified.equations,
         observed=identified.observed,
