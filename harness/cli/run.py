@@ -183,6 +183,8 @@ def run(
             changed = write_declared(report, assignment.ready.implementation, assignment.ready.folder)
             for line in changed:
                 click.echo(f"{assignment.ready.folder / 'impl.yaml'}: {line}")
+            if any(line.startswith("+") for line in changed):
+                click.echo("Write there why it deviates (reason), where to see it (link) and in which cases (when).")
     return _exit_status(report)
 
 

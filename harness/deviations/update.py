@@ -43,6 +43,6 @@ def update_declared(report: Report, implementation: Implementation, folder: Path
 
 
 def _entry(name: str, implementation: Implementation) -> dict[str, str]:
-    deviation = catalogue()[name]
-    link = deviation.links[0] if deviation.links else implementation.homepage
-    return {"deviation": name, "reason": deviation.sentence, "link": link}
+    """What it does, by the catalogue. Why, and where to see it, only the author knows: the catalogue's links are about
+    other projects."""
+    return {"deviation": name, "reason": catalogue()[name].sentence, "link": implementation.homepage}

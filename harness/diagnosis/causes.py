@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.checks.invariants.asking import breaks
-from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.advice import ADVICE
+from encoder_conformance.diagnosis.named import named_deviations
 from encoder_conformance.judge.answers import Answers, values_at
 from encoder_conformance.judge.expected import Expected, key
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.reason import Kind
 from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.task import Task
 
 _HUGE = 1000.0
@@ -79,7 +80,7 @@ def refused_or_broken(task: Task, record: Record) -> Failed | None:
 
 def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
     """A line for each; what an explained diagnosis of the same format accounts for is not said again."""
-    explained = {each.dtype: each.deviations for each in diagnoses if each.confidence == "explained"}
+    explained = {each.dtype: named_deviations(each) for each in diagnoses if each.confidence == "explained"}
     found: dict[str, list[Failed]] = {}
     for each in failures:
         kind = each.kind
@@ -114,9 +115,8 @@ def _same_layer(one: Task, other: Task) -> bool:
     return (one.dtype, one.case.layer.layer) == (other.dtype, other.case.layer.layer)
 
 
-def _accounted(each: Failed, ids: Sequence[str]) -> bool:
+def _accounted(each: Failed, deviations: Sequence[Deviation]) -> bool:
     """Whether what explains the numbers gives this too."""
-    deviations = [catalogue()[name] for name in ids if name in catalogue()]
     task = each.task
     if not deviations or task.check == "refusal" or task.check == "gradients":
         return False

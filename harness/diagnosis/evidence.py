@@ -46,6 +46,13 @@ class Errors:
 class _Drawn(Case):
     """A case whose parameters are drawn once: drawing takes longer than playing a small layer."""
 
+    padding_is_zero: bool = False
+    """Whether x is 0 at positions that hold padding, as an implementation may set it: nobody specifies it (M-3)."""
+
+    def x(self) -> Floats:
+        drawn = super().x()
+        return np.where(self.valid()[:, :, None], drawn, 0.0) if self.padding_is_zero else drawn
+
     @cached_property
     def _parameters(self) -> dict[str, Floats]:
         return super().parameters()
@@ -70,9 +77,11 @@ class Evidence:
     `item`: of that one alone, as what mixes no items can be predicted without the others.
     """
 
-    def __init__(self, observation: Observation, item: int | None = None) -> None:
+    def __init__(self, observation: Observation, item: int | None = None, *, padding_is_zero: bool = False) -> None:
         self.observation, case, expected = observation, observation.case, observation.expected
-        self.case = _Drawn(**{field.name: getattr(case, field.name) for field in fields(case)})
+        self._item = item
+        same = {field.name: getattr(case, field.name) for field in fields(case)}
+        self.case = _Drawn(**same, padding_is_zero=padding_is_zero)
         of_item = case.situation.model_copy(update={"items": (item,)})
         self._of_item = self.case if item is None else replace(self.case, situation=of_item)
         self.dtype = observation.dtype
@@ -97,6 +106,14 @@ class Evidence:
         self._condition = np.nan_to_num(self._condition)
         self._relative = np.repeat(self._relative_noise(), self._sizes)
         self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
+
+    @cached_property
+    def with_zero_padding(self) -> "Evidence | None":
+        """The same where the implementation set padded positions of x to 0 before it computed anything, which nobody
+        can see where it shows no stage before the first sum over positions; None where that makes no difference."""
+        if self.case.padding_is_zero or self._seen.keys() & {"norm1", "value"} or self.case.valid().all():
+            return None
+        return None if self.case.layer.embedding else Evidence(self.observation, self._item, padding_is_zero=True)
 
     @property
     def seen(self) -> Mapping[str, Array]:

@@ -63,10 +63,17 @@ class Match:
     tried_on: list[Evidence] = field(default_factory=list)
 
     def try_on(self, evidence: Evidence, *, measured: bool = False) -> None:
-        """Add one case to the evidence, unless it is there. `measured`: in the noise of the wrong layer itself."""
+        """Add one case to the evidence, unless it is there. `measured`: in the noise of the wrong layer itself.
+
+        What padded positions of x hold is unspecified (M-3): as drawn, or 0, whichever puts the case in line.
+        """
         if not any(tried is evidence for tried in self.tried_on):
             self.tried_on.append(evidence)
-            self.fits.append(fit(self.deviations, evidence, self.limits, measured=measured))
+            found = fit(self.deviations, evidence, self.limits, measured=measured)
+            if self.deviations and not found.in_line.all() and evidence.with_zero_padding:
+                zeroed = fit(self.deviations, evidence.with_zero_padding, self.limits, measured=measured)
+                found = zeroed if zeroed.in_line.all() else found
+            self.fits.append(found)
 
     def within(self, evidence: Sequence[Evidence]) -> "Match":
         """The same, if all that it was tried on is among this evidence; else the hypothesis alone, tried on nothing."""

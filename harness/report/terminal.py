@@ -16,6 +16,7 @@ from encoder_conformance.report.closing import Remainder, closing_lines
 from encoder_conformance.results import Diagnosis, Record, Report
 
 _SHOWN_FAILURES = 12
+_LONGEST_MESSAGE = 400
 _SHOWN_INDISTINGUISHABLE = 3
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
@@ -166,7 +167,7 @@ def _show_failures(screen: Console, report: Report, out: Path) -> None:
     failures = [record for record in report.records if record.outcome not in EXPECTED | {Outcome.NOT_RUN}]
     for record in failures[:_SHOWN_FAILURES]:
         text = f"✗ {record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}: "
-        screen.print(text + record.message, style="red", soft_wrap=True, highlight=False, markup=False)
+        screen.print(text + _on_one_line(record.message), style="red", soft_wrap=True, highlight=False, markup=False)
     if len(failures) > _SHOWN_FAILURES:
         screen.print(f"… and {len(failures) - _SHOWN_FAILURES} more", style="red")
     if failures:
@@ -174,6 +175,12 @@ def _show_failures(screen: Console, report: Report, out: Path) -> None:
         out_option = "" if str(out) == "conform-report" else f" --out {out}"
         command = f"conform explain --impl {first.implementation} --case {first.case} --dtype {first.dtype}{out_option}"
         screen.print(f"In full: {command}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _on_one_line(message: str) -> str:
+    """As much of a message as helps; `conform explain` and the report have all of it."""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
 
 def diagnosis_text(diagnosis: Diagnosis) -> str:

@@ -329,6 +329,8 @@ def test_what_explains_a_run_is_declared_and_comments_stay(conform: Callable, fa
     changed = update_declared(read_report(ended.out), read_implementation(folder), folder)
     assert changed == ["+ norm-eps-1e-3"]
     assert "# a comment of the maintainer's" in manifest.read_text()
+    [entry] = read_implementation(folder).deviations
+    assert entry.link == read_implementation(folder).homepage, "and no link about another project"
     again = conform("run", "--impl", folder, *CASES)
     assert again.status == 0, again.stdout
     assert set(again.outcomes("output")) == {"deviates"}

@@ -182,3 +182,45 @@ def test_there_is_nothing_to_write_where_nothing_was_identified(
     misnamed = conform("explain", "--write-deviation", tmp_path / "My Bug.yaml")
     assert misnamed.status == 2
     assert "cannot be the name of a deviation: My Bug.yaml" in misnamed.stderr
+
+
+IGNORING = """
+def build(self, layer, parameters, dtype):
+    from encoder_conformance.spec.equation import Equation
+    self.equations = {"attention_weights": Equation("softmax(attention_scores + bias, %s)")}
+    return super().build(layer, parameters, dtype)
+"""
+PADDED = (
+    "pre-gelu/padding-right",
+    "pre-gelu/padding-2d",
+    "post-relu/padding-3d",
+    "pre-gelu/no-mask",
+    "pre-gelu/causal",
+)
+
+
+@pytest.mark.parametrize("checks", ["[output, stages]", "[output]"])
+def test_what_padding_holds_decides_nothing(
+    conform: Callable[..., Any], fake: Callable[..., Path], checks: str
+) -> None:
+    """The fakes set x to 0 at padded positions, as templates and users do: a wrong mask lets that be seen."""
+    folder = fake("ignoring", IGNORING % "mask | ~mask", checks=checks)
+    ended = conform(
+        "run", "--impl", folder, *(word for case in PADDED for word in ("--case", case)), "--dtype", "float32"
+    )
+    [diagnosis] = [each for each in ended.report["diagnoses"] if each["confidence"] != "seen"]
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["mask-ignored"])
+    assert diagnosis["rms"] < 2
+
+
+def test_an_equation_accounts_for_the_invariants_that_it_breaks(
+    conform: Callable[..., Any], fake: Callable[..., Path]
+) -> None:
+    folder = fake("inverting", IGNORING % "roll(mask, 1, -1)", checks="[output, stages]")
+    cases = ("pre-gelu/causal", "pre-gelu/mask-per-head", "pre-gelu/invariant-causality", "pre-gelu/no-mask")
+    ended = conform(
+        "run", "--impl", folder, *(word for case in cases for word in ("--case", case)), "--dtype", "float32"
+    )
+    assert "fail" in ended.outcomes("invariant")
+    [diagnosis] = ended.report["diagnoses"]
+    assert diagnosis["confidence"] == "explained"

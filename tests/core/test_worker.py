@@ -284,3 +284,13 @@ def test_a_run_in_which_everything_is_opted_out_is_no_success(conform: Callable,
     ended = conform("run", "--impl", fake("idle", dtypes="[float64]"), *CASES[:2], "--dtype", "float32")
     assert ended.status == 3
     assert "nothing was judged" in ended.stdout
+
+
+def test_a_long_message_is_one_line_on_the_terminal_and_whole_in_the_report(conform: Callable, fake: Callable) -> None:
+    lie = "def output(self, x, masks):\n    raise KeyError('first line\\n' + 'x' * 5000)"
+    ended = conform("run", "--impl", fake("loud", lie, checks="[output]"), "--case", "pre-gelu/no-mask")
+    assert ended.status == 1
+    shown = [line for line in ended.stdout.splitlines() if "first line" in line]
+    assert shown
+    assert all(len(line) < 600 and line.endswith(" …") for line in shown)
+    assert all(len(message) > 5000 for message in ended.messages().splitlines() if "first line" in message)

@@ -54,7 +54,7 @@ def output_samples(stage: str, evidence: Sequence[Evidence]) -> list[OutputSampl
     found = []
     for piece in evidence:
         equations = stage_equations(piece.case.layer)
-        if stage not in equations or piece.stages != ("output",):
+        if stage not in equations or piece.stages != ("output",) or not _is_plain(piece, evidence):
             continue
         operands = operands_of(piece)
         values = dict(operands.values)
@@ -73,6 +73,11 @@ def output_samples(stage: str, evidence: Sequence[Evidence]) -> list[OutputSampl
             )
         )
     return found
+
+
+def _is_plain(piece: Evidence, evidence: Sequence[Evidence]) -> bool:
+    """Whether nothing hangs on what padded positions hold, or no case is free of padding."""
+    return bool(piece.case.valid().all()) or not any(other.case.valid().all() for other in evidence)
 
 
 def nearest_by_output(stage: str, samples: Sequence[OutputSample], until: float, *, numbers: bool) -> list[Candidate]:

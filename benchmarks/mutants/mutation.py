@@ -1,53 +1,22 @@
-"""Bugs that no list has: mutated equations of a layer, and whether a diagnosis finds them again.
+"""Mutates the specified equation of a stage at random."""
 
-    python -m benchmarks.mutants --count 200 --seed 1
-
-Each mutant changes one place of one stage's specified equation at random: another operand of the same shape, another
-operator, function, axis, number or order of elements; a term left out, doubled or scaled; the mask otherwise. The
-oracle computes it in float32, and a diagnosis is given what the implementation would show. Mutants that change nothing
-that is compared are counted as equivalent.
-
-A diagnosis is *right* where the equation that it states gives what the mutant gives, in cases that it was not shown.
-It is *false* where it says "explained" and that is not so. The search for equations knows nothing of this file: it has
-edits of its own, and fits numbers to the data.
-"""
-
-import argparse
 import ast
 import random
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.diagnosis.epsilon import measured_epsilon
 from encoder_conformance.diagnosis.identify.identify import deviation_of
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward, given
-from encoder_conformance.results import Diagnosis
-from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation, dotted
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.stage_equations import stage_equations
-from encoder_conformance.spec.stages import stages
 
-FLOAT32 = FORMATS["float32"]
 MASKS = ("~mask", "roll(mask, 1, -1)", "transpose(mask)", "flip(mask, -1)", "permute(mask, 0, 0)", "mask | ~mask")
 LAYERS = ("pre-gelu", "post-relu")
-SHOWN = ("padding-right", "mask-per-head", "no-mask", "causal", "low-variance", "padding-left", "mask-drawn", "alibi")
-HELD_OUT = ("mask-per-item-and-head", "padding-holes")
 FUNCTIONS = ("tanh", "sin", "abs", "sqrt", "exp", "sigmoid", "erf", "cos")
 FACTORS = (2.0, 0.5, -1.0, 1.1, 0.9, 3.0, 0.1, 1.5)
 
@@ -155,7 +124,7 @@ def mutants(count: int, seed: int) -> Iterator[Mutant]:
     made, seen = 0, set[tuple[str, str, str]]()
     while made < count:
         layer = LAYERS[made % len(LAYERS)]
-        case = cases[f"{layer}/{SHOWN[0]}"]
+        case = cases[f"{layer}/padding-right"]
         equations = stage_equations(case.layer)
         stage = chance.choice([name for name in equations if name != "output"])
         what = given(case)
@@ -192,86 +161,3 @@ def pairs(count: int, seed: int) -> Iterator[Mutant]:
         yield Mutant(mutant.layer, {**other.equations, **mutant.equations})
         if made == count:
             return
-
-
-def answers(case: Case, mutant: Mutant) -> dict[str, Array]:
-    wrong = deviant(case, [mutant.deviation])
-    parameters = {name: value.astype(np.float32) for name, value in wrong.given.parameters.items()}
-    inputs = replace(wrong.given, x=wrong.given.x.astype(np.float32), parameters=parameters)
-    with np.errstate(all="ignore"):
-        return {
-            name: np.asarray(stage).astype(np.float32)
-            for name, stage in forward(wrong.layer, inputs, Arithmetic(np.float32)).items()
-        }
-
-
-def observed(mutant: Mutant, situations: Sequence[str], *, output_only: bool = False) -> list[Observation]:
-    manifest, found = read_golden_manifest(), []
-    for situation in situations:
-        case = load().cases[f"{mutant.layer}/{situation}"]
-        expected, shown = read_golden(case, manifest, constants()), answers(case, mutant)
-        names = ("output",) if output_only else stages(case.layer)
-        given_answers = {name: shown[name] for name in names}
-        verdict = judge("output" if output_only else "stages", names, given_answers, expected, FLOAT32, constants())
-        failed = verdict.outcome is not Outcome.PASS
-        found.append(observation_of(case, expected, FLOAT32, given_answers, failed=failed))
-    return found
-
-
-def is_right(mutant: Mutant, diagnosis: Diagnosis) -> bool:
-    """Whether what is named gives what the mutant gives, in cases that the diagnosis was not shown."""
-    named = [catalogue()[name] for name in diagnosis.deviations if name in catalogue()]
-    named += [measured_epsilon(each.deviation.removesuffix("-epsilon"), each.value) for each in diagnosis.measured]
-    if diagnosis.equations:
-        patches: dict[str, dict[str, str]] = {}
-        for each in diagnosis.equations:
-            patches.setdefault(each.stage, {})[each.specified] = each.found
-        named = [deviation_of(patches)]
-    if not named:
-        return False
-    for situation in HELD_OUT:
-        case = load().cases[f"{mutant.layer}/{situation}"]
-        rows = case.specified()
-        both = [deviant(case, each).stages(Arithmetic(np.float64)) for each in ([mutant.deviation], named)]
-        wrong, found = (stages["output"][rows] for stages in both)
-        if not np.allclose(found, wrong, rtol=1e-3, atol=1e-3 * np.nanmax(np.abs(wrong), initial=1e-9), equal_nan=True):
-            return False
-    return True
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output-only", action="store_true", help="the implementation shows no stage")
-    parser.add_argument("--pairs", action="store_true", help="two mutants at a time, in different stages")
-    told = parser.parse_args()
-    counts, seconds, missed = Counter[str](), list[float](), list[str]()
-    for mutant in (pairs if told.pairs else mutants)(told.count, told.seed):
-        seen = observed(mutant, SHOWN, output_only=told.output_only)
-        if not any(observation.failed for observation in seen):
-            counts["equivalent"] += 1
-            continue
-        begun = time.perf_counter()
-        diagnosis = diagnose("mutant", "float32", seen, repeats="same")
-        seconds.append(time.perf_counter() - begun)
-        right = is_right(mutant, diagnosis)
-        kind = "right" if right and diagnosis.confidence == "explained" else diagnosis.confidence
-        kind = "FALSE" if not right and diagnosis.confidence == "explained" else kind
-        counts[kind] += 1
-        counts["right step"] += diagnosis.first_stage in mutant.equations or right
-        if kind != "right":
-            stated = "; ".join(each.found for each in diagnosis.equations) or " + ".join(diagnosis.deviations)
-            missed.append(
-                f"{kind}: {mutant.layer} {mutant.stage} = {mutant.equation}: {diagnosis.first_stage}: {stated}"
-            )
-            print(missed[-1], flush=True)
-    caught = len(seconds)
-    print(f"{told.count} mutants, seed {told.seed}: {counts['equivalent']} equivalent, {caught} caught")
-    for name in ("right", "right step", "closest", "unknown", "FALSE"):
-        print(f"{name}: {counts[name]} ({counts[name] / max(caught, 1):.1%})")
-    print(f"a diagnosis takes {np.median(seconds):.1f} s, at most {max(seconds):.1f} s")
-
-
-if __name__ == "__main__":
-    main()
