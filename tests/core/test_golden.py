@@ -184,8 +184,8 @@ def changed(case: Case, **update: object) -> Case:
 def test_a_case_that_changes_makes_its_golden_stale(copy: Path, case: Case) -> None:
     error = refused(copy, case)
     assert f"{SMALL.id}.safetensors" in error.where
-    assert "post-relu.yaml" in error.what
-    assert "single-position.yaml" in error.what
+    assert "post-relu.yaml" in error.problem
+    assert "single-position.yaml" in error.problem
     assert f"conform golden build --case '{SMALL.id}'" in error.hint
 
 

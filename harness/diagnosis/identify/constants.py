@@ -14,6 +14,7 @@ from encoder_conformance.judge.observation import Array
 _GRID = tuple(sign * 10.0**exponent for exponent in np.arange(-12.0, 7.0, 1.0) for sign in (1.0, -1.0))
 """Where a number that the data are not linear in is looked for first."""
 _NEAR = tuple(sign * at for at in np.arange(0.0, 10.25, 0.25) for sign in (1.0, -1.0))
+STARTS = (*_GRID, *_NEAR)
 _STEPS = 12
 _SMALL = 1e-6
 """The relative step that a derivative is taken over."""
@@ -31,11 +32,14 @@ class Number:
     uncertainty: float
 
 
-def fitted(samples: Sequence[Sample], tree: ast.expr) -> Number | None:
-    """The value of `c` that leaves the least square error; None where there is none, or the data say nothing of it."""
+def fitted(samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float] = STARTS) -> Number | None:
+    """The value of `c` that leaves the least square error; None where there is none, or the data say nothing of it.
+
+    `starts` are tried first, where the values are not linear in `c`.
+    """
     start = _linear(samples, tree)
     if start is None:
-        tried = [(cost(samples[:1], tree, value), value) for value in (*_GRID, *_NEAR)]
+        tried = [(cost(samples[:1], tree, value), value) for value in starts]
         least = min(tried)[0]
         if not np.isfinite(least):
             return None

@@ -5,7 +5,6 @@ specified ones, and those after it follow by their specified equations.
 """
 
 import ast
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.constants import fitted, has_constant, having, written
 from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations
+from encoder_conformance.diagnosis.identify.effort import Effort
 from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, operands_of
 from encoder_conformance.diagnosis.identify.search import Candidate
 from encoder_conformance.judge.observation import Array
@@ -24,6 +24,10 @@ from encoder_conformance.spec.stage_equations import stage_equations
 _NEAR = 30.0
 """The rms error, in σ of the specified output, up to which a wrong step's own noise may be all that is left."""
 _SCOUTS = 2
+_STARTS = (1.0, 0.5, 2.0, -1.0, 0.1, 0.0, 10.0)
+"""Where a number is looked for: a play to the output takes twenty evaluations."""
+_FIT = 20
+"""Plays that fitting a number takes, about."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def _is_plain(piece: Evidence, evidence: Sequence[Evidence]) -> bool:
     return bool(piece.case.valid().all()) or not any(other.case.valid().all() for other in evidence)
 
 
-def nearest_by_output(stage: str, samples: Sequence[OutputSample], until: float, *, numbers: bool) -> list[Candidate]:
+def nearest_by_output(stage: str, samples: Sequence[OutputSample], effort: Effort, *, numbers: bool) -> list[Candidate]:
     """Equations one edit away that give every output, but for their own noise. `numbers`: those with a fitted number,
     which take longer, and no others."""
     scouts = sorted(samples, key=lambda sample: sample.observed.size)[:_SCOUTS]
@@ -91,11 +95,11 @@ def nearest_by_output(stage: str, samples: Sequence[OutputSample], until: float,
         if text in tried or has_constant(tree) is not numbers:
             continue
         tried.add(text)
-        if time.monotonic() > until:
+        if not effort.spend(_FIT if numbers else 1):
             break
         if not numbers:
             found.append(Candidate(tree, 1, cost(scouts[:1], tree)))
-        elif number := fitted(scouts[:1], tree):
+        elif number := fitted(scouts[:1], tree, _STARTS):
             form = having(tree, next(written(number)))
             found.append(Candidate(form, 1, cost(scouts[:1], form)))
     hopeful = sorted((one for one in found if one.cost < right / 2), key=lambda one: (one.cost, one.length))[:4]

@@ -1,7 +1,6 @@
 """Which equation each stage out of line is computed by: the sentence of a diagnosis where no catalogue has a name."""
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +8,7 @@ from typing import TypeVar
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.characteristics import characteristics
+from encoder_conformance.diagnosis.identify.effort import Effort
 from encoder_conformance.diagnosis.identify.from_output import nearest_by_output, output_samples
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
 from encoder_conformance.diagnosis.identify.search import Candidate, nearest_equations
@@ -19,8 +19,10 @@ from encoder_conformance.spec.deviation import Deviation, Patch
 from encoder_conformance.spec.stage_equations import stage_equations
 
 AnySample = TypeVar("AnySample", bound=Sample)
-SECONDS = 7.0
-"""How long the search for equations may take, of all stages together."""
+EVALUATIONS = 10000
+"""Of equations, of all stages together: some ten seconds."""
+OF_OUTPUTS = 14000
+"""The same where each is played to the output."""
 _OF_THE_OUTPUT = "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell."
 _TRIED = 3
 """Equations of a stage that are tried in their own noise: it takes 24 plays a case."""
@@ -40,20 +42,19 @@ class Identified:
 def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) -> Identified:
     """The equation of every stage that is out of line given the stages before it. Cases that show an output
     alone, and stacks, which show whole layers, do not say which step is wrong; they are judged with what is found."""
-    end = time.monotonic() + SECONDS
-    end = end if until is None else min(end, until)
+    effort = Effort(EVALUATIONS, until)
     shown = [
         (piece, fit)
         for piece, fit in zip(evidence, nothing.fits, strict=True)
         if len(piece.stages) > 1 and not piece.case.layer.is_stack
     ]
     if not shown:
-        return _by_output([piece for piece in evidence if piece.stages == ("output",)], end)
+        return _by_output([piece for piece in evidence if piece.stages == ("output",)], Effort(OF_OUTPUTS, until))
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
     order = [stage for piece, _ in shown for stage in piece.stages]
     found, patches, left = list[StageEquation](), dict[str, dict[str, str]](), list[str]()
     for stage in dict.fromkeys(name for name in order if name in out):
-        equations = _of_stage(stage, evidence, end)
+        equations = _of_stage(stage, evidence, effort)
         if equations is None:
             left.append(stage)
             continue
@@ -73,22 +74,22 @@ def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, .
     return ()
 
 
-def _by_output(evidence: Sequence[Evidence], end: float) -> Identified:
+def _by_output(evidence: Sequence[Evidence], effort: Effort) -> Identified:
     """One step that accounts for every output, where no stage is shown: first without a fitted number, then with."""
     stages = list(dict.fromkeys(stage for piece in evidence for stage in stage_equations(piece.case.layer)))
     for numbers in (False, True):
         for stage in stages:
-            find = partial(nearest_by_output, stage, until=end, numbers=numbers)
+            find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
             if equations := _of_groups(stage, "output", output_samples(stage, evidence), find):
                 patch = {stage: {each.specified: each.found for each in equations}}
                 return Identified(tuple(equations), deviation_of(patch), (), (_OF_THE_OUTPUT,))
-            if time.monotonic() > end:
+            if effort.is_over:
                 break
     return Identified((), None, (), ())
 
 
-def _of_stage(stage: str, evidence: Sequence[Evidence], end: float) -> list[StageEquation] | None:
-    return _of_groups(stage, stage, samples_of(stage, evidence), partial(nearest_equations, stage, until=end))
+def _of_stage(stage: str, evidence: Sequence[Evidence], effort: Effort) -> list[StageEquation] | None:
+    return _of_groups(stage, stage, samples_of(stage, evidence), partial(nearest_equations, stage, effort=effort))
 
 
 def _of_groups(

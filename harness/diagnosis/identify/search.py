@@ -1,7 +1,6 @@
 """Finds the equation of a stage: the nearest to the specified one that gives what was observed."""
 
 import ast
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.constants import fitted, has_constant, having, summed, written
 from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations, parsed
+from encoder_conformance.diagnosis.identify.effort import FIT, Effort
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, rms
 
 _SCOUTS = 2
@@ -38,10 +38,10 @@ class Candidate:
         return sum(1 for _ in ast.walk(self.tree))
 
 
-def nearest_equations(stage: str, samples: Sequence[Sample], until: float) -> list[Candidate]:
+def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> list[Candidate]:
     """The equations, nearest first, with which every case is in line but for the noise of the wrong step itself.
 
-    `samples` specify the same equation. At the time `until`, by time.monotonic(), the search ends with what it has.
+    `samples` specify the same equation. Where the effort is spent the search ends with what it has.
     """
     specified = samples[0].specified.tree
     scouts = _telling(samples)
@@ -52,8 +52,8 @@ def nearest_equations(stage: str, samples: Sequence[Sample], until: float) -> li
         for start in beam:
             others = list(_neighbours(stage, start, samples[0], first=depth == 1))
             others += _of_a_sum(start, samples[0], scouts)
-            found += _scored(others, depth, scouts, tried, until)
-            if time.monotonic() > until:
+            found += _scored(others, depth, scouts, tried, effort)
+            if effort.is_over:
                 break
         found.sort(key=lambda one: (one.cost, one.length))
         if right := _that_account(found, samples):
@@ -86,7 +86,7 @@ def _neighbours(stage: str, start: Candidate, sample: Sample, *, first: bool) ->
 
 
 def _scored(
-    trees: Iterable[ast.expr], depth: int, scouts: Sequence[Sample], tried: set[str], until: float
+    trees: Iterable[ast.expr], depth: int, scouts: Sequence[Sample], tried: set[str], effort: Effort
 ) -> list[Candidate]:
     found = []
     for tree in trees:
@@ -94,7 +94,7 @@ def _scored(
         if text in tried:
             continue
         tried.add(text)
-        if time.monotonic() > until:
+        if not effort.spend(FIT if has_constant(tree) else 1):
             break
         if not has_constant(tree):
             found.append(Candidate(tree, depth, cost(scouts, tree)))
