@@ -173,7 +173,7 @@ def test_a_run_states_the_equation_and_explain_writes_it_down(
 def test_there_is_nothing_to_write_where_nothing_was_identified(
     conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
 ) -> None:
-    lie = "def output(self, x, masks):\n    return super().output(x, masks) - 1"
+    lie = "def output(self, x, masks):\n    out = super().output(x, masks)\n    out[..., ::5] *= 3\n    return out"
     conform("run", "--impl", fake("shifted", lie, checks="[output]"), "--case", CASES[0].id, "--dtype", "float32")
     refused = conform("explain", "--write-deviation", tmp_path / "nothing.yaml")
     assert refused.status == 2
