@@ -88,7 +88,7 @@ def choices(layer: Layer) -> str:
 
 def _runtimes(validation: Validation) -> Table:
     table = Table(box=box.HORIZONTALS, border_style="dim", header_style="bold", show_edge=False)
-    for title in ("runtime", "level", "passed / applicable", "largest rms σ", "max σ", "ms an answer"):
+    for title in ("runtime", "level", "conform / applicable", "largest rms σ", "max σ", "ms an answer"):
         table.add_column(title)
     for result in validation.runtimes:
         if result.absent:
