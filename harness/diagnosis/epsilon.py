@@ -22,6 +22,8 @@ _START = 10.0 ** np.arange(-14.0, 1.0, 0.5)
 _PIECES = 3
 """Cases that it is measured in: those where an epsilon shows most."""
 _STEPS = 12
+_LEAST, _LARGEST = 1e-30, 1e3
+"""Beyond these it is no epsilon."""
 _SMALL = 1e-4
 """The relative step that a derivative is taken over."""
 _SURE = 3.0
@@ -94,10 +96,12 @@ def _fitted(name: str, epsilon: float, pieces: Sequence[Evidence]) -> tuple[floa
             return None
         step = float(np.clip(along / length, -2.0, 2.0))
         epsilon *= float(np.exp(step))
+        if not _LEAST < epsilon < _LARGEST:
+            return None
         unsure = np.sqrt(max(piece.case.layer.d_model for piece in pieces) / length)
         if abs(step) < 0.01 * unsure:
             break
-    return (epsilon, float(epsilon * unsure)) if 1e-30 < epsilon < 1e3 else None
+    return epsilon, float(epsilon * unsure)
 
 
 def _as_written(epsilon: float, uncertainty: float) -> float:

@@ -132,6 +132,12 @@ def test_two_causes_behind_one_output_are_not_explained_by_one() -> None:
     assert diagnosis.confidence != "explained"
 
 
+def test_a_norm_that_gives_its_shift_alone_has_no_epsilon_that_could_be_measured() -> None:
+    """The epsilon that fits it best is infinite, and no layer has that."""
+    diagnosis = diagnosed(output_only=True, norm2=lambda text: "0 * x + norm2.shift")
+    assert not diagnosis.measured
+
+
 def test_not_a_number_is_said() -> None:
     lost = diagnosed(ffn_activation=lambda text: f"{text} + log(ffn_hidden - 2) * 0 + 0.1 * cos(3 * ffn_hidden)")
     assert lost.confidence != "explained"

@@ -21,7 +21,7 @@ from encoder_conformance.spec.stage_equations import stage_equations
 AnySample = TypeVar("AnySample", bound=Sample)
 EVALUATIONS = 10000
 """Of equations, of all stages together: some ten seconds."""
-OF_OUTPUTS = 14000
+OF_OUTPUTS = 20000
 """The same where each is played to the output."""
 _OF_THE_OUTPUT = "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell."
 _TRIED = 3
