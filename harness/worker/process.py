@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from pydantic import ValidationError
 
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.threads import blas_threads
-from encoder_conformance.wire.frames import EndOfStream, Frame, Sendable, read_frame, write_frame
+from encoder_conformance.wire.frames import EndOfStream, Frame, Sendable, Tensors, read_frame, write_frame
 from encoder_conformance.wire.header import FrameError
 from encoder_conformance.wire.messages import Answer, Refusal, Request, Stop
 from encoder_conformance.wire.streamed import Receive
@@ -29,6 +29,9 @@ def one_line(error: ValidationError) -> str:
     """The first problem of a validation error, in one line."""
     first = error.errors(include_url=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
+
+
+Replied = TypeVar("Replied", bound=Answer)
 
 
 class WorkerFailure(Exception):
@@ -97,6 +100,21 @@ class WorkerProcess:
             except (OSError, ValueError):  # ValueError: the pipe was closed by `kill`
                 raise WorkerFailure(Outcome.CRASH, self._exit_message(), lost=True) from None
             return self._answer_to(pending, receive)
+
+    def ask_for(
+        self,
+        kind: type[Replied],
+        request: Request,
+        tensors: Sendable | None,
+        seconds: float,
+        receive: Receive | None = None,
+    ) -> tuple[Replied, Tensors]:
+        """`ask`, with the answer's message read as this `kind`."""
+        frame = self.ask(request, tensors, seconds, receive)
+        try:
+            return kind.model_validate(frame.message), frame.tensors
+        except ValidationError as error:
+            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=False) from None
 
     def has_room(self, *requests: Sendable) -> bool:
         """Whether requests with these tensors can be sent ahead without a deadlock.

@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import Device
 from encoder_conformance.judge.outcome import Outcome
@@ -38,7 +36,7 @@ from encoder_conformance.worker.marshalling import (
     run_request,
     wrong_layout,
 )
-from encoder_conformance.worker.process import Pending, WorkerFailure, WorkerProcess, one_line
+from encoder_conformance.worker.process import Pending, WorkerFailure, WorkerProcess
 from encoder_conformance.worker.round_trip import RoundTrip, StoredParameters, expected_parameters
 from encoder_conformance.worker.sent import Sent, parameters_to_send
 
@@ -119,14 +117,10 @@ class Session(Lifecycle):
         def ask(worker: WorkerProcess) -> StoredParameters:
             self._built, sent = None, {name: whole(value) for name, value in self._parameters(task).items()}
             request = Build(layer=task.case.layer, dtype=task.dtype)
-            answer = worker.ask(request, sent, self.ready.implementation.timeouts.build)
-            try:
-                expected = expected_parameters(
-                    sent, answer.tensors, self.ready.implementation.capabilities.missing_parameters
-                )
-                return StoredParameters(expected, answer.tensors, Built.model_validate(answer.message).own)
-            except ValidationError as problem:
-                raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
+            implementation = self.ready.implementation
+            built, held = worker.ask_for(Built, request, sent, implementation.timeouts.build)
+            expected = expected_parameters(sent, held, implementation.capabilities.missing_parameters)
+            return StoredParameters(expected, held, built.own)
 
         return self._drop_ahead_and_attempt(("parameters", task.build_key), ask)
 
@@ -180,11 +174,9 @@ class Session(Lifecycle):
         def ask(worker: WorkerProcess) -> tuple[Tensors, tuple[str, ...]]:
             self._build(worker, task)
             self._built = None  # initialisation replaces the loaded parameters
-            answer = worker.ask(Initialise(seed=seed), None, self.ready.implementation.timeouts.build, receive)
-            try:
-                return answer.tensors, Initialised.model_validate(answer.message).trainable
-            except ValidationError as problem:
-                raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
+            seconds = self.ready.implementation.timeouts.build
+            made, tensors = worker.ask_for(Initialised, Initialise(seed=seed), None, seconds, receive)
+            return tensors, made.trainable
 
         return self._drop_ahead_and_attempt(task.build_key, ask)
 
@@ -202,11 +194,8 @@ class Session(Lifecycle):
 
         def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
             self._built = None
-            answer = worker.ask(request, None, self.ready.implementation.timeouts.build)
-            try:
-                return Inspected.model_validate(answer.message).description, answer.tensors
-            except ValidationError as problem:
-                raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(problem)}", lost=False) from None
+            inspected, found = worker.ask_for(Inspected, request, None, self.ready.implementation.timeouts.build)
+            return inspected.description, found
 
         return self._drop_ahead_and_attempt(("inspect", request.path), ask)
 
