@@ -364,3 +364,10 @@ def test_a_number_that_is_declared_where_nan_is_specified_is_verified(conform: C
     ended = conform("run", "--impl", folder, "--case", "post-gelu-nan-rows/blind-queries-forward", "--dtype", "float32")
     assert ended.status == 0, ended.stdout + ended.stderr
     assert set(ended.outcomes()) == {"deviates"}
+
+
+def test_what_shows_in_evaluation_alone_is_not_asked_of_dropout(conform: Callable, fake: Callable) -> None:
+    """Dropout is read off in training: what rounds a softmax is neither there nor missed."""
+    folder = fake("narrow", deviations=declaring("softmax-in-float32"), checks="[output, dropout]")
+    ended = conform("run", "--impl", folder, "--case", "post-relu-dropout/dropout", "--dtype", "float64")
+    assert ended.outcomes("dropout") == ["pass"], ended.stdout
