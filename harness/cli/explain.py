@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from encoder_conformance.diagnosis.named import patches_of
+from encoder_conformance.diagnosis.identify.identify import patches_of
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.files import replace_file
 from encoder_conformance.impl.choices import parse_variant
@@ -81,7 +81,7 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     if not found:
         hint = "equations are found where stages are shown and no deviation of the catalogue explains the failure"
         raise InputError("no equation was identified for this failure", where="--write-deviation", hint=hint)
-    patch = patches_of(found[0])
+    patch = patches_of(found[0].equations)
     sentence = "; ".join(dict.fromkeys(f"{each.stage} = {each.found}" for each in found[0].equations)) + "."
     kind = {"deviation": path.stem, "sentence": sentence, "kind": "wiring", "patch": {"stages": patch}}
     deviation = Deviation.model_validate({**kind, "unseen": None, "links": ()})

@@ -8,7 +8,7 @@ import numpy as np
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.simulate import simulate
-from encoder_conformance.judge.observation import SMALL
+from encoder_conformance.judge.observation import is_large
 from encoder_conformance.oracle.deviant import inapplicable
 from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
 from encoder_conformance.spec.case import Case
@@ -43,7 +43,7 @@ class NotPlayed:
 def not_played(names: Iterable[str], cases: Sequence[Case], every: Iterable[Case]) -> list[NotPlayed]:
     """Of each deviation, the layers of `cases` in which it changes nothing. `every` has others to ask instead."""
     chosen = _by_layer(cases)
-    others = _by_layer(case for case in every if case.layer.d_model <= SMALL and case.layer.layer not in chosen)
+    others = _by_layer(case for case in every if not is_large(case.layer) and case.layer.layer not in chosen)
     found = []
     for name in names:
         by_reason: dict[Inapplicable, list[str]] = {}

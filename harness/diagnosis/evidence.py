@@ -11,7 +11,7 @@ from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.deviations.simulate import continued, continued_with_noise, draws
 from encoder_conformance.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
 from encoder_conformance.judge.expected import ExpectedTensor
-from encoder_conformance.judge.observation import Array, Observation
+from encoder_conformance.judge.observation import Array, Observation, is_large
 from encoder_conformance.oracle.deviant import active_parts, mixes_items
 from encoder_conformance.portable import Floats
 from encoder_conformance.spec.case import Case
@@ -110,10 +110,12 @@ class Evidence:
     @cached_property
     def with_zero_padding(self) -> "Evidence | None":
         """The same where the implementation set padded positions of x to 0 before it computed anything, which nobody
-        can see where it shows no stage before the first sum over positions; None where that makes no difference."""
-        if self.case.padding_is_zero or self._seen.keys() & {"norm1", "value"} or self.case.valid().all():
+        can see where it shows no stage before the first sum over positions; None where that makes no difference, and of
+        large layers, where each play takes long."""
+        known = self.case.padding_is_zero or bool(self._seen.keys() & {"norm1", "value"}) or self.case.valid().all()
+        if known or is_large(self.case.layer) or self.case.layer.embedding:
             return None
-        return None if self.case.layer.embedding else Evidence(self.observation, self._item, padding_is_zero=True)
+        return Evidence(self.observation, self._item, padding_is_zero=True)
 
     @property
     def seen(self) -> Mapping[str, Array]:

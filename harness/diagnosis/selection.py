@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.judge.observation import SMALL, Observation
+from encoder_conformance.judge.observation import Observation, is_large
 from encoder_conformance.oracle.steps.needs import has_empty_row
-from encoder_conformance.spec.layer import Layer
 
 TRIED = 30
 """Observations that a hypothesis is tried on."""
@@ -67,11 +66,6 @@ def _telling(observation: Observation) -> tuple[bool, bool, int, int, str]:
     positions = situation.batch * situation.sequence
     beyond = positions if is_large(case.layer) else 0
     return not observation.failed, case.mask() is None, -min(positions, _POSITIONS), beyond, case.id
-
-
-def is_large(layer: Layer) -> bool:
-    """Whether its stages are not kept whole, and a play of it takes as long as a hundred of a small one."""
-    return layer.d_model > SMALL
 
 
 @dataclass(frozen=True)

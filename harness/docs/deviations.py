@@ -18,7 +18,7 @@ from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import default_implementations
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import SMALL, Observation, observation_of
+from encoder_conformance.judge.observation import Observation, is_large, observation_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.paths import ROOT
@@ -72,7 +72,7 @@ def graded() -> list[Case]:
     layers = {case.layer.layer for case in cases if case.layer.family in GRADED}
     for deviation in seen_in_evaluation().values():
         if not any(changes(case, deviation) for case in cases if case.layer.layer in layers):
-            small = (case for case in cases if case.layer.d_model <= SMALL)
+            small = (case for case in cases if not is_large(case.layer))
             layers.add(next(case.layer.layer for case in small if changes(case, deviation)))
     return [case for case in cases if case.layer.layer in layers]
 

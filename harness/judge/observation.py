@@ -10,13 +10,18 @@ from encoder_conformance.judge.answers import Answers, Sampled, values_at
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages
 
 Array = npt.NDArray[Any]
 
-
 SMALL = 64
 """Stages are kept whole up to this d_model: a few hundred kilobytes per case."""
+
+
+def is_large(layer: Layer) -> bool:
+    """Whether its stages are not kept whole, and a play of it takes as long as a hundred of a small one."""
+    return layer.d_model > SMALL
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answe
         if name in answers:
             answer, tensor = answers[name], expected.tensors[name]
             fits = answer.dtype == dtype.numpy
-            if fits and case.layer.d_model <= SMALL and not isinstance(answer, Sampled):
+            if fits and not is_large(case.layer) and not isinstance(answer, Sampled):
                 whole[name] = answer.astype(np.float64)
             comparable = fits and answer.shape == tensor.shape
             values[name] = values_at(answer, tensor.positions).astype(np.float64) if comparable else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.equation import Operands
+from encoder_conformance.oracle.equation import Operands, named_inputs
 from encoder_conformance.oracle.equation import evaluate as evaluate_equation
 from encoder_conformance.oracle.stack import encoder_stack
 from encoder_conformance.oracle.steps import VARIANTS
@@ -153,7 +153,10 @@ def encoder_layer(
     ways, epsilons, equations = (wrong.ways, wrong.epsilons, wrong.equations) if wrong else ({}, {}, {})
     taken = {**right_ways(layer), **ways}
     choices_of_softmax = softmax_choices(layer)
-    known = _operands(x, memory, mask, bias, parameters) if equations else {}
+    known: dict[str, Array] = {}
+    if equations:
+        values = {name: node.value for name, node in parameters.items()}
+        known = named_inputs(values, x=x.value, memory=None if memory is None else memory.value, mask=mask, bias=bias)
 
     def show(name: str, node: Node) -> Node:
         if name in equations:
@@ -218,15 +221,6 @@ def encoder_layer(
         x = norm("norm1", residual("residual1", x, attention(x, x), x))
         show("output", norm("norm2", residual("residual2", x, feed_forward(x), x)))
     return stage
-
-
-def _operands(
-    x: Node, memory: Node | None, mask: Array | None, bias: Array | None, parameters: Mapping[str, Node]
-) -> dict[str, Array]:
-    """What an equation may name before any stage is there."""
-    inputs = {"x": x.value, "memory": None if memory is None else memory.value, "mask": mask, "bias": bias}
-    given = {name: value for name, value in inputs.items() if value is not None}
-    return given | {name: node.value for name, node in parameters.items()}
 
 
 def softmax_choices(layer: Layer) -> dict[str, object]:

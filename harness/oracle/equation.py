@@ -52,6 +52,12 @@ class Operands:
         return replace(self, values={**self.values, name: value})
 
 
+def named_inputs(parameters: Mapping[str, Array], **inputs: Array | None) -> dict[str, Array]:
+    """What an equation may name before any stage is there: parameters, and those of x, memory, mask and bias that
+    there are."""
+    return {**parameters, **{name: value for name, value in inputs.items() if value is not None}}
+
+
 def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Array:
     """The stage that the equation gives. Raises ValueError where shapes do not fit."""
     return evaluate_tree(equation.tree, a, operands)

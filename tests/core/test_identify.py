@@ -10,6 +10,8 @@ import pytest
 
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.from_output import output_samples
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
@@ -101,7 +103,7 @@ def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
     assert strange.confidence != "explained"
     assert {each.stage for each in strange.equations} == {"residual1"}
     assert strange.left_open == ("ffn_activation",)
-    assert "ffn_activation is a function of ffn_hidden alone, value by value: f(" in " ".join(strange.observed)
+    assert "ffn_activation follows one curve of ffn_hidden, to" in " ".join(strange.observed)
     assert "Left open: ffn_activation." in diagnosis_text(strange)
 
 
@@ -136,6 +138,13 @@ def test_a_norm_that_gives_its_shift_alone_has_no_epsilon_that_could_be_measured
     """The epsilon that fits it best is infinite, and no layer has that."""
     diagnosis = diagnosed(output_only=True, norm2=lambda text: "0 * x + norm2.shift")
     assert not diagnosis.measured
+
+
+def test_a_large_layer_is_not_played_to_its_output_twenty_thousand_times() -> None:
+    case = load().cases["post-relu-512/no-mask"]
+    expected = read_golden(case, read_golden_manifest(), constants())
+    answers = {"output": np.zeros(case.x_shape, np.float32)}
+    assert output_samples([Evidence(observation_of(case, expected, FLOAT32, answers, failed=True))]) == {}
 
 
 def test_not_a_number_is_said() -> None:

@@ -9,6 +9,8 @@ from encoder_conformance.judge.observation import Array
 
 _IN_LINE = 2.0
 """rms, in σ, as of every comparison."""
+_SMOOTH = 1e-3
+"""Of the range of an activation: what is left of a smooth one, between neighbours of some thousand values."""
 
 
 def characteristics(stage: str, samples: Sequence[Sample]) -> tuple[str, ...]:
@@ -74,17 +76,18 @@ def _permuted(stage: str, samples: Sequence[Sample]) -> str:
 
 
 def _function_of_one_value(stage: str, samples: Sequence[Sample]) -> str:
-    """Of an activation: equal inputs give equal outputs, so that neighbours in order of input differ little."""
+    """Of an activation: how far it is from a curve through its neighbours in order of the input, and where that goes."""
     if stage != "ffn_activation":
         return ""
     given, seen = (np.concatenate(values) for values in zip(*map(_input_and_output, samples), strict=True))
     order = np.argsort(given)
     given, seen = given[order], seen[order]
-    rough = float(np.sum(np.abs(np.diff(seen)))) / max(float(np.ptp(seen)), 1e-300)
-    if rough > 4.0:
-        return f"{stage} is no function of ffn_hidden alone, value by value: equal inputs give unlike outputs."
+    between = np.interp(given[1:-1:2], given[::2], seen[::2])
+    apart = float(np.median(np.abs(seen[1:-1:2] - between))) / max(float(np.ptp(seen)), 1e-300)
+    if apart > _SMOOTH:
+        return f"{stage} follows no smooth curve of ffn_hidden: it is off by {apart:.2g} of its range between neighbours."
     points = ", ".join(f"f({at:g}) = {float(np.interp(at, given, seen)):.3g}" for at in _points(given))
-    return f"{stage} is a function of ffn_hidden alone, value by value: {points}."
+    return f"{stage} follows one curve of ffn_hidden, to {apart:.1g} of its range: {points}."
 
 
 def _input_and_output(sample: Sample) -> tuple[Array, Array]:
@@ -95,22 +98,21 @@ def _points(given: Array) -> Iterator[float]:
     return (at for at in (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0) if given[0] <= at <= given[-1])
 
 
-_MAPS = {
-    "query": "query", "key": "key", "value": "value", "attention_output": "context_merged",
-    "ffn_hidden": "the input of the feed-forward network", "ffn_output": "ffn_activation",
-}  # fmt: skip
+_LINEAR_MAPS = frozenset({"query", "key", "value", "attention_output", "ffn_hidden", "ffn_output"})
 
 
 def _linear(stage: str, samples: Sequence[Sample]) -> str:
-    """Of a linear map: whether one weight and one bias give all cases of a layer."""
-    if stage not in _MAPS:
+    """Of a linear map: whether one weight and one bias give all cases that were built with the same parameters."""
+    if stage not in _LINEAR_MAPS or not all(np.isfinite(sample.observed).all() for sample in samples):
         return ""
-    source = next(iter(sorted(name for name in samples[0].specified.names if "." not in name)))
-    by_layer: dict[str, list[Sample]] = {}
+    by_build: dict[str, list[Sample]] = {}
     for sample in samples:
-        by_layer.setdefault(sample.evidence.case.layer.layer, []).append(sample)
-    worst = 0.0
-    for group in by_layer.values():
+        case = sample.evidence.case
+        by_build.setdefault(f"{case.layer.layer} {case.situation.parameter_exponents}", []).append(sample)
+    nearest, sources = 0.0, set[str]()
+    for group in by_build.values():
+        [source] = (name for name in group[0].specified.names if "." not in name)
+        sources.add(source)
         rows, results, noise = (
             np.concatenate(parts) for parts in zip(*(_rows(one, source) for one in group), strict=True)
         )
@@ -118,10 +120,11 @@ def _linear(stage: str, samples: Sequence[Sample]) -> str:
             return ""
         design = np.hstack([rows, np.ones((len(rows), 1))])
         solved, *_ = np.linalg.lstsq(design, results, rcond=None)
-        worst = max(worst, _rms((results - design @ solved) / np.maximum(noise, 1e-300)))
-    if worst < 2 * _IN_LINE:
-        return f"{stage} is a linear map of {source} with other weights than any parameter, or a mixture of them."
-    return f"{stage} is no linear map of {source} ({worst:.2g} σ from the nearest)."
+        nearest = max(nearest, _rms((results - design @ solved) / np.maximum(noise, 1e-300)))
+    what = " or ".join(sorted(sources))
+    if nearest < 2 * _IN_LINE:
+        return f"{stage} is a linear map of {what}, with another weight or another bias than the specified."
+    return f"{stage} is no linear map of {what} ({nearest:.2g} σ from the nearest)."
 
 
 def _rows(sample: Sample, source: str) -> tuple[Array, Array, Array]:

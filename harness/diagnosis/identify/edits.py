@@ -128,8 +128,7 @@ def _reordered(text: str, shape: tuple[int, ...]) -> Iterator[ast.expr]:
     for axis in range(-len(shape), 0):
         if shape[axis] > 1:
             yield parsed(f"flip({text}, {axis})")
-            yield parsed(f"roll({text}, 1, {axis})")
-            yield from (parsed(f"roll({text}, {shift}, {axis})") for shift in (-1, 2, -2))
+            yield from (parsed(f"roll({text}, {shift}, {axis})") for shift in (1, -1, 2, -2))
 
 
 def _places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:

@@ -1,7 +1,7 @@
 """Which equation each stage out of line is computed by: the sentence of a diagnosis where no catalogue has a name."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -16,7 +16,6 @@ from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.results import StageEquation
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation, Patch
-from encoder_conformance.spec.stage_equations import stage_equations
 
 AnySample = TypeVar("AnySample", bound=Sample)
 EVALUATIONS = 10000
@@ -52,37 +51,30 @@ def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) 
         return _by_output([piece for piece in evidence if piece.stages == ("output",)], Effort(OF_OUTPUTS, until))
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
     order = [stage for piece, _ in shown for stage in piece.stages]
-    found, patches, left = list[StageEquation](), dict[str, dict[str, str]](), list[str]()
+    found, left = list[StageEquation](), list[str]()
     for stage in dict.fromkeys(name for name in order if name in out):
         equations = _of_stage(stage, evidence, effort)
         if equations is None:
             left.append(stage)
-            continue
-        found += equations
-        patches[stage] = {each.specified: each.found for each in equations}
-    deviation = deviation_of(patches) if patches else None
+        else:
+            found += equations
+    deviation = deviation_of(patches_of(found)) if found else None
     return Identified(tuple(found), deviation, tuple(left), _observed(left, evidence))
 
 
 def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    for stage in left[:1]:
-        groups: dict[str, list[Sample]] = {}
-        for sample in samples_of(stage, evidence):
-            groups.setdefault(sample.specified.form, []).append(sample)
-        if groups:
-            return characteristics(stage, max(groups.values(), key=len))
-    return ()
+    samples = samples_of(left[0], evidence) if left else []
+    return characteristics(left[0], samples) if samples else ()
 
 
 def _by_output(evidence: Sequence[Evidence], effort: Effort) -> Identified:
     """One step that accounts for every output, where no stage is shown: first without a fitted number, then with."""
-    stages = list(dict.fromkeys(stage for piece in evidence for stage in stage_equations(piece.case.layer)))
+    by_stage = output_samples(evidence)
     for numbers in (False, True):
-        for stage in stages:
+        for stage, samples in by_stage.items():
             find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
-            if equations := _of_groups(stage, "output", output_samples(stage, evidence), find):
-                patch = {stage: {each.specified: each.found for each in equations}}
-                return Identified(tuple(equations), deviation_of(patch), (), (_OF_THE_OUTPUT,))
+            if equations := _of_groups(stage, "output", samples, find):
+                return Identified(tuple(equations), deviation_of(patches_of(equations)), (), (_OF_THE_OUTPUT,))
             if effort.is_over:
                 break
     return Identified((), None, (), ())
@@ -145,6 +137,14 @@ def _in_line(match: Match, stage: str) -> bool:
 
 def _rms(match: Match, stage: str) -> float:
     return max(float(fit.rms[fit.stages.index(stage)]) for fit in match.fits)
+
+
+def patches_of(equations: Iterable[StageEquation]) -> dict[str, dict[str, str]]:
+    """Stage → the specified equation → the one that was found."""
+    patches: dict[str, dict[str, str]] = {}
+    for each in equations:
+        patches.setdefault(each.stage, {})[each.specified] = each.found
+    return patches
 
 
 def deviation_of(stages: dict[str, dict[str, str]]) -> Deviation:

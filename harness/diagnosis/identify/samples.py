@@ -6,17 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Evidence
 from encoder_conformance.judge.observation import Array
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import given, softmax_choices
-from encoder_conformance.oracle.equation import Operands, evaluate_tree
+from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.stage_equations import stage_equations
 
 EXACT = Arithmetic(np.float64)
-_LOST = 1e12
-"""The error, in σ, of a value that is not finite where the other is."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,13 @@ class Sample:
         same = both | (np.isnan(computed) & np.isnan(self.observed)) | (computed == self.observed)
         with np.errstate(all="ignore"):
             sigma = np.maximum(self.sigma, self.relative * np.abs(computed))
-            apart = np.where(both, (computed - self.observed) / sigma, np.where(same, 0.0, _LOST))
-        return np.clip(apart, -_LOST, _LOST)
+            apart = np.where(both, (computed - self.observed) / sigma, np.where(same, 0.0, UNCOMPARABLE))
+        return np.clip(apart, -UNCOMPARABLE, UNCOMPARABLE)
+
+    @property
+    def stage_shape(self) -> tuple[int, ...]:
+        """The shape of what the equation gives."""
+        return self.shape
 
     def computed(self, tree: ast.expr, constant: float | None = None) -> Array | None:
         """What the tree gives at `positions`, [n], exact; None where it gives another shape or cannot be."""
@@ -87,8 +90,7 @@ def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
 def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}) -> Operands:
     """The inputs and parameters of a case, and the stages that were seen."""
     what = given(piece.case)
-    inputs = {"x": what.x, "memory": what.memory, "mask": what.mask, "bias": what.bias}
-    values = {name: value for name, value in inputs.items() if value is not None} | what.parameters
+    values = named_inputs(what.parameters, x=what.x, memory=what.memory, mask=what.mask, bias=what.bias)
     return Operands(piece.case.layer, {**values, **seen}, softmax_choices(piece.case.layer))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.constants import fitted, has_constant, having, summed, written
+from encoder_conformance.diagnosis.identify.constants import STARTS, fitted, has_constant, having, summed, written
 from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations, parsed
 from encoder_conformance.diagnosis.identify.effort import FIT, Effort
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, rms
@@ -17,16 +17,17 @@ _BEAM = 8
 """Equations with one edit that a second one is tried on: those that leave least."""
 _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
+_EDITS = 2
+"""Places in which an equation may differ from the specified one."""
 _ALIKE = 0.1
 """Differences of the cost within which the plainer of two equations is meant."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An equation that accounts for what was observed: `edits` places apart from the specified one."""
+    """An equation, and what it leaves of what was observed."""
 
     tree: ast.expr
-    edits: int
     cost: float
 
     @property
@@ -46,13 +47,13 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
     specified = samples[0].specified.tree
     scouts = _telling(samples)
     tried = {ast.unparse(specified)}
-    beam = [Candidate(specified, 0, cost(scouts, specified))]
-    for depth in (1, 2):
+    beam = [Candidate(specified, cost(scouts, specified))]
+    for _ in range(_EDITS):
         found: list[Candidate] = []
         for start in beam:
-            others = list(_neighbours(stage, start, samples[0], first=depth == 1))
+            others = list(neighbours(stage, start.tree, samples[0]))
             others += _of_a_sum(start, samples[0], scouts)
-            found += _scored(others, depth, scouts, tried, effort)
+            found += _scored(others, scouts, tried, effort)
             if effort.is_over:
                 break
         found.sort(key=lambda one: (one.cost, one.length))
@@ -70,24 +71,30 @@ def _telling(samples: Sequence[Sample]) -> list[Sample]:
     return first[:_SCOUTS]
 
 
-def _neighbours(stage: str, start: Candidate, sample: Sample, *, first: bool) -> Iterator[ast.expr]:
+def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
+    """Equations one edit away, and the activations or norms that may stand in the place of the whole."""
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
-    yield from edits(start.tree, shapes, sample.shape)
-    if not first:
-        return
+    yield from edits(tree, shapes, sample.stage_shape)
     if stage == "ffn_activation":
         yield from activations("ffn_hidden")
     if stage in ("norm1", "norm2"):
-        sources = sorted(
-            name for name in sample.specified.names if "." not in name and shapes.get(name) == sample.shape
-        )
-        for source in sources:
+        named = sorted(name for name in sample.specified.names if "." not in name)
+        for source in (name for name in named if shapes.get(name) == sample.stage_shape):
             yield from normalisations(source, f"{stage}.gain", f"{stage}.shift")
 
 
-def _scored(
-    trees: Iterable[ast.expr], depth: int, scouts: Sequence[Sample], tried: set[str], effort: Effort
-) -> list[Candidate]:
+def with_number(tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float] = STARTS) -> Candidate | None:
+    """The tree with the number in the place of `c` that leaves least, written as plainly as that allows."""
+    number = fitted(samples, tree, starts)
+    if number is None:
+        return None
+    forms = [having(tree, form) for form in written(number)]
+    costs = [cost(samples, form) for form in forms]
+    plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
+    return Candidate(forms[plainest], costs[plainest])
+
+
+def _scored(trees: Iterable[ast.expr], scouts: Sequence[Sample], tried: set[str], effort: Effort) -> list[Candidate]:
     found = []
     for tree in trees:
         text = ast.unparse(tree)
@@ -96,15 +103,8 @@ def _scored(
         tried.add(text)
         if not effort.spend(FIT if has_constant(tree) else 1):
             break
-        if not has_constant(tree):
-            found.append(Candidate(tree, depth, cost(scouts, tree)))
-        elif number := fitted(scouts, tree):
-            forms = [having(tree, form) for form in written(number)]
-            costs = [cost(scouts, form) for form in forms]
-            least = min(costs)
-            plainest = next(at for at, each in enumerate(costs) if each <= least + _ALIKE)
-            found.append(Candidate(forms[plainest], depth, costs[plainest]))
-    return [one for one in found if np.isfinite(one.cost)]
+        found.append(with_number(tree, scouts) if has_constant(tree) else Candidate(tree, cost(scouts, tree)))
+    return [one for one in found if one is not None and np.isfinite(one.cost)]
 
 
 def _of_a_sum(start: Candidate, sample: Sample, scouts: Sequence[Sample]) -> Iterator[ast.expr]:
