@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import encoder_conformance
+from encoder_conformance import adapter
 
 FOLDERS = ("harness", "impls", "specs", "tests", "encoder_conformance")
 CHECKED = """
@@ -31,6 +32,7 @@ def test_one_name_is_installed() -> None:
 
 def test_what_an_adapter_is_written_with_is_there_by_name() -> None:
     assert all(hasattr(encoder_conformance, name) for name in encoder_conformance.__all__)
+    assert {*encoder_conformance.__all__} == {"__version__", *adapter.__all__}, "two lists, for the root's is lazy"
     with pytest.raises(AttributeError, match="no attribute 'Adaptor'"):
         _ = encoder_conformance.Adaptor
     assert "harness" not in sys.modules

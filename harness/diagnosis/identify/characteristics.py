@@ -76,7 +76,7 @@ def _permuted(stage: str, samples: Sequence[Sample]) -> str:
 
 
 def _function_of_one_value(stage: str, samples: Sequence[Sample]) -> str:
-    """Of an activation: how far it is from a curve through its neighbours in order of the input, and where that goes."""
+    """Of an activation: how far it is from a curve through neighbours in order of the input, and where that goes."""
     if stage != "ffn_activation":
         return ""
     given, seen = (np.concatenate(values) for values in zip(*map(_input_and_output, samples), strict=True))
@@ -85,7 +85,7 @@ def _function_of_one_value(stage: str, samples: Sequence[Sample]) -> str:
     between = np.interp(given[1:-1:2], given[::2], seen[::2])
     apart = float(np.median(np.abs(seen[1:-1:2] - between))) / max(float(np.ptp(seen)), 1e-300)
     if apart > _SMOOTH:
-        return f"{stage} follows no smooth curve of ffn_hidden: it is off by {apart:.2g} of its range between neighbours."
+        return f"{stage} follows no smooth curve of ffn_hidden: neighbours are off by {apart:.2g} of its range."
     points = ", ".join(f"f({at:g}) = {float(np.interp(at, given, seen)):.3g}" for at in _points(given))
     return f"{stage} follows one curve of ffn_hidden, to {apart:.1g} of its range: {points}."
 
