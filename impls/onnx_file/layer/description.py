@@ -78,8 +78,9 @@ def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
 
 def _check_final_norm(final: Norm | None, choices: dict[str, Any], findings: Findings) -> None:
     kind, epsilon = choices["norm.kind"], choices["norm.epsilon"]
-    if final is not None and (final.kind, final.epsilon or EPSILON_FOR_NONE) != (kind, epsilon):
-        message = f"the final norm is {final.kind} with epsilon {final.epsilon:g}, the layers' {kind} with {epsilon:g}"
+    if final is not None and (final.form.kind, final.form.epsilon or EPSILON_FOR_NONE) != (kind, epsilon):
+        own = f"{final.form.kind} with epsilon {final.form.epsilon:g}"
+        message = f"the final norm is {own}, the layers' {kind} with {epsilon:g}"
         findings.error("layer", message, "in the specification they are equal (E-14)")
 
 
@@ -103,18 +104,18 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
 
 def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
     norms = {"norm1": layer.norm1, "norm2": layer.norm2}
-    if len({(n.kind, n.epsilon) for n in norms.values()}) > 1:
-        both = " and ".join(f"{name} is {n.kind} with epsilon {n.epsilon:g}" for name, n in norms.items())
+    if len({(n.form.kind, n.form.epsilon) for n in norms.values()}) > 1:
+        both = " and ".join(f"{name} is {n.form.kind} with epsilon {n.form.epsilon:g}" for name, n in norms.items())
         findings.error("layer", f"{where}the two norms differ: {both}", "in the specification they are equal")
     for name, n in norms.items():
-        if not n.epsilon:
+        if not n.form.epsilon:
             findings.error(
                 "layer",
-                f"{where}{name} adds an epsilon of 0 ({n.evidence}): a row without variance gives NaN",
+                f"{where}{name} adds an epsilon of 0 ({n.form.evidence}): a row without variance gives NaN",
                 f"export with an epsilon that {format} holds; it is judged as one of {EPSILON_FOR_NONE:.0e}",
             )
-        if n.error:
-            message = f"{where}{name} is no {n.kind} exactly: {n.error:.2g} off, relatively"
+        if n.form.error:
+            message = f"{where}{name} is no {n.form.kind} exactly: {n.form.error:.2g} off, relatively"
             findings.warning("layer", message, "it is taken for one")
 
 
@@ -128,8 +129,8 @@ def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -
     yield _fact(
         "norm.placement", layer.placement, f"norm {norm.name!r} of {norm.of.operation.name!r}, which is {source}"
     )
-    yield _fact("norm.kind", norm.kind, f"norm {norm.name!r}, by its values on probes")
-    yield _fact("norm.epsilon", norm.epsilon or EPSILON_FOR_NONE, norm.evidence)
+    yield _fact("norm.kind", norm.form.kind, f"norm {norm.name!r}, by its values on probes")
+    yield _fact("norm.epsilon", norm.form.epsilon or EPSILON_FOR_NONE, norm.form.evidence)
     at = f"scores {list(scores.shape)} at batch {scores.shape[0]}, sequence {scores.shape[2]}"
     yield _fact("attention.num_heads", scores.shape[1], f"{made}: {at}")
     shared = all(linear.heads > 1 for linear in linears)

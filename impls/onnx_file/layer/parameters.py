@@ -75,9 +75,9 @@ def _columns(projection: Projection) -> tuple[Source, Source | None]:
 
 def _norm(name: str, norm: Norm, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
     width = norm.shape[-1]
-    found = {f"{name}.gain": _locate(norm.gain, np.ones(width, dtype), graph)}
-    if norm.kind == "layer_norm":
-        found[f"{name}.shift"] = _locate(norm.shift, np.zeros(width, dtype), graph)
+    found = {f"{name}.gain": _locate(norm.form.gain, np.ones(width, dtype), graph)}
+    if norm.form.kind == "layer_norm":
+        found[f"{name}.shift"] = _locate(norm.form.shift, np.zeros(width, dtype), graph)
     return found
 
 

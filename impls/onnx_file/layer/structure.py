@@ -201,7 +201,7 @@ def formula(operation: Operation, depth: int = 3) -> str:
         case Input():
             return f"the input {operation.name!r}"
         case Norm():
-            return f"{operation.kind}({inner(operation.of.operation)})"
+            return f"{operation.form.kind}({inner(operation.of.operation)})"
         case Linear():
             return f"linear({inner(operation.of.operation)})"
         case Activation():

@@ -52,16 +52,22 @@ class Input(Operation):
     """The input x, as features."""
 
 
-@dataclass(eq=False)
-class Norm(Operation):
-    of: "View"
+@dataclass(frozen=True)
+class NormForm:
+    """Which norm it is. `error` is the relative distance from the specification's."""
+
     kind: str
     epsilon: float
     gain: Source | None
     shift: Source | None
     evidence: str
     error: float = 0.0
-    """The relative distance from the specification's norm."""
+
+
+@dataclass(eq=False)
+class Norm(Operation):
+    of: "View"
+    form: NormForm
 
 
 @dataclass(eq=False)

@@ -6,21 +6,11 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Source, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NormForm, Source, UnsupportedPattern
 
 CLOSE = 1e-4
 NEAR = 0.2
 """A function this close to a norm on ordinary rows, and no closer, is taken for an inexact one; a finding says so."""
-
-
-@dataclass(frozen=True)
-class RecognisedNorm:
-    kind: str
-    epsilon: float
-    gain: Source | None
-    shift: Source | None
-    evidence: str
-    error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +33,7 @@ def norm_of(
     at: Callable[[Array], Array],
     shape: tuple[int, ...],
     constants: list[NormOperand],
-) -> RecognisedNorm:
+) -> NormForm:
     """Raises UnsupportedPattern. `of` is the function, of the operation's values and of replacements for its constants;
     `at` rearranges values of the operation as the function does.
 
@@ -61,13 +51,13 @@ def norm_of(
         *product(vectors, vectors), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)
     ]  # fmt: skip
     scalars = [c for c in constants if c.source.value.size == 1 and c.name not in drawn]
-    best = RecognisedNorm("", 0, None, None, "", np.inf)
+    best = NormForm("", 0, None, None, "", np.inf)
     for (gain, shift), kind, scalar in product(pairs, ("layer_norm", "rms_norm"), scalars):
         epsilon = float(scalar.source.value.reshape(()))
         if not 0 <= epsilon < 1:
             continue
         g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
-        found = RecognisedNorm(kind, epsilon, gain and gain.source, shift and shift.source, scalar.evidence)
+        found = NormForm(kind, epsilon, gain and gain.source, shift and shift.source, scalar.evidence)
         if distance(observed, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
             return found
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))

@@ -104,9 +104,10 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
 def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
     operation = expression.operation
     operands = norm_operands(table, name, operation)
-    n = norm_of(function, lambda values: values.reshape(-1)[expression.index], operation.shape, operands)
-    key = id(operation), n.kind, n.epsilon, *(source.key() if source else b"" for source in (n.gain, n.shift))
-    norm = Norm(operation.shape, name, _whole(operation), n.kind, n.epsilon, n.gain, n.shift, n.evidence, n.error)
+    form = norm_of(function, lambda values: values.reshape(-1)[expression.index], operation.shape, operands)
+    sources = (source.key() if source else b"" for source in (form.gain, form.shift))
+    key = id(operation), form.kind, form.epsilon, *sources
+    norm = Norm(operation.shape, name, _whole(operation), form)
     return View(table.intern(key, norm), expression.index)
 
 
