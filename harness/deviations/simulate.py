@@ -17,7 +17,7 @@ from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Check
-from encoder_conformance.spec.stages import kind_of, stages
+from encoder_conformance.spec.stages import stages, step_of
 
 _DRAWS = 8
 _NOISE_RUNS = 24
@@ -68,10 +68,15 @@ def continued_with_noise(
     wrong = deviant(case, deviations)
     centre = _stages(wrong, Arithmetic(np.float64), seen)
     with np.errstate(all="ignore"):
-        spread = Spread(centre)
+        spread = Spread(_finite(centre))
         for run in range(_NOISE_RUNS):
-            spread.add(_stages(wrong, noise(SAMPLE_ROUNDOFF, run), seen, centre))
+            spread.add(_finite(_stages(wrong, noise(SAMPLE_ROUNDOFF, run), seen, centre)))
         return centre, spread.conditions()
+
+
+def _finite(stages: Mapping[str, Array]) -> dict[str, Array]:
+    """NaN and infinity as 0: they have no noise, and leave that of the features beside them as it is."""
+    return {name: np.where(np.isfinite(value), value, 0.0) for name, value in stages.items()}
 
 
 _KEPT = 64
@@ -124,7 +129,10 @@ def _stages(
     def onward(name: str, stage: Node) -> Node:
         if name not in seen or seen[name].shape != stage.value.shape:
             return stage
-        return Node(seen[name] if centre is None else seen[name] + (stage.value - centre[name]))
+        if centre is None:
+            return Node(seen[name])
+        noise = stage.value - centre[name]
+        return Node(seen[name] + np.where(np.isfinite(noise), noise, 0.0))  # NaN where NaN is right, and was not seen
 
     with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
         computed = forward(wrong.layer, wrong.given, arithmetic, onward)
@@ -140,7 +148,7 @@ def _not_predicted(wrong: Deviant, computed: Mapping[str, Array], seen: Mapping[
     has_key = np.any(mask, axis=-1, keepdims=True)  # [B or 1, H or 1, S or 1, 1]
     predicted = {"attention_weights": has_key, "layer_k": has_key.all(axis=1)}
     return {
-        name: np.where(predicted[kind_of(name)], stage, seen[name])
+        name: np.where(predicted[step_of(name)], stage, seen[name])
         for name, stage in computed.items()
-        if kind_of(name) in predicted and name in seen and seen[name].shape == stage.shape
+        if step_of(name) in predicted and name in seen and seen[name].shape == stage.shape
     }

@@ -1,6 +1,7 @@
 """`conform run --update-declared`: brings an implementation's list of deviations up to what a full run showed."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -23,26 +24,35 @@ def proposed(report: Report, implementation: Implementation) -> list[str]:
     return ids
 
 
-def update_declared(report: Report, implementation: Implementation, folder: Path) -> list[str]:
-    """Write the list into impl.yaml, where it differs; comments and every other key stay. Gives what was changed."""
-    ids = proposed(report, implementation)
+ReasonOf = Callable[[str], str | None]
+"""Deviation → why the implementation deviates, which only its author knows; None where nobody says."""
+
+
+def update_declared(report: Report, implementation: Implementation, folder: Path, reason_of: ReasonOf) -> list[str]:
+    """Write the list into impl.yaml, where it differs; comments and every other key stay. Gives what was changed: `+`
+    declared, `-` declared no more, `?` not declared, because there is no reason."""
     before = [entry.deviation for entry in implementation.deviations]
+    wanted = proposed(report, implementation)
+    reasons = {name: reason for name in wanted if name not in before and (reason := reason_of(name))}
+    ids = [name for name in wanted if name in before or name in reasons]
+    without = [f"? {name}" for name in wanted if name not in ids]
     if ids == before:
-        return []
+        return without
     path = folder / "impl.yaml"
     yaml = YAML()
     yaml.width = 120
     manifest = yaml.load(path.read_text(encoding="utf-8"))
     listed = {entry["deviation"]: entry for entry in manifest["deviations"]}
     of_others = [entry for name, entry in listed.items() if name not in before and name not in ids]
-    manifest["deviations"] = [*(listed.get(name) or _entry(name, implementation) for name in ids), *of_others]
+    new = {name: _entry(name, reason, implementation) for name, reason in reasons.items()}
+    manifest["deviations"] = [*(listed.get(name) or new[name] for name in ids), *of_others]
     text = io.StringIO()
     yaml.dump(manifest, text)
     replace_file(path, text.getvalue().encode())
-    return [f"+ {name}" for name in ids if name not in before] + [f"- {name}" for name in before if name not in ids]
+    changed = [f"+ {name}" for name in ids if name not in before] + [f"- {name}" for name in before if name not in ids]
+    return changed + without
 
 
-def _entry(name: str, implementation: Implementation) -> dict[str, str]:
-    """What it does, by the catalogue. Why, and where to see it, only the author knows: the catalogue's links are about
-    other projects."""
-    return {"deviation": name, "reason": catalogue()[name].sentence, "link": implementation.homepage}
+def _entry(name: str, reason: str, implementation: Implementation) -> dict[str, str]:
+    """With no link of the catalogue: its links are about other projects."""
+    return {"deviation": name, "reason": reason, "link": implementation.homepage}

@@ -21,7 +21,11 @@ def compute(case: Case, constants: Constants) -> Expected:
 
 
 def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator[tuple[Case, Expected], None, None]:
-    """Yield each case with its expectation, in order of completion. The largest cases start first."""
+    """Yield each case with its expectation, in order of completion. The largest cases start first. `jobs` 0: all of it
+    in this process, which a few small cases are done with before another has started."""
+    if not jobs:
+        yield from ((case, compute(case, constants)) for case in cases)
+        return
     # Every process is a fresh interpreter: the BLAS reads its thread count when it is loaded. One thread fixes the
     # order of summation.
     os.environ.update(blas_threads(1))
@@ -29,4 +33,4 @@ def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator
     with Pool(jobs) as pool:
         futures = {pool.submit(compute, case, constants): case for case in largest_first}
         for future in as_completed(futures):
-            yield futures[future], future.result()
+            yield futures.pop(future), future.result()  # the result is nowhere else any more

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +50,13 @@ def case_digest(case: Case, constants: Constants) -> str:
     if not case.layer.takes_memory:  # as above
         not_in_layer.add("part")
         not_in_situation.add("memory")
+    ids = {"padding": "ids"} if case.padding_id is not None else {}
     inputs = [
         case.layer.model_dump(mode="json", exclude=not_in_layer),
         {
             **case.situation.model_dump(mode="json", exclude={*prose, *not_in_situation}),
             "situation": case.golden_id.partition("/")[2],
-            "input": case.situation.input.model_dump(exclude={"padding"}),
+            "input": case.situation.input.model_dump(exclude={"padding"}) | ids,
         },
         constants.model_dump(mode="json", exclude={"rms_limit", "max_limit"}),
     ]
@@ -148,16 +150,33 @@ def still_frozen(
     Another machine's BLAS gives other last bits. A golden that is still right stays, byte for byte, even if a change of
     the specification's language changed the digest of its case.
     """
+    frozen = _agreeing(case, entry, today, constants, folder)
+    if frozen is None or frozen.tensors.keys() != today.tensors.keys():
+        return None
+    return Entry(sha256=entry.sha256, case_sha256=case_digest(case, constants))
+
+
+def with_frozen_tensors(
+    case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path = GOLDEN
+) -> Expected:
+    """`today`, with the tensors of a frozen golden that lacks some, byte for byte, if all that it has agree."""
+    frozen = _agreeing(case, entry, today, constants, folder)
+    if frozen is None:
+        return today
+    return replace(today, tensors={name: frozen.tensors.get(name, now) for name, now in today.tensors.items()})
+
+
+def _agreeing(case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path) -> Expected | None:
+    """The tensors of a frozen golden that the case still has; None if one disagrees or the file cannot be read."""
     try:
         path = golden_path(case.id, folder)
-        frozen = _expected(case, safetensors.numpy.load(_read(path, entry)), constants, path)
+        tensors = safetensors.numpy.load(_read(path, entry))
+        frozen = _expected(case, tensors, constants, path, among=tensors)
     except InputError:
         return None
     if any(tensor.golden.shape != today.tensors[name].golden.shape for name, tensor in frozen.tensors.items()):
         return None
-    if disagreement(frozen, today, constants):
-        return None
-    return Entry(sha256=entry.sha256, case_sha256=case_digest(case, constants))
+    return None if disagreement(frozen, today, constants) else frozen
 
 
 def _read(path: Path, entry: Entry) -> bytes:
@@ -170,12 +189,17 @@ def _read(path: Path, entry: Entry) -> bytes:
     return data
 
 
-def _expected(case: Case, tensors: Mapping[str, Array], constants: Constants, path: Path) -> Expected:
+def _expected(
+    case: Case, tensors: Mapping[str, Array], constants: Constants, path: Path, among: Container[str] | None = None
+) -> Expected:
+    """`among`: the tensors that are read, where not all of the case's are needed."""
     expected_tensors = {}
     compared_now = compared_tensors(case)
     as_frozen = case.as_frozen()
     compared_then = compared_now if as_frozen == case else compared_tensors(as_frozen)
     for name, (shape, compared) in compared_now.items():
+        if among is not None and name not in among:
+            continue
         positions = kept_positions(case, name, shape, compared_then[name][1], constants)
         is_compared = compared.reshape(-1)[positions]
         try:

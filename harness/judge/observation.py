@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judge.answers import Answers, Sampled, values_at
-from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.answers import Answers, Observed, Sampled, values_at
+from encoder_conformance.judge.expected import Expected, ExpectedTensor
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
@@ -42,6 +42,25 @@ class Observation:
     in_format: bool
 
 
+def as_observed(case: Case, expected: Expected, answers: Answers) -> Answers:
+    """As much of the answers as `observation_of` takes: of a large layer the values that are compared."""
+    if not is_large(case.layer):
+        return dict(answers)
+    return {name: _sample(answer, expected.tensors.get(name)) for name, answer in answers.items()}
+
+
+def _sample(answer: Observed, expected: ExpectedTensor | None) -> Observed:
+    """The compared values of a tensor; none where it cannot be compared."""
+    if isinstance(answer, Sampled):
+        return answer
+    if expected is None or answer.shape != expected.shape:
+        return Sampled(answer.dtype, answer.shape, _NOWHERE, np.empty(0, answer.dtype))
+    return Sampled(answer.dtype, answer.shape, expected.positions, values_at(answer, expected.positions))
+
+
+_NOWHERE = np.empty(0, np.int64)
+
+
 def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answers, *, failed: bool) -> Observation:
     """The observation in `answers`: stages, or only the fused path's "output" if the implementation has no stages."""
     values: dict[str, Array | None] = {}
@@ -54,5 +73,9 @@ def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answe
                 whole[name] = answer.astype(np.float64)
             comparable = fits and answer.shape == tensor.shape
             values[name] = values_at(answer, tensor.positions).astype(np.float64) if comparable else None
-    in_format = all(answer.dtype == dtype.numpy for answer in answers.values())
-    return Observation(case, expected, dtype, values, whole, failed, in_format)
+    return Observation(case, expected, dtype, values, whole, failed, in_format(answers, dtype))
+
+
+def in_format(answers: Answers, dtype: Format) -> bool:
+    """Whether every answer has the requested dtype."""
+    return all(answer.dtype == dtype.numpy for answer in answers.values())

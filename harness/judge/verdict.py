@@ -3,7 +3,7 @@
 A verdict is a pure function of the answer, the expectation and the constants. It does not depend on the implementation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from encoder_conformance.judge.answers import Answers, Observed, values_at
 from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
+from encoder_conformance.judge.heat import Heat, heat_map
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.reason import Kind, Reason
 from encoder_conformance.spec.constants import Constants
@@ -38,6 +39,8 @@ class TensorVerdict(BaseModel):
     expected: float | None = None
     sigma: float | None = None
     problem: Reason | None = None
+    heat: Heat = ()
+    """Of the first tensor of a check that does not conform: where in it the error is (judge/heat.py)."""
 
 
 class Verdict(BaseModel):
@@ -77,10 +80,13 @@ def judge(
     problem = _wrong_names(names, observed) if names else "it was asked for none"  # an empty answer would conform
     if problem:
         return Verdict(outcome=Outcome.ERROR, message=f"answered {check} with the wrong names: {problem}")
-    tensors = tuple(
-        judge_tensor(name, observed[name], expected.tensors[key(check, name)], dtype, constants) for name in names
-    )
+    pairs = [(name, observed[name], expected.tensors[key(check, name)]) for name in names]
+    tensors = judge_tensors(pairs, dtype, constants)
     failing = [tensor for tensor in tensors if not tensor.conforms]
+    if failing and failing[0].rms is not None:
+        first = failing[0].tensor
+        heat = _heat(observed[first], expected.tensors[key(check, first)], dtype)
+        tensors = tuple(t.model_copy(update={"heat": heat}) if t is failing[0] else t for t in tensors)
     compared = [tensor for tensor in tensors if tensor.rms is not None]
     return Verdict(
         outcome=Outcome.FAIL if failing else Outcome.PASS,
@@ -96,35 +102,100 @@ def judge_tensor(
     name: str, observed: Observed, expected: ExpectedTensor, dtype: Format, constants: Constants
 ) -> TensorVerdict:
     """Judge one tensor at the positions that the golden keeps."""
+    return judge_tensors([(name, observed, expected)], dtype, constants)[0]
+
+
+def judge_tensors(
+    tensors: Sequence[tuple[str, Observed, ExpectedTensor]], dtype: Format, constants: Constants
+) -> tuple[TensorVerdict, ...]:
+    """Judge tensors by name at the positions that their goldens keep.
+
+    All that can be compared are compared at once: most are so small that NumPy's calls take longer than the numbers.
+    """
+    verdicts = {
+        name: verdict for name, observed, expected in tensors if (verdict := _unlike(name, observed, expected, dtype))
+    }
+    comparable = [tensor for tensor in tensors if tensor[0] not in verdicts]
+    if comparable:
+        values = _joined([values_at(observed, expected.positions) for _, observed, expected in comparable])
+        golden = _joined([expected.golden for *_, expected in comparable])
+        mismatched = _mismatched(values, golden)
+        error, sigma = _errors(values, golden, _joined([expected.condition for *_, expected in comparable]), dtype)
+        begin = 0
+        for name, _, expected in comparable:
+            part = slice(begin, begin := begin + expected.golden.size)
+            if mismatched is not None and mismatched[part].any():
+                verdicts[name] = _not_finite(name, values[part], mismatched[part], expected)
+            else:
+                verdicts[name] = _compared(name, values[part], error[part], sigma[part], expected, constants)
+    return tuple(verdicts[name] for name, *_ in tensors)
+
+
+def _unlike(name: str, observed: Observed, expected: ExpectedTensor, dtype: Format) -> TensorVerdict | None:
+    """The verdict on a tensor of another shape or dtype than the expected one."""
     if observed.shape != expected.shape:
         return _not_comparable(name, "shape", f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
     if observed.dtype != dtype.numpy:
         return _not_comparable(name, "dtype", f"dtype {observed.dtype} instead of {dtype.name}")
-    values = values_at(observed, expected.positions).astype(np.float64)
-    finite = np.isfinite(expected.golden)
-    mismatched = ~np.where(finite, np.isfinite(values), _same_non_finite(values, expected.golden))
-    if mismatched.any():
-        at, count = int(np.flatnonzero(mismatched)[0]), int(mismatched.sum())
-        text = f"{values[at]:g} at {list(_index(expected, at))} instead of {expected.golden[at]:.6g}"
-        return _not_comparable(name, "non-finite", f"{text} ({count} of {values.size} compared elements)")
-    sigma = np.maximum(dtype.roundoff * expected.condition.astype(np.float64), dtype.smallest_normal)
+    return None
+
+
+def _not_finite(name: str, values: Array, mismatched: Array, expected: ExpectedTensor) -> TensorVerdict:
+    at, count = int(np.flatnonzero(mismatched)[0]), int(mismatched.sum())
+    text = f"{values[at]:g} at {list(_index(expected, at))} instead of {expected.golden[at]:.6g}"
+    return _not_comparable(name, "non-finite", f"{text} ({count} of {values.size} compared elements)")
+
+
+def _compared(
+    name: str, values: Array, error: Array, sigma: Array, expected: ExpectedTensor, constants: Constants
+) -> TensorVerdict:
+    if not error.size:
+        return TensorVerdict(tensor=name, conforms=True, rms=0.0, max=0.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        error = np.abs(values - expected.golden) / sigma
-        if not finite.all():
-            error[~finite] = 0.0
-        rms = float(np.sqrt(error @ error / error.size)) if error.size else 0.0
-    at = int(error.argmax()) if error.size else 0
-    largest = float(error[at]) if error.size else 0.0
+        rms = float(np.sqrt(error @ error / error.size))
+    at = int(error.argmax())
+    largest = float(error[at])
     return TensorVerdict(
         tensor=name,
         conforms=rms <= constants.rms_limit and largest <= constants.max_limit,
         rms=min(rms, _LARGEST),
         max=min(largest, _LARGEST),
-        worst_index=_index(expected, at) if error.size else None,
-        observed=float(values[at]) if error.size else None,
-        expected=float(expected.golden[at]) if error.size else None,
-        sigma=float(sigma[at]) if error.size else None,
+        worst_index=_index(expected, at),
+        observed=float(values[at]),
+        expected=float(expected.golden[at]),
+        sigma=float(sigma[at]),
     )
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    """Flat arrays as one, in float64."""
+    return np.concatenate([part.astype(np.float64, copy=False) for part in parts])
+
+
+def _errors(values: Array, golden: Array, condition: Array, dtype: Format) -> tuple[Array, Array]:
+    """The error in σ at each compared position, 0 where the expected value is not finite; and σ. All are float64."""
+    sigma = np.maximum(dtype.roundoff * condition, dtype.smallest_normal)
+    finite = np.isfinite(golden)
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(values - golden) / sigma
+    if not finite.all():
+        error[~finite] = 0.0
+    return error, sigma
+
+
+def _heat(observed: Observed, expected: ExpectedTensor, dtype: Format) -> Heat:
+    values = values_at(observed, expected.positions).astype(np.float64)
+    error, _ = _errors(values, expected.golden, expected.condition.astype(np.float64), dtype)
+    return heat_map(np.nan_to_num(error, nan=0.0, posinf=_LARGEST), expected.positions, expected.shape)
+
+
+def _mismatched(values: Array, golden: Array) -> Array | None:
+    """True where one is finite and the other not, or not in the same way; None where everything is finite, as nearly
+    always."""
+    finite, found = np.isfinite(golden), np.isfinite(values)
+    if finite.all() and found.all():
+        return None
+    return np.asarray(~np.where(finite, found, _same_non_finite(values, golden)))
 
 
 def _same_non_finite(values: Array, golden: Array) -> Array:

@@ -80,7 +80,8 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
         found.append(_of_layer(layer, deviation))
     found += [_of_step(case, step, form) for step, form in patch.steps.items()]
     found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
-    found += [_of_stage(layer, stage, patch) for stage in patch.stages]
+    of_stages = [_of_stage(layer, stage, patch) for stage in patch.stages]
+    found += [None] if None in of_stages else of_stages  # each stage by itself: a layer may have one of two mistakes
     if patch.mask is not None:
         found.append(_of_mask(case, patch.mask))
     if isinstance(deviation, Measured) and deviation.epsilons:

@@ -10,7 +10,7 @@ from encoder_conformance.oracle.equation import Operands, named_inputs
 from encoder_conformance.oracle.equation import evaluate as evaluate_equation
 from encoder_conformance.oracle.stack import encoder_stack
 from encoder_conformance.oracle.steps import VARIANTS
-from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
+from encoder_conformance.oracle.tape import ForwardTape, Node, Onward, Tape, as_computed
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
@@ -34,7 +34,7 @@ class LayerInputs:
     None; a bias of the scores or None; and of attention alone the memory [B, T, D]."""
 
     x: Array
-    parameters: dict[str, Array]
+    parameters: Mapping[str, Array]
     mask: Array | None
     bias: Array | None = None
     ways: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +46,8 @@ class LayerInputs:
     items: tuple[int, ...] | None = None
     """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
     memory: Array | None = None
+    through_largest: bool = False
+    """Whether a gradient goes through the maximum that the softmax takes off (rule C-6)."""
 
     def of_items(self, values: Array) -> Array:
         """[B or 1, …] at the items that are evaluated."""
@@ -89,8 +91,8 @@ def evaluate(
 
     `what` is `given(case)`, for who runs it many times.
     """
-    tape, what = Tape(arithmetic), what or given(case)
-    parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
+    tape, what = (ForwardTape if cotangent is None else Tape)(arithmetic), what or given(case)
+    parameters = tape.parameters(what.parameters)
     inputs, stages, layers = encoder(tape, case.layer, what, parameters)
     gradients: dict[str, Array] = {}
     if cotangent is not None:
@@ -101,8 +103,8 @@ def evaluate(
 
 def forward(layer: Layer, what: LayerInputs, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
     """Every stage of a layer or stack, right or wrong, without gradients."""
-    tape = Tape(arithmetic)
-    parameters = {name: tape.leaf(value) for name, value in what.parameters.items()}
+    tape = ForwardTape(arithmetic)
+    parameters = tape.parameters(what.parameters)
     return _values(what, encoder(tape, layer, what, parameters, onward)[1])
 
 
@@ -111,7 +113,7 @@ def _values(what: LayerInputs, stages: Mapping[str, Node]) -> dict[str, Array]:
 
 
 def encoder(
-    tape: Tape, layer: Layer, what: LayerInputs, parameters: dict[str, Node], onward: Onward = as_computed
+    tape: Tape, layer: Layer, what: LayerInputs, parameters: Mapping[str, Node], onward: Onward = as_computed
 ) -> tuple[dict[str, Node], dict[str, Node], list[dict[str, Node]]]:
     """The inputs that have a gradient: x, unless token ids are given in its place, and a memory where there is one;
     every stage, of the items that are evaluated; those of each layer."""
@@ -123,8 +125,8 @@ def encoder(
         stages = encoder_layer(tape, layer, parameters, leaf, mask, bias, what, onward, memory)
         return {"x": leaf} if memory is None else {"x": leaf, "memory": memory}, stages, [stages]
 
-    def one(own: dict[str, Node], x: Node) -> dict[str, Node]:
-        return encoder_layer(tape, layer, own, x, mask, bias, what)
+    def one(own: dict[str, Node], x: Node, onward: Onward) -> dict[str, Node]:
+        return encoder_layer(tape, layer, own, x, mask, bias, what, onward)
 
     ways = {**right_ways(layer), **what.ways}
     return {} if leaf is None else {"x": leaf}, *encoder_stack(
@@ -135,7 +137,7 @@ def encoder(
 def encoder_layer(
     tape: Tape,
     layer: Layer,
-    parameters: dict[str, Node],
+    parameters: Mapping[str, Node],
     x: Node,
     mask: Array | None,
     bias: Array | None = None,
@@ -195,7 +197,8 @@ def encoder_layer(
         softmax = form(tape.arithmetic, scores.value, mask, **choices_of_softmax)
         # The weights are shown; their gradient goes through `attend` as a whole.
         weights = show("attention_weights", Node(softmax.weights)).value
-        context = show("context", step("attend", scores, value, softmax=replace(softmax, weights=weights)))
+        softmax = replace(softmax, weights=weights, through_largest=wrong is not None and wrong.through_largest)
+        context = show("context", step("attend", scores, value, softmax=softmax))
         merged = show("context_merged", step("merge_heads", context))
         return show("attention_output", linear("attention_output", "attention.output", merged))
 

@@ -1,11 +1,11 @@
-"""Evaluates equations (rule V-12) over the oracle's arithmetic: exact, or with rounding noise. There are no gradients.
+"""Evaluates equations (rule V-12) over the oracle's arithmetic: exact, or with rounding noise.
 
 Shapes: B items, H heads, S queries, T keys; x is [B, S, D], heads are [B, H, S, d], scores [B, H, S, T].
 """
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -38,6 +38,8 @@ class Operands:
             "d_ff": self.layer.feed_forward.d_ff,
             "epsilon": self.layer.norm.epsilon,
             "pi": math.pi,
+            "batch_size": self.values["x"].shape[0],
+            "sequence_length": self.values["x"].shape[1],
         }
         if name in sizes:
             return np.asarray(float(sizes[name]))
@@ -65,31 +67,56 @@ def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Array:
 
 def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Array:
     """The same of an equation's tree, which may name operands that no equation may."""
-    return np.asarray(_value(tree, a, operands))
+    try:
+        return np.asarray(_value(tree, a, operands))
+    except OverflowError:  # of an axis or an index
+        raise ValueError(f"{ast.unparse(tree)} has a number that is no axis and no index") from None
 
 
 def _value(node: ast.expr, a: Arithmetic, operands: Operands) -> Any:
     if name := dotted(node):
         named = operands[name]
         return a.exact(named) if name in SIZES else named
+    return combined(node, [_value(part, a, operands) for part in parts_of(node)], a, operands)
+
+
+def parts_of(node: ast.expr) -> list[ast.expr]:
+    """The expressions that an expression is made of; none of a name and of a constant."""
+    match node:
+        case ast.Call(args=arguments):
+            return list(arguments)
+        case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
+            return [left, right]
+        case ast.UnaryOp(operand=operand):
+            return [operand]
+    return []
+
+
+def combined(node: ast.expr, parts: Sequence[Any], a: Arithmetic, operands: Operands) -> Any:
+    """The value of an expression that is no name, given the values of its parts."""
     match node:
         case ast.Constant(value=str() as text):
             return text
         case ast.Constant(value=int() | float() as number):
-            return a.exact(number)
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return _power(a, _value(left, a, operands), _value(right, a, operands))
-        case ast.BinOp(left=left, op=operator, right=right):
-            return _BINARY[type(operator)](a, _value(left, a, operands), _value(right, a, operands))
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, a, operands)
-        case ast.UnaryOp(op=ast.Invert(), operand=operand):
-            return ~_value(operand, a, operands).astype(np.bool_)
-        case ast.Compare(left=left, ops=[comparison], comparators=[right]):
-            return _COMPARISONS[type(comparison)](_value(left, a, operands), _value(right, a, operands))
-        case ast.Call(func=ast.Name(id=name), args=arguments):
-            return _FUNCTIONS[name](a, operands, *(_value(argument, a, operands) for argument in arguments))
+            return a.exact(number) if _is_exact(number) else a.constant(number)
+        case ast.BinOp(op=ast.Pow()):
+            return _power(a, *parts)
+        case ast.BinOp(op=operator):
+            return _BINARY[type(operator)](a, *parts)
+        case ast.UnaryOp(op=ast.USub()):
+            return -parts[0]
+        case ast.UnaryOp(op=ast.Invert()):
+            return ~parts[0].astype(np.bool_)
+        case ast.Compare(ops=[comparison]):
+            return _COMPARISONS[type(comparison)](*parts)
+        case ast.Call(func=ast.Name(id=name)):
+            return _FUNCTIONS[name](a, operands, *parts)
     raise ValueError(f"{ast.unparse(node)} is no part of the language")
+
+
+def _is_exact(number: float) -> bool:
+    """Whether every format holds it: whole numbers up to 256, halves and quarters of them."""
+    return (math.frexp(number)[0] * 2**8).is_integer()
 
 
 def _power(a: Arithmetic, x: Array, exponent: Array) -> Array:
@@ -146,6 +173,14 @@ def _softmax(a: Arithmetic, operands: Operands, scores: Array, mask: Array, axis
     return np.swapaxes(turned.weights, at, -1)
 
 
+def _exchanged(x: Array, axis: int, one: int, other: int) -> Array:
+    """x with two elements of an axis in each other's place; as it is, where it has not both."""
+    order = np.arange(x.shape[axis])
+    if max(one, other) < len(order):
+        order[[one, other]] = order[[other, one]]
+    return np.take(x, order, axis=axis)
+
+
 def _heads(step: str) -> Callable[..., Array]:
     def arrange(a: Arithmetic, operands: Operands, x: Array, form: str = "standard") -> Array:
         sizes = {"num_heads": operands.layer.attention.num_heads} if step == "query_heads" else {}
@@ -161,7 +196,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     )[0],
     "cast": lambda a, o, x, dtype: x.astype(dtype).astype(np.float64),
     "cos": lambda a, o, x: a.cos(x),
+    "detach": lambda a, o, x: x,
     "erf": lambda a, o, x: a.erf(x),
+    "exchange": lambda a, o, x, axis, one, other: _exchanged(x, int(axis), int(one), int(other)),
     "exp": lambda a, o, x: a.exp(x),
     "flip": lambda a, o, x, axis: np.flip(x, int(axis)),
     "index": lambda a, o, x, axis: np.arange(x.shape[int(axis)]).reshape(
@@ -175,6 +212,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "minimum": lambda a, o, x, y: np.minimum(x, y),
     "permute": lambda a, o, x, axis, *order: np.take(x, [int(at) for at in order], axis=int(axis)),
     "roll": lambda a, o, x, shift, axis: np.roll(x, int(shift), int(axis)),
+    "scale_gradient": lambda a, o, x, factor: x,
     "sigmoid": lambda a, o, x: _sigmoid(a, x),
     "sign": lambda a, o, x: np.sign(x),
     "sin": lambda a, o, x: a.sin(x),

@@ -1,4 +1,7 @@
-"""Rows that stand on a kink: where noise decides between a ReLU's two slopes, nobody's gradient can be judged."""
+"""Where noise decides between a ReLU's two slopes: rows whose gradient nobody can be judged by (B-2), and elements
+whose own condition says too little (C-7)."""
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -6,9 +9,12 @@ from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
 from encoder_conformance.oracle.encoder import evaluate, given
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.stages import layer_of, step_of
 
 MARGIN = 10.0
-"""How many float32 σ a ReLU's input keeps from zero in a row whose gradient is judged (clause B-2)."""
+"""How many σ of its input from zero a ReLU is clear of its kink (clause B-2, in float32, and rule C-7). It is
+`max_limit`: an input that is further off its golden does not conform itself."""
 _ROUNDOFF = FORMATS["float32"].roundoff
 _RUNS = 16
 
@@ -20,8 +26,7 @@ def kinked_rows(case: Case) -> Array:
     else, out of every gradient. In a stack that is so of the last layer: what a layer before it gives goes on into
     every row of its item.
     """
-    has_relu = case.layer.part == "encoder_layer" and case.layer.feed_forward.activation == "relu"
-    if not has_relu or "gradients" not in case.situation.checks:
+    if not _has_relu(case.layer) or "gradients" not in case.situation.checks:
         return np.zeros((0, 2), dtype=np.int64)
     what = given(case)
 
@@ -38,3 +43,25 @@ def kinked_rows(case: Case) -> Array:
     for rows in before:
         last = last | rows.any(axis=-1, keepdims=True)
     return np.argwhere(last & case.valid())
+
+
+def condition_at_kinks(
+    layer: Layer, undisturbed: Mapping[str, Array], condition: Mapping[str, Array], roundoff: float = _ROUNDOFF
+) -> dict[str, Array]:
+    """The conditions with that of `ffn_activation` no less than its input's where the input is near 0 (rule C-7).
+
+    `undisturbed` and `condition` are of every stage, each in its own shape. A ReLU that is off has no condition, unless
+    one of the few runs turned it on, and an implementation that turns it on is off by what its input is: no more than
+    |max(h + δ, 0) − max(h, 0)| ≤ |δ|.
+    """
+    found = dict(condition)
+    for hidden in [name for name in found if step_of(name) == "ffn_hidden"] if _has_relu(layer) else ():
+        activation = f"{layer_of(hidden)}ffn_activation"
+        near = np.abs(undisturbed[hidden]) < MARGIN * roundoff * found[hidden]
+        own = found[activation]
+        found[activation] = np.where(near, np.fmax(own, found[hidden]), own)
+    return found
+
+
+def _has_relu(layer: Layer) -> bool:
+    return layer.part == "encoder_layer" and layer.feed_forward.activation == "relu"

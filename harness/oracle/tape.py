@@ -1,6 +1,6 @@
 """Reverse accumulation over named steps: each step brings its own hand-written pullback, the tape only orders them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
@@ -44,6 +44,9 @@ class Tape:
         self.nodes.append(node)
         return node
 
+    def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
+        return {name: self.leaf(value) for name, value in values.items()}
+
     def gradients(self, result: Node, cotangent: Array, wanted: dict[str, Node]) -> dict[str, Array]:
         """The gradient of sum(result * cotangent) by each of the wanted leaves."""
         by: dict[Node, Array] = {result: self.arithmetic.exact(cotangent)}
@@ -52,3 +55,33 @@ class Tape:
                 for operand, gradient in zip(node.operands, node.pullback(by.pop(node)), strict=True):
                     by[operand] = self.arithmetic.add(by[operand], gradient) if operand in by else gradient
         return {name: by[leaf] for name, leaf in wanted.items()}
+
+
+class ForwardTape(Tape):
+    """Keeps nothing that only a gradient needs: of a large stack, one layer's parameters at a time."""
+
+    def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
+        return Node(step(self.arithmetic, *(operand.value for operand in operands), **choices)[0])
+
+    def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
+        return _MadeWhenAsked(self, values)
+
+
+@dataclass(frozen=True)
+class _MadeWhenAsked(Mapping[str, Node]):
+    """Name → leaf, converted to the tape's format each time that it is asked for."""
+
+    tape: Tape
+    values_given: Mapping[str, Array]
+
+    def __getitem__(self, name: str) -> Node:
+        return self.tape.leaf(self.values_given[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_given)
+
+    def __len__(self) -> int:
+        return len(self.values_given)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values_given

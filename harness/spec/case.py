@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,11 @@ from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Blind, Causal, Drawn
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
-from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages
+from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
 
 Bools = npt.NDArray[np.bool_]
+PADDING_ID = 0
+"""The token id of padding, and of nothing else, where padding is given by ids (M-9, P-7)."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Case:
     """One layer in one situation.
 
     `seed` selects the draw of x, parameters and cotangent (rule P-6). Goldens are frozen for seed 0. `held`: parameters
-    that are not drawn; such a case has no frozen golden. `in_core`: `specs/core.yaml` lists the case.
+    that are not drawn; such a case has no frozen golden. `in_core`: `specs/core.yaml` lists the case. `held_x`: the
+    input "x", [B, S, d_model], if it is not drawn.
     """
 
     layer: Layer
@@ -54,6 +57,7 @@ class Case:
     seed: int = 0
     held: CaseParameters | None = None
     in_core: bool = False
+    held_x: CaseParameters | None = None
 
     @property
     def id(self) -> str:
@@ -61,8 +65,8 @@ class Case:
 
     @property
     def numbers_from(self) -> tuple[int, str]:
-        """The seed and the digest of `held`. For one layer and situation they determine x and the parameters."""
-        return self.seed, self.held.digest if self.held else ""
+        """The seed and the digests of what is held. For one layer and situation they determine x and the parameters."""
+        return self.seed, "".join(each.digest for each in (self.held, self.held_x) if each)
 
     @property
     def golden_id(self) -> str:
@@ -117,6 +121,8 @@ class Case:
 
     def x(self) -> Floats:
         """The input, [B, S, d_model]."""
+        if self.held_x is not None:
+            return self.held_x.tensors["x"]
         name, drawn = portable.drawn_for("x", self.seed), self.situation.input
         return portable.tensor(name, self.x_shape, drawn.pattern, drawn.exponent)
 
@@ -124,7 +130,16 @@ class Case:
         """Token ids, [B, S] int64, which replace x for a layer with an embedding (rule P-7)."""
         assert self.layer.embedding is not None
         name, (B, S, _) = portable.drawn_for("ids", self.seed), self.x_shape
-        return portable.ids(name, B * S, self.layer.embedding.vocabulary).reshape(B, S)
+        vocabulary = self.layer.embedding.vocabulary
+        if self.padding_id is None:
+            return portable.ids(name, B * S, vocabulary).reshape(B, S)
+        others = 1 + portable.ids(name, B * S, vocabulary - 1).reshape(B, S)
+        return np.where(self.valid_keys(), others, self.padding_id)
+
+    @property
+    def padding_id(self) -> int | None:
+        """The token id of padding, where that is how padding is given (clause M-9)."""
+        return PADDING_ID if self.situation.given.padding == "ids" else None
 
     def memory(self) -> Floats | None:
         """The memory, [B, T, d_model], from which keys and values are made; None for self-attention (clause E-17)."""
@@ -214,8 +229,19 @@ class Case:
         rows[tuple(kinked_rows.T)] = False
         return np.where(rows[:, :, None], drawn, 0.0)
 
-    def expected_shapes(self, check: Check) -> dict[str, tuple[int, ...]]:
+    def expected_shapes(self, check: Check) -> Mapping[str, tuple[int, ...]]:
         """Name → shape of each tensor in the answer to a check, in the order of computation."""
+        shapes = self._shapes.get(check)
+        if shapes is None:
+            shapes = self._shapes[check] = self._shapes_of(check)
+        return shapes
+
+    @cached_property
+    def _shapes(self) -> dict[Check, Mapping[str, tuple[int, ...]]]:
+        """What was asked for before: several parts of the harness ask for each request."""
+        return {}
+
+    def _shapes_of(self, check: Check) -> Mapping[str, tuple[int, ...]]:
         if check in ("output", "refusal"):  # after a refusal the valid request is answered (J-6)
             return {"output": self.x_shape}
         if check == "stages":
@@ -240,7 +266,7 @@ class Case:
         for name, shape in shapes.items():
             compared = valid if self.layer.takes_memory and name in OF_KEYS else specified
             rows = compared[:, :, None] if len(shape) == 3 else compared[:, None, :, None]
-            if name == "attention_scores":  # the score of a padded key is as unspecified as the key's row
+            if step_of(name) == "attention_scores":  # the score of a padded key is as unspecified as the key's row
                 rows = rows & valid[:, None, None, :]
             masks[name] = np.broadcast_to(rows, shape)
         return masks

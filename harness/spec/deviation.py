@@ -40,6 +40,7 @@ class DropoutPatch(Strict):
     attention_output: Rate | None = None
     ffn_activation: Rate | None = None
     ffn_output: Rate | None = None
+    embedded: Rate | None = None
 
 
 class LayerPatch(Strict):

@@ -14,8 +14,8 @@ from functools import cached_property
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.stages import SHAPES
 
-SIZES = ("d_model", "head_dim", "num_heads", "d_ff", "epsilon", "pi")
-"""Numbers: the sizes of a layer, its epsilon, and π."""
+SIZES = ("d_model", "head_dim", "num_heads", "d_ff", "batch_size", "sequence_length", "epsilon", "pi")
+"""Numbers: the sizes of a layer and of x, its epsilon, and π."""
 INPUTS = ("x", "memory", "mask", "bias")
 """`mask` is bool, true where a query may attend to a key; without one it is true everywhere, and `bias` is 0."""
 NAMES = frozenset({*SIZES, *INPUTS, *SHAPES, *PARAMETER_NAMES})
@@ -24,7 +24,9 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "by_heads": (3, 3),
     "cast": (2, 2),
     "cos": (1, 1),
+    "detach": (1, 1),
     "erf": (1, 1),
+    "exchange": (4, 4),
     "exp": (1, 1),
     "flip": (2, 2),
     "index": (2, 2),
@@ -36,6 +38,7 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "minimum": (2, 2),
     "permute": (3, 65),
     "roll": (3, 3),
+    "scale_gradient": (2, 2),
     "sigmoid": (1, 1),
     "sign": (1, 1),
     "sin": (1, 1),

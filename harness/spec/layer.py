@@ -16,14 +16,14 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 PaddingContent = Literal["finite", "any"]
 Family = Literal[
     "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
-    "stacks", "deep_stacks", "encoders", "published_encoder", "dropout", "attention",
+    "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
 """Families of large layers whose choices smaller layers cover. None of their cases is required (rule V-9)."""
 
 
 STACK_FAMILIES: tuple[Family, ...] = ("stacks", "deep_stacks")
-TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder")
+TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder", "token_dropout")
 """Families of stacks that take x, and of layers and stacks that take token ids. All others are of one layer."""
 
 
@@ -84,6 +84,9 @@ class Dropout(Strict):
     attention_output: Rate = Field(description="before the first residual sum")
     ffn_activation: Rate = Field(description="inside the feed-forward network")
     ffn_output: Rate = Field(description="before the second residual sum")
+    embedded: Rate = Field(
+        default=0.0, description="of the embedded tokens with their positions, before the first layer of a stack"
+    )
 
     def rates(self) -> dict[str, float]:
         """Stage → dropout rate, without the stages whose rate is 0."""
@@ -91,7 +94,7 @@ class Dropout(Strict):
 
 
 class Stack(Strict):
-    layers: PositiveInt = Field(description="the number of encoder layers in sequence (clause E-14)")
+    layers: PositiveInt = Field(le=4096, description="the number of encoder layers in sequence (clause E-14)")
     final_norm: bool = Field(description="whether a norm follows the last layer (clause E-14)")
 
 
@@ -144,6 +147,12 @@ class Layer(Strict):
         return self.stack.layers > 1 or self.stack.final_norm or self.embedding is not None
 
     @property
+    def with_decimal_epsilon(self) -> "Layer":
+        """The layer with the decimal that its epsilon's float32 stands for: what code in float64 has (1e-5, L-2)."""
+        norm = self.norm.model_copy(update={"epsilon": float(f"{self.norm.epsilon:.6g}")})
+        return self.model_copy(update={"norm": norm})
+
+    @property
     def unfit_family(self) -> str:
         """Why the layer does not fit its family's situations; "" if it does (the definition of *layer*)."""
         if (self.part == "attention") != (self.family == "attention"):
@@ -162,7 +171,9 @@ class Layer(Strict):
     def one_of_it(self) -> "Layer":
         """A single encoder layer of the stack, without embedding and final norm."""
         alone = Stack(layers=1, final_norm=False)
-        return self.model_copy(update={"stack": alone, "embedding": None}) if self.is_stack else self
+        dropout = self.dropout.model_copy(update={"embedded": 0.0})
+        update = {"stack": alone, "embedding": None, "dropout": dropout}
+        return self.model_copy(update=update) if self.is_stack else self
 
     @property
     def takes_memory(self) -> bool:
@@ -173,6 +184,12 @@ class Layer(Strict):
     def _attention_is_no_stack(self) -> "Layer":
         if self.part == "attention" and self.is_stack:
             raise ValueError("part is attention, which is neither stacked nor given token ids")
+        return self
+
+    @model_validator(mode="after")
+    def _drops_what_there_is(self) -> "Layer":
+        if self.dropout.embedded and self.embedding is None:
+            raise ValueError(f"dropout.embedded is {self.dropout.embedded}, and there is no embedding")
         return self
 
     @model_validator(mode="after")

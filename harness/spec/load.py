@@ -15,6 +15,7 @@ from encoder_conformance.spec.core import read_core
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
 from encoder_conformance.spec.situation import Situation
+from encoder_conformance.spec.size import LARGEST, refuse_larger
 from encoder_conformance.spec.yaml_file import read_model
 
 _Model = TypeVar("_Model", Layer, Situation, Deviation)
@@ -86,8 +87,9 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
     specification = Specification(layers, situations, read_core(specs), frozenset(own))
     _refuse_unfit_core(specification, specs)
     for case in specification.cases.values():
-        name = case.layer.layer
-        _refuse_odd_balanced(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
+        if case.situation.input.pattern == "balanced" and case.layer.d_model % 2:
+            name = case.layer.layer
+            raise _odd_balanced(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
     return specification
 
 
@@ -131,23 +133,22 @@ _NUMERIC_KEYS = ("batch", "sequence", "items", "parameter_exponents", "mask")
 """Keys that determine the golden's numbers, beside `input`."""
 
 
-def _refuse_odd_balanced(case: Case, layer_file: Path, situations: Path) -> None:
+def _odd_balanced(case: Case, layer_file: Path, situations: Path) -> InputError:
     """Rule P-4: a balanced input needs an even number of features."""
     layer, situation = case.layer, case.situation
-    if situation.input.pattern == "balanced" and layer.d_model % 2:
-        raise InputError(
-            f"d_model = {layer.d_model} is odd, but {shown(situations / situation.situation)}.yaml, a situation of its "
-            f"family {layer.family}, has a balanced input, whose halves are equally long",
-            where=f"{shown(layer_file)}: key d_model",
-            hint="give the layer an even d_model or another family, or the situation another input.pattern",
-        )
+    return InputError(
+        f"d_model = {layer.d_model} is odd, but {shown(situations / situation.situation)}.yaml, a situation of its "
+        f"family {layer.family}, has a balanced input, whose halves are equally long",
+        where=f"{shown(layer_file)}: key d_model",
+        hint="give the layer an even d_model or another family, or the situation another input.pattern",
+    )
 
 
 @cache
 def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
     """Id → deviation: the catalogue. Raises InputError if two deviations have the same patch."""
     folder = specs / "deviations"
-    deviations = _read_folder(folder, Deviation)
+    deviations = read_deviations(folder)
     id_by_patch: dict[str, str] = {}
     for name, deviation in deviations.items():
         patch = json.dumps(deviation.patch.model_dump(mode="json"), sort_keys=True)  # independent of the keys' order
@@ -159,6 +160,11 @@ def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
             )
         id_by_patch[patch] = name
     return deviations
+
+
+def read_deviations(folder: Path) -> dict[str, Deviation]:
+    """Id → deviation, of the YAML files in a folder."""
+    return _read_folder(folder, Deviation)
 
 
 def _read_folder(folder: Path, model: type[_Model]) -> dict[str, _Model]:
@@ -191,6 +197,8 @@ def _read_one(path: Path, model: type[_Model]) -> _Model:
     if isinstance(item, Layer) and item.unfit_family:
         hint = f"{', '.join(STACK_FAMILIES)} for a stack; {' or '.join(TOKEN_FAMILIES)} where there is an embedding"
         raise InputError(item.unfit_family, where=f"{shown(path)}: key family", hint=hint)
+    if isinstance(item, Layer):
+        refuse_larger(item, LARGEST, shown(path))
     cited: tuple[str, ...] = () if isinstance(item, Deviation) else item.clauses
     for clause in cited:
         if clause not in clauses():

@@ -44,7 +44,7 @@ class Mask(Strict):
 
     def problem(self, batch: int, sequence: int, keys: int) -> str:
         """Why the mask does not fit these sizes; "" if it does. `keys`: T, the number of keys."""
-        entries: tuple[tuple[int, ...], ...]
+        entries: tuple[tuple[int, ...], ...] | None
         match self.padding:
             case EndPadding(lengths=lengths):
                 key, below = "mask.padding.lengths", 0
@@ -52,8 +52,8 @@ class Mask(Strict):
             case Holes(positions=positions):
                 key, entries, below = "mask.padding.positions", positions, 1
             case None:
-                key, entries, below = "", ((),) * batch, 0
-        if problem := _range_problem(key, entries, batch, keys, below):
+                key, entries, below = "", None, 0
+        if entries is not None and (problem := _range_problem(key, entries, batch, keys, below)):
             return problem
         if self.padding is not None and not any(map(any, self.valid(batch, keys))):
             return f"{key} leaves no position valid: there is nothing to compare"

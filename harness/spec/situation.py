@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt, model_validator
 
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.invariant import unfit
-from encoder_conformance.spec.layer import Family
+from encoder_conformance.spec.layer import TOKEN_FAMILIES, Family
 from encoder_conformance.spec.masking import Causal, Drawn, Mask
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
@@ -20,7 +20,7 @@ Layout = Literal["batch_first", "sequence_first", "unbatched"]
 Encoding = Literal["attend", "ignore", "integer", "float", "additive", "additive_float32"]
 Invariant = Literal[
     "padding_content", "padding_length", "batch_independence", "permutation", "causality",
-    "layout", "mask_encoding", "determinism", "train_without_dropout",
+    "layout", "mask_encoding", "determinism", "train_without_dropout", "history",
 ]  # fmt: skip
 Flaw = Literal["num_heads", "activation", "feature_size", "mask_shape", "input_dtype"]
 Exponent = Annotated[int, Field(ge=-24, le=24)]
@@ -55,6 +55,9 @@ class InputFormat(Strict):
     layout: Layout = Field(description="of x and output: [B, S, D], [S, B, D], or [S, D] for one item (S-2)")
     masks: Encoding = Field(description="the encoding of mask elements (M-9)")
     rank: Literal[2, 3, 4] = Field(description="the number of axes of the masks (M-9)")
+    padding: Literal["mask", "ids"] = Field(
+        default="mask", description="padding is given as a mask, or by token id 0, of which the layer makes one (M-9)"
+    )
     causal: Literal["mask", "flag", "both"] = Field(
         description="a causal mask is given as a mask, as a flag, or as both"
     )
@@ -124,6 +127,8 @@ class Situation(Strict):
 
     def _format_problem(self) -> str:
         given, attention = self.given, self.mask.attention
+        if given.padding == "ids" and (self.mask.padding is None or not {*self.families} <= {*TOKEN_FAMILIES}):
+            return "given.padding is ids, which needs mask.padding and families of layers that take token ids"
         if given.layout == "unbatched" and (self.batch != 1 or given.rank != 2):
             return "given.layout is unbatched, which needs batch 1 and masks of rank 2"
         if given.layout != "batch_first" and not set(self.checks) <= {"output", "gradients"}:

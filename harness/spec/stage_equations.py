@@ -1,6 +1,7 @@
 """The equation of each stage of an encoder layer, as the specification has it (clauses E-1 to E-13, E-17)."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
@@ -16,7 +17,11 @@ ACTIVATIONS = {
 def stage_equations(layer: Layer) -> dict[str, Equation]:
     """Stage → its equation, of one layer or of attention alone; {} of a stack, whose stages are whole layers. An
     equation names only stages before its own."""
-    return {} if layer.is_stack else {stage: Equation(text) for stage, text in _equations(layer)}
+    return {} if layer.is_stack else {stage: _parsed(text) for stage, text in _equations(layer)}
+
+
+_parsed = lru_cache(maxsize=512)(Equation)
+"""Layers share most of their equations, and each case asks for them."""
 
 
 def _equations(layer: Layer) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,11 @@ Sizes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads,
 """
 
 import re
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
+
+from encoder_conformance.spec.depth import shows_inside
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
@@ -34,7 +38,7 @@ SHAPES: dict[str, str] = {
     "final_norm": "B S D",
     "output": "B S D",
 }
-"""`kind_of` a stage → its axes. `layer_k` stands for every layer of a stack."""
+"""`step_of` a stage → its axes. `layer_k` stands for every layer of a stack."""
 OF_KEYS = frozenset({"key", "value", "key_heads", "value_heads"})
 """Stages with one row for each key."""
 LAST_AXIS_IS_KEYS = frozenset({"attention_scores", "attention_weights"})
@@ -58,7 +62,15 @@ def stages(layer: "Layer") -> tuple[str, ...]:
         return _ORDER[layer.norm.placement]
     embedded = ("embedded",) if layer.embedding is not None else ()
     final_norm = ("final_norm",) if layer.stack.final_norm else ()
-    return (*embedded, *map(layer_stage, range(layer.stack.layers)), *final_norm, "output")
+    return (*embedded, *chain.from_iterable(map(partial(_of_layer, layer), range(layer.stack.layers))), *final_norm,
+            "output")  # fmt: skip
+
+
+def _of_layer(layer: "Layer", number: int) -> tuple[str, ...]:
+    """The stages inside layer `number` of a stack, where they are shown, and its output."""
+    name = layer_stage(number)
+    inside = _ORDER[layer.norm.placement][:-1] if shows_inside(layer.stack.layers) else ()
+    return (*(f"{name}.{stage}" for stage in inside), name)
 
 
 def layer_stage(number: int) -> str:
@@ -67,13 +79,29 @@ def layer_stage(number: int) -> str:
 
 
 def kind_of(stage: str) -> str:
-    """The stage's name in the table of T-1: `layer_k` for `layer_0`, `layer_1`, …"""
-    return "layer_k" if re.fullmatch(r"layer_[0-9]+", stage) else stage
+    """The stage without the number of its layer: `layer_k` for `layer_0`, `layer_k.norm1` for `layer_0.norm1`."""
+    return re.sub(r"^layer_[0-9]+(?=\.|$)", "layer_k", stage)
+
+
+def step_of(stage: str) -> str:
+    """The stage's name in the table of T-1: `norm1` for `layer_0.norm1`, `layer_k` for `layer_0`."""
+    return kind_of(stage).removeprefix("layer_k.")
+
+
+def layer_of(stage: str) -> str:
+    """What the name of a stage inside a layer of a stack begins with, `layer_0.`; "" of any other stage."""
+    return stage.removesuffix(step_of(stage)) if "." in stage else ""
+
+
+def is_stage(name: str) -> bool:
+    """Whether some layer or stack has a stage of this name, or of this kind."""
+    inside = kind_of(name).startswith("layer_k.")
+    return step_of(name) in (_ORDER["pre"][:-1] if inside else SHAPES)
 
 
 def axes_of(stage: str) -> str:
     """The letters of a stage's axes in self-attention, where T is S."""
-    return SHAPES[kind_of(stage)].replace("T", "S")
+    return SHAPES[step_of(stage)].replace("T", "S")
 
 
 def stage_shape(stage: str, layer: "Layer", situation: "Situation") -> tuple[int, ...]:
@@ -86,4 +114,4 @@ def stage_shape(stage: str, layer: "Layer", situation: "Situation") -> tuple[int
         "d": layer.head_dim,
         "F": layer.feed_forward.d_ff,
     }
-    return tuple(sizes[letter] for letter in SHAPES[kind_of(stage)].split())
+    return tuple(sizes[letter] for letter in SHAPES[step_of(stage)].split())

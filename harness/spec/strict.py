@@ -2,7 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from encoder_conformance.clean import line
 
 
 class Strict(BaseModel):
@@ -13,5 +15,7 @@ class Strict(BaseModel):
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 ClauseId = Annotated[str, StringConstraints(pattern=r"^[A-Z]+-[0-9]+$")]
-Sentence = Annotated[str, StringConstraints(min_length=8)]
-Link = Annotated[str, StringConstraints(pattern=r"^https://\S+$")]
+Printable = Annotated[str, AfterValidator(line)]
+"""A text that a command prints: without control characters, in one line."""
+Sentence = Annotated[str, StringConstraints(min_length=8), AfterValidator(line)]
+Link = Annotated[str, StringConstraints(pattern=r"^https://\S+$"), AfterValidator(line)]

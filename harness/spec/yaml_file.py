@@ -37,25 +37,33 @@ class _CLoader(_Strict, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type:
     """libyaml's parser, ten times as fast: it saves half a second at the start of every command."""
 
 
+_INTEGER, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_DIGITS = list("-+0123456789")
 for _loader in (_Loader, _CLoader):
+    # YAML 1.1 reads 030 as 24, 1:30 as 90 and 1_000 as 1000. Here they are text, which no number's key takes.
+    _loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_INTEGER, _FLOAT)]
+        for first, resolvers in _loader.yaml_implicit_resolvers.items()
+    }
+    _loader.add_implicit_resolver(_INTEGER, re.compile(r"^[-+]?(0|[1-9][0-9]*)$"), _DIGITS)
     _loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+        _FLOAT, re.compile(r"^[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"), [*_DIGITS, "."]
     )
+    _loader.add_implicit_resolver(_FLOAT, re.compile(r"^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"), list("-+."))
 
+_LARGEST_FILE = 1 << 20
+"""Bytes. The longest file of the specification has a hundredth of it."""
+_MOST_NODES = 100_000
+"""Scalars, lists and mappings of a document, each as often as an alias repeats it."""
 _SAFE_LENGTH = 10_000
 """Characters. libyaml recurses on the C stack. A hundred thousand nested brackets exhaust it; shorter text cannot."""
 
 
 def read_yaml(path: Path) -> Any:
-    """The document in a YAML file. Raises InputError, with line and column, if it is not UTF-8 YAML."""
+    """The document in a YAML file. Raises InputError, with line and column, if it is not UTF-8 YAML, or too large."""
+    text = _read_text(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint="give a YAML file") from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", where=shown(path), hint="save it as UTF-8") from None
-    try:
-        return _parse(text)
+        return _parse(text, path)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else shown(path)
@@ -64,11 +72,61 @@ def read_yaml(path: Path) -> Any:
         raise InputError(f"is not YAML: {error}", where=shown(path), hint="mend the YAML there") from None
 
 
-def _parse(text: str) -> Any:
+def _read_text(path: Path) -> str:
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise InputError("cannot be read: it is no regular file", where=shown(path), hint="give a YAML file")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint="give a YAML file") from None
+    if len(data) > _LARGEST_FILE:
+        raise InputError(
+            f"has more than {_LARGEST_FILE} bytes", where=shown(path), hint="give a YAML file of this kind"
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", where=shown(path), hint="save it as UTF-8") from None
+
+
+def _parse(text: str, path: Path) -> Any:
     if len(text) <= _SAFE_LENGTH:
         with suppress(yaml.YAMLError):  # the Python parser reads it again, for a better error
-            return yaml.load(text, Loader=_CLoader)
-    return yaml.load(text, Loader=_Loader)
+            return _construct(_CLoader(text), path)  # type: ignore[call-arg]  # its base is not known to mypy
+    return _construct(_Loader(text), path)
+
+
+def _construct(loader: yaml.SafeLoader, path: Path) -> Any:
+    """The document of a loader, if it is not too large. Its nodes are counted before any alias is expanded."""
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if (count := _expanded(node, {})) > _MOST_NODES:
+            message = f"has {count} values with every alias written out; at most {_MOST_NODES} are read"
+            raise InputError(message, where=shown(path), hint="write it with fewer aliases (*name)")
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+    """The number of nodes of a tree, shared ones as often as they occur. Raises ValueError for one within itself."""
+    if id(node) in known:
+        if not known[id(node)]:
+            raise ValueError("circular: an alias stands within what it repeats")
+        return known[id(node)]
+    known[id(node)] = 0
+    match node:
+        case yaml.SequenceNode():
+            inner = sum(_expanded(item, known) for item in node.value)
+        case yaml.MappingNode():
+            inner = sum(_expanded(key, known) + _expanded(value, known) for key, value in node.value)
+        case _:
+            inner = 0
+    known[id(node)] = 1 + inner
+    return 1 + inner
 
 
 def read_model(path: Path, model: type[Model]) -> Model:

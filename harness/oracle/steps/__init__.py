@@ -42,6 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "residual2": residual.VARIANTS,
     "tokens": embedding.TOKENS,
     "positions": embedding.POSITIONS,
+    "after_embedding": embedding.AFTER,
     "between_layers": embedding.BETWEEN,
     "layer_order": LAYER_ORDER,
     "stack_norm": norm.STACK,

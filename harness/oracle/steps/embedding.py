@@ -3,7 +3,7 @@
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.steps.forward_only import forward_only
+from encoder_conformance.oracle.steps.forward_only import forward_only, left_on
 from encoder_conformance.oracle.tape import Pullback, Step
 
 
@@ -64,6 +64,11 @@ def halves(a: Arithmetic, x: Array) -> Array:
     return a.add(x, np.concatenate(_waves(a, x, 0), axis=-1)[:, : x.shape[2]])
 
 
+def dropout(a: Arithmetic, x: Array, *, dropout: float) -> Array:
+    """Dropout left on, after the positions."""
+    return left_on(a, x, "embedded", x.shape, dropout)
+
+
 TOKENS: dict[str, Step] = {"standard": tokens, "scaled": forward_only(scaled)}
 POSITIONS: dict[str, Step] = {
     "standard": sinusoidal,
@@ -72,5 +77,10 @@ POSITIONS: dict[str, Step] = {
     "from-one": forward_only(from_one),
     "halves": forward_only(halves),
 }
+AFTER: dict[str, Step] = {
+    "standard": lambda a, x, *, dropout: pass_on(a, x),
+    "dropout": forward_only(dropout),
+}
+"""What stands between the embedded tokens and the first layer outside of training (A-3)."""
 BETWEEN: dict[str, Step] = {"standard": pass_on, "positions-again": sinusoidal}
 """Before each layer of a stack but the first."""

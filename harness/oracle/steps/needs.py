@@ -105,6 +105,7 @@ IN_ATTENTION = frozenset(
 OF_STEP: dict[str, Need] = {
     "tokens": _EMBEDDING,
     "positions": _POSITIONS,
+    "after_embedding": _EMBEDDING,
     "between_layers": _POSITIONS,
     "layer_order": _STACK,
     "stack_norm": _FINAL_NORM,

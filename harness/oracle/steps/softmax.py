@@ -17,13 +17,15 @@ from encoder_conformance.oracle.steps.forward_only import in_float32_of, left_on
 class Softmax:
     """The weights [B, H, S, S], the scores that the mask left, and the logarithm of their exponentials' sum.
 
-    `mask` is true where a score was left as it was, and so where its gradient goes.
+    `mask` is true where a score was left as it was, and so where its gradient goes. `through_largest`: a gradient goes
+    through the largest score too (rule C-6).
     """
 
     weights: Array
     kept: Array
     log_sum: Array
     mask: Any
+    through_largest: bool = False
 
 
 def masked_softmax(

@@ -1,0 +1,152 @@
+"""How a gradient by an expression becomes gradients by its parts: one rule for each operation of equations (V-13)."""
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.equation import Operands
+from encoder_conformance.oracle.steps import VARIANTS
+from encoder_conformance.oracle.steps.linear import shared_by_heads
+
+Pullback = Callable[[Array], Sequence[Array | None]]
+"""The gradient by a result → the gradient by each part, in its shape; None by what has none."""
+
+
+def pullback_of(
+    node: ast.expr, a: Arithmetic, operands: Operands, value: Array, parts: Sequence[Any]
+) -> Pullback | None:
+    """The rule of an expression whose value and parts' values are these; None where it has no gradient.
+
+    Raises ValueError for an operation that has a gradient, and no rule here.
+    """
+    match node:
+        case ast.BinOp(op=ast.Pow()):
+            return _power(a, *parts)
+        case ast.BinOp(op=operator) if type(operator) in _BINARY:
+            return _fitted(_BINARY[type(operator)](a, *parts), parts)
+        case ast.UnaryOp(op=ast.USub()):
+            return lambda g: (-g,)
+        case ast.Call(func=ast.Name(id=name)):
+            if name in ("detach", "sign", "index"):
+                return None
+            if name in _FUNCTIONS:
+                return _fitted(_FUNCTIONS[name](a, operands, value, *parts), parts)
+        case ast.Compare() | ast.BinOp(op=ast.BitAnd() | ast.BitOr()) | ast.UnaryOp(op=ast.Invert()):
+            return None
+    raise ValueError(f"{ast.unparse(node)}: there is no rule for its gradient")
+
+
+def _fitted(rule: Pullback, parts: Sequence[Any]) -> Pullback:
+    """Summed over the axes along which a part was broadcast."""
+
+    def pullback(g: Array) -> Sequence[Array | None]:
+        by_parts = zip(rule(g), parts, strict=False)  # a rule may know more parts than were given
+        return [own if own is None else _summed_to(own, np.shape(part)) for own, part in by_parts]
+
+    return pullback
+
+
+def _summed_to(gradient: Array, shape: tuple[int, ...]) -> Array:
+    more = gradient.ndim - len(shape)
+    axes = tuple(range(more)) + tuple(
+        at + more for at, size in enumerate(shape) if size == 1 and gradient.shape[at + more] != 1
+    )
+    return gradient.sum(axis=axes, keepdims=True).reshape(shape) if axes else np.broadcast_to(gradient, shape)
+
+
+def _power(a: Arithmetic, x: Array, exponent: Array) -> Pullback:
+    slope = a.multiply(exponent, np.power(x, exponent - 1))
+    return lambda g: (a.multiply(g, slope), None)
+
+
+def _matmul(a: Arithmetic, x: Array, y: Array) -> Pullback:
+    def rule(g: Array) -> Sequence[Array | None]:
+        if y.ndim == 2:  # one product over all rows, as the weight's gradient is one sum
+            by_y = a.matmul(x.reshape(-1, x.shape[-1]).T, g.reshape(-1, g.shape[-1]))
+        else:
+            by_y = a.matmul(np.swapaxes(x, -1, -2), g)
+        return a.matmul(g, np.swapaxes(y, -1, -2)), by_y
+
+    return rule
+
+
+_BINARY: dict[type, Callable[[Arithmetic, Array, Array], Pullback]] = {
+    ast.Add: lambda a, x, y: lambda g: (g, g),
+    ast.Sub: lambda a, x, y: lambda g: (g, -g),
+    ast.Mult: lambda a, x, y: lambda g: (a.multiply(g, y), a.multiply(g, x)),
+    ast.Div: lambda a, x, y: lambda g: (a.divide(g, y), -a.divide(a.multiply(a.divide(g, y), x), y)),
+    ast.MatMult: _matmul,
+}
+
+
+def _of_slope(slope: Array, a: Arithmetic) -> Pullback:
+    return lambda g: (a.multiply(g, slope),)
+
+
+def _softmax(a: Arithmetic, weights: Array, scores: Array, mask: Array, axis: float = -1.0) -> Pullback:
+    def rule(g: Array) -> Sequence[Array | None]:
+        along = a.sum(a.multiply(g, weights), int(axis))
+        return np.where(mask, a.multiply(weights, a.subtract(g, along)), 0.0), *[None] * (1 if axis == -1.0 else 2)
+
+    return rule
+
+
+def _var(a: Arithmetic, x: Array, axis: float, ddof: float = 0.0) -> Pullback:
+    count = x.shape[int(axis)]
+    apart = a.subtract(x, a.divide(a.sum(x, int(axis)), a.exact(float(count))))
+    slope = a.divide(2.0 * apart, a.exact(float(count) - float(ddof)))
+    return lambda g: (a.multiply(g, slope), None, None)
+
+
+def _mean(a: Arithmetic, x: Array, axis: float) -> Pullback:
+    count = a.exact(float(x.shape[int(axis)]))
+    return lambda g: (a.divide(np.broadcast_to(g, x.shape), count), None)
+
+
+def _chosen(first: Array) -> Pullback:
+    """Where `first` is true the gradient goes to the first part, else to the second."""
+    return lambda g: (np.where(first, g, 0.0), np.where(first, 0.0, g))
+
+
+def _heads(step: str) -> Callable[..., Pullback]:
+    def rule(a: Arithmetic, operands: Operands, value: Array, x: Array, form: str = "standard") -> Pullback:
+        sizes = {"num_heads": operands.layer.attention.num_heads} if step == "query_heads" else {}
+        back = VARIANTS[step][form](a, x, **sizes)[1]
+        return lambda g: (*back(g), None)
+
+    return rule
+
+
+def _by_heads(a: Arithmetic, o: Operands, value: Array, x: Array, weight: Array, bias: Array) -> Pullback:
+    wide = np.broadcast_to(bias, weight.shape[-1:])
+    return shared_by_heads(a, x, weight, wide, o.layer.attention.num_heads)[1]
+
+
+_FUNCTIONS: dict[str, Callable[..., Pullback]] = {
+    "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
+    "by_heads": _by_heads,
+    "cos": lambda a, o, y, x: _of_slope(-a.sin(x), a),
+    "erf": lambda a, o, y, x: _of_slope(a.multiply(a.constant(2 / np.sqrt(np.pi)), a.exp(-a.multiply(x, x))), a),
+    "exp": lambda a, o, y, x: _of_slope(y, a),
+    "largest": lambda a, o, y, x, axis: lambda g: (np.where(x == y, g, 0.0), None),
+    "log": lambda a, o, y, x: lambda g: (a.divide(g, x),),
+    "maximum": lambda a, o, y, x, other: _chosen(np.greater(x, other)),
+    "mean": lambda a, o, y, x, axis: _mean(a, x, axis),
+    "merge_heads": _heads("merge_heads"),
+    "minimum": lambda a, o, y, x, other: _chosen(np.less(x, other)),
+    "scale_gradient": lambda a, o, y, x, factor: lambda g: (a.multiply(g, factor), None),
+    "sigmoid": lambda a, o, y, x: _of_slope(a.multiply(y, a.subtract(a.exact(1.0), y)), a),
+    "sin": lambda a, o, y, x: _of_slope(a.cos(x), a),
+    "softmax": lambda a, o, y, x, mask, *axis: _softmax(a, y, x, mask, *axis),
+    "softplus": lambda a, o, y, x: _of_slope(a.divide(a.exact(1.0), a.add(a.exact(1.0), a.exp(-x))), a),
+    "split_heads": _heads("query_heads"),
+    "sqrt": lambda a, o, y, x: lambda g: (a.divide(g, a.multiply(a.exact(2.0), y)),),
+    "sum": lambda a, o, y, x, axis: lambda g: (np.broadcast_to(g, x.shape), None),
+    "tanh": lambda a, o, y, x: _of_slope(a.subtract(a.exact(1.0), a.multiply(y, y)), a),
+    "transpose": lambda a, o, y, x: lambda g: (np.swapaxes(g, -1, -2),),
+    "var": lambda a, o, y, x, axis, *ddof: _var(a, x, axis, *ddof),
+    "where": lambda a, o, y, condition, x, other: lambda g: (None, *_chosen(condition)(g)),
+}
