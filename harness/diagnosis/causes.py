@@ -28,8 +28,11 @@ _FORWARD = ("output", "stages", "weights")
 
 @dataclass(frozen=True)
 class Failed:
-    """A check that failed. `lost` is its first tensor with a value that is not finite where the golden is; `huge`:
-    a value is far larger than any that is right."""
+    """A check that failed. `message` is that of refusals and invariants; "" for others.
+
+    `lost`: its first tensor with a value that is not finite where the golden is. `huge`: a value is far larger than any
+    that is right.
+    """
 
     task: Task
     message: str
@@ -67,7 +70,7 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
         with np.errstate(invalid="ignore"):
             largest = np.abs(tensor.golden[finite]).max(initial=0.0)
             huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
-    return Failed(task, record.message, record.kind, lost, huge)
+    return Failed(task, "", record.kind, lost, huge)
 
 
 def refused_or_broken(task: Task, record: Record) -> Failed | None:

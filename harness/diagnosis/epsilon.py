@@ -13,7 +13,9 @@ from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import LayerPatch, Measured, NormPatch, Patch
+from encoder_conformance.spec.stages import step_of
 
 NORMS: dict[str, tuple[str, ...]] = {"norm": (), "norm1": ("norm1",), "norm2": ("norm2",)}
 """What is called so → the norms that have the epsilon; () is all of them."""
@@ -49,7 +51,7 @@ def _in_catalogue(measured: Measured) -> bool:
 
 
 def _may_be_of_a_norm(stages: tuple[str, ...], out: np.ndarray) -> bool:
-    norms = [at for at, name in enumerate(stages) if name in _STAGES]
+    norms = [at for at, name in enumerate(stages) if step_of(name) in _STAGES]
     return bool(out[norms].any() if norms else out.any())
 
 
@@ -63,8 +65,13 @@ def _measured(name: str, first: Sequence[Evidence], evidence: Sequence[Evidence]
     if fitted is None or fitted[1] > _MEASURABLE * fitted[0]:
         return None
     value = _as_written(*fitted)
-    said = measured_epsilon(name, value, fitted[1])
-    changed = [piece.case.layer.norm.epsilon for piece in evidence if changes(piece.case, said)]
+    return compared(name, value, fitted[1], [piece.case for piece in evidence])
+
+
+def compared(name: str, value: float, uncertainty: float, cases: Sequence[Case]) -> Measured | None:
+    """The deviation, with what the layers of these cases say in its place; None where each says the same."""
+    said = measured_epsilon(name, value, uncertainty)
+    changed = [case.layer.norm.epsilon for case in cases if changes(case, said)]
     return said.model_copy(update={"sentence": _sentence(name, said, changed)}) if changed else None
 
 

@@ -17,6 +17,7 @@ from encoder_conformance.portable import Floats
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.stages import step_of
 
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
@@ -112,7 +113,8 @@ class Evidence:
         """The same where the implementation set padded positions of x to 0 before it computed anything, which nobody
         can see where it shows no stage before the first sum over positions; None where that makes no difference, and of
         large layers, where each play takes long."""
-        known = self.case.padding_is_zero or bool(self._seen.keys() & {"norm1", "value"}) or self.case.valid().all()
+        shown = {step_of(name) for name in self._seen} & {"norm1", "value"}
+        known = self.case.padding_is_zero or bool(shown) or self.case.valid().all()
         if known or is_large(self.case.layer) or self.case.layer.embedding:
             return None
         return Evidence(self.observation, self._item, padding_is_zero=True)
@@ -169,15 +171,14 @@ class Evidence:
         """What is noisy predicts more of its own stages than a size. One whose values are so has no scatter there."""
         rms, largest, scatter, moved = (each.copy() for each in (errors.rms, errors.max, errors.scatter, errors.moved))
         found: dict[str, bool] = {}
-        for name, form in noisy_steps(acts).items():
-            if name not in self.stages:
-                continue
-            at = self.stages.index(name)
+        noisy = noisy_steps(acts)
+        for at, form in ((at, noisy[step]) for at, name in enumerate(self.stages) if (step := step_of(name)) in noisy):
+            name = step_of(self.stages[at])
             plain = self._centre(without_dropping(acts) if dropping(form) else exact)
             stage = self._stage_seen(at, plain, predicted, sigma, rows=form == "fast-variance")
             said = outcome(form, stage, constants())
             if said is not None:
-                found[name] = said.true
+                found[name] = said.true and found.get(name, True)
             if said is not None and said.true and said.errors is not None:
                 moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
                 rms[at], largest[at] = np.sqrt(np.mean(said.errors**2)), np.abs(said.errors).max()

@@ -1,23 +1,62 @@
 """What an implementation was seen to give in a run, as much of it as a diagnosis takes."""
 
 import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
+from encoder_conformance.diagnosis.backward.seen import gradients_seen
 from encoder_conformance.diagnosis.causes import Failed, causes, failed, refused_or_broken
-from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
-from encoder_conformance.diagnosis.selection import TRIED, choose
+from encoder_conformance.diagnosis.diagnose import (
+    Repeats,
+    diagnose_chosen,
+    not_by_all,
+    on_large_layers,
+    unaccounted,
+)
+from encoder_conformance.diagnosis.experiments import Ask
+from encoder_conformance.diagnosis.selection import TRIED, beyond, choose, of_other_large_layers
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import Observation, observation_of
+from encoder_conformance.judge.observation import Observation, as_observed, in_format, observation_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spool import Slot, Spool
 from encoder_conformance.task import Task
+
+AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
+"""(dtype, cases) → what the implementation gives for those that it answers."""
+ReadAgain = Callable[[], Expected]
+_TRIES = 2
+"""Diagnoses of what an explanation left out."""
+_GRADIENTS = 40
+"""Cases of a format whose gradients are kept: all that failed first."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An observation whose answers lie on disk, as they came."""
+
+    case: Case
+    expected: Callable[[], Expected]
+    dtype: Format
+    failed: bool
+    in_format: bool
+    tensors: Slot
 
 
 class Observations:
     """Of one implementation, case by case and dtype by dtype. Of many cases those are kept that say most."""
 
-    def __init__(self) -> None:
-        self._found: dict[str, dict[str, dict[str, Observation]]] = {}
+    def __init__(self, spool: Spool | None = None) -> None:
+        """`spool`: where the tensors lie; observations of several implementations may share one."""
+        self._spool = spool or Spool()
+        self._found: dict[str, dict[str, dict[str, _Kept]]] = {}
+        self._gradients: dict[str, dict[str, _Kept]] = {}
+        self._not_tried: dict[str, list[str]] = {}
         self._failures: list[Failed] = []
         self._repeats: dict[str, set[Repeats]] = {}
         self._one_at_a_time = threading.Lock()
@@ -39,17 +78,25 @@ class Observations:
         found = self._repeats.get(dtype, set())
         return "differ" if "differ" in found else "same" if found else "unknown"
 
-    def diagnoses(self, name: str, until: float | None = None) -> list[Diagnosis]:
+    def diagnoses(self, name: str, until: float | None = None, ask: AskInDtype | None = None) -> list[Diagnosis]:
         """What explains the failures in each dtype that has any, cut short at the time `until`; then what was seen.
 
-        Where all that failed was seen to have another cause, numbers say something else only if they explain it."""
+        Where all that failed was seen to have another cause, numbers say something else only if they explain it. `ask`
+        asks the implementation again."""
         found, failing = [], dict[str, set[str]]()
-        for dtype, observations in self.by_dtype().items():
-            failing[dtype] = {observation.case.id for observation in observations if observation.failed}
+        seen = _seen(causes(name, self._failures, ()))
+        for dtype, kept in self._by_dtype().items():
+            failing[dtype] = {each.case.id for each in kept if each.failed}
             if failing[dtype]:
-                found.append(diagnose(name, dtype, observations, until, self.repeats(dtype)))
+                again = ask and partial(ask, dtype)
+                all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
+                found.append(self._forward(name, dtype, kept, until, again, in_catalogue_alone=all_seen))
+        for dtype in sorted(self._gradients):
+            if backward := self._backward(name, dtype):
+                found.append(backward)
+                failing[dtype] = failing.get(dtype, set()) | set(backward.cases)
         by_themselves = list(causes(name, self._failures, found))
-        seen = {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}
+        seen = _seen(by_themselves)
         told = [
             each
             for each in found
@@ -57,26 +104,123 @@ class Observations:
         ]
         return told + by_themselves
 
-    def see(self, task: Task, expected: Expected, record: Record, answers: Answers) -> None:
+    def _forward(
+        self,
+        name: str,
+        dtype: str,
+        kept: list[_Kept],
+        until: float | None,
+        ask: Ask | None,
+        *,
+        in_catalogue_alone: bool,
+    ) -> Diagnosis:
+        """What explains the cases that say most, and every other one that is kept: what it leaves out is shown to a
+        second try. One case of each large layer that failed is tried last."""
+        taken = choose(kept)
+        chosen, repeats = self._read(taken), self.repeats(dtype)
+        diagnosis_of = partial(diagnose_chosen, name, dtype, in_catalogue_alone=in_catalogue_alone)
+        shown = chosen
+        said = diagnosis_of(shown, until, repeats, ask)
+        left: list[Observation] = []
+        for is_last in (*[False] * _TRIES, True):
+            if said.confidence != "explained":
+                return said
+            left = unaccounted(said, self._read(beyond(kept, taken)), until)
+            if not left:
+                large = of_other_large_layers(kept, taken)
+                return on_large_layers(said, shown, self._read(large), until) if large else said
+            if not is_last:
+                shown = [*left, *chosen][:TRIED]
+                said = diagnosis_of(shown, until, repeats, ask)
+        return not_by_all(said, left)
+
+    def see(
+        self,
+        task: Task,
+        expected: Expected,
+        record: Record,
+        answers: Answers,
+        read_again: ReadAgain | None = None,
+    ) -> None:
+        """Take from the answers to a check what a diagnosis needs. `read_again` gives `expected` anew: then it does
+        not stay in memory."""
         if found := failed(task, record, expected, answers):
             with self._one_at_a_time:
                 self._failures.append(found)
+        if task.check == "gradients":
+            self._see_gradients(task, record, answers, expected, read_again)
         if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
             return
         if not any(tensor.positions.size for tensor in expected.tensors.values()):
             return  # an empty batch, say, which speaks for nothing
         amiss = record.outcome == Outcome.FAIL
-        whole = observation_of(task.case, expected, task.format, answers, failed=amiss)
+        tensors = self._spool.put(as_observed(task.case, expected, answers))
+        right = in_format(answers, task.format)
+        kept = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, right, tensors)
         with self._one_at_a_time:
             cases = self._found.setdefault(task.dtype, {})
-            cases.setdefault(task.case.id, {})[task.check] = whole
+            cases.setdefault(task.case.id, {})[task.check] = kept
             if len(cases) > 2 * TRIED:
-                kept = {each.case.id for each in choose(self.by_dtype()[task.dtype])}
-                self._found[task.dtype] = {case: cases[case] for case in cases if case in kept}
+                seen = self._by_dtype()[task.dtype]
+                taken = choose(seen)
+                kept_ids = {each.case.id for each in (*taken, *of_other_large_layers(seen, taken))}
+                for case in [case for case in cases if case not in kept_ids]:
+                    for each in cases.pop(case).values():
+                        self._spool.free(each.tensors)
 
-    def by_dtype(self) -> dict[str, list[Observation]]:
+    def _see_gradients(
+        self, task: Task, record: Record, answers: Answers, expected: Expected, read_again: ReadAgain | None
+    ) -> None:
+        amiss = record.outcome is Outcome.FAIL
+        if not amiss and record.outcome is not Outcome.PASS:
+            return
+        seen = gradients_seen(task.case, expected, task.format, answers, failed=amiss)
+        tensors = None if seen is None else self._spool.put(dict(answers))
+        with self._one_at_a_time:
+            if tensors is None:
+                self._not_tried.setdefault(task.dtype, []).extend([task.case.id] if amiss else [])
+                return
+            kept = self._gradients.setdefault(task.dtype, {})
+            kept[task.case.id] = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, True, tensors)
+            if len(kept) > _GRADIENTS:
+                passed = (case for case, each in kept.items() if not each.failed)
+                self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)
+
+    def _backward(self, name: str, dtype: str) -> Diagnosis | None:
+        """What is wrong with gradients of layers whose forward pass is right; None where nothing is."""
+        wrong = {each.case.layer.layer for each in self._by_dtype().get(dtype, ()) if each.failed}
+        kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
+        if not any(each.failed for each in kept):
+            return None
+        seen = (
+            gradients_seen(each.case, each.expected(), each.dtype, self._spool.get(each.tensors), failed=each.failed)
+            for each in kept
+        )
+        not_tried = sorted(self._not_tried.get(dtype, ()))
+        return diagnose_backward(name, dtype, [each for each in seen if each is not None], not_tried)
+
+    def forget(self) -> None:
+        """Free the room of all: everything was judged, and nothing failed."""
+        with self._one_at_a_time:
+            found, self._found = self._found, {}
+            gradients, self._gradients = self._gradients, {}
+        checks = [each for cases in found.values() for of_case in cases.values() for each in of_case.values()]
+        for each in [*checks, *(each for cases in gradients.values() for each in cases.values())]:
+            self._spool.free(each.tensors)
+
+    def of(self, dtype: str) -> list[Observation]:
+        """One observation a case in this dtype."""
+        return self._read(self._by_dtype().get(dtype, []))
+
+    def _read(self, kept: Iterable[_Kept]) -> list[Observation]:
+        return [
+            observation_of(each.case, each.expected(), each.dtype, self._spool.get(each.tensors), failed=each.failed)
+            for each in kept
+        ]
+
+    def _by_dtype(self) -> dict[str, list[_Kept]]:
         """One observation a case: its stages, unless there are none, or they pass where the output fails."""
-        chosen: dict[str, list[Observation]] = {}
+        chosen: dict[str, list[_Kept]] = {}
         for dtype, cases in sorted(self._found.items()):
             for _, checks in sorted(cases.items()):  # whichever of two workers saw it first
                 output, stages_seen = checks.get("output"), checks.get("stages")
@@ -85,3 +229,8 @@ class Observations:
                 if best:
                     chosen.setdefault(dtype, []).append(best)
         return chosen
+
+
+def _seen(by_themselves: Iterable[Diagnosis]) -> set[tuple[str, str]]:
+    """The dtypes and cases of causes that were seen."""
+    return {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}

@@ -28,7 +28,12 @@ _CHANCE = 1e-6
 """The probability below which a number of dropped elements is not that of the rate that their scale shows."""
 _FAR = 1000.0
 """The size, in σ, of an element of which it can be said whether it was scaled or dropped."""
-_STAGE_OF = {"masked_softmax": "attention_weights", "attend": "context", "after_ffn": "ffn_output"}
+_STAGE_OF = {
+    "masked_softmax": "attention_weights",
+    "attend": "context",
+    "after_ffn": "ffn_output",
+    "after_embedding": "embedded",
+}
 """Step → the stage that shows its result, where that has another name."""
 _FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
 _DROPPING = frozenset({"dropout", "dropout-broadcast"})

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.judge.observation import Observation, is_large
 from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.spec.case import Case
 
 TRIED = 30
 """Observations that a hypothesis is tried on."""
@@ -23,7 +25,21 @@ _POSITIONS = 20
 """More of them say no more."""
 
 
-def choose(observations: Sequence[Observation]) -> list[Observation]:
+class Candidate(Protocol):
+    """What the choice depends on: an observation, or one whose tensors lie on disk."""
+
+    @property
+    def case(self) -> Case: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def in_format(self) -> bool: ...
+
+
+Chosen = TypeVar("Chosen", bound=Candidate)
+
+
+def choose(observations: Sequence[Chosen]) -> list[Chosen]:
     """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
 
     Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
@@ -35,11 +51,11 @@ def choose(observations: Sequence[Observation]) -> list[Observation]:
     if not any(observation.failed for observation in predicted):
         predicted = list(observations)
     small = [observation for observation in predicted if not is_large(observation.case.layer)]
-    by_layer: dict[str, list[Observation]] = {}
+    by_layer: dict[str, list[Chosen]] = {}
     for observation in sorted(small or predicted, key=_telling):
         by_layer.setdefault(observation.case.layer.layer, []).append(observation)
     queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
-    chosen: list[Observation] = []
+    chosen: list[Chosen] = []
     taken: Counter[str] = Counter()
     wanted = TRIED if small else _LARGE
     while len(chosen) < wanted and any(queues):
@@ -51,7 +67,25 @@ def choose(observations: Sequence[Observation]) -> list[Observation]:
     return chosen[:wanted]
 
 
-def _can_be_predicted(observation: Observation) -> bool:
+def beyond(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Small cases that could have been chosen and were not, those that failed first."""
+    taken = {observation.case.id for observation in chosen}
+    left = [each for each in observations if each.case.id not in taken and _can_be_predicted(each)]
+    return sorted((each for each in left if not is_large(each.case.layer)), key=lambda each: not each.failed)
+
+
+def of_other_large_layers(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Of each large layer that failed, and that none of the chosen is of, the case that says most."""
+    taken = {each.case.layer.layer for each in chosen}
+    found: dict[str, Chosen] = {}
+    for each in sorted(filter(_can_be_predicted, observations), key=_telling):
+        layer = each.case.layer
+        if each.failed and is_large(layer) and layer.layer not in taken:
+            found.setdefault(layer.layer, each)
+    return list(found.values())
+
+
+def _can_be_predicted(observation: Candidate) -> bool:
     case = observation.case
     row = case.layer.attention.fully_masked_row
     if not observation.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
@@ -59,7 +93,7 @@ def _can_be_predicted(observation: Observation) -> bool:
     return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
 
 
-def _telling(observation: Observation) -> tuple[bool, bool, int, int, str]:
+def _telling(observation: Candidate) -> tuple[bool, bool, int, int, str]:
     """Failed ones first, and of those the ones with a mask and many positions; of a large layer no more of them than
     say more, for each costs as much as a small layer."""
     situation, case = observation.case.situation, observation.case

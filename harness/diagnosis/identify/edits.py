@@ -9,82 +9,15 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
+from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_MASK, OF_SCORES, OF_SOFTMAX, OTHERWISE_CENTRED
 from encoder_conformance.spec.equation import FUNCTIONS, dotted
 
 CONSTANT = "c"
 Shapes = Mapping[str, tuple[int, ...]]
 """Operand → its shape: what may stand in the place of what."""
-_ACTIVATIONS = (
-    "maximum({0}, 0)",
-    "maximum({0}, 0) ** 2",
-    "maximum({0}, c * {0})",
-    "minimum(maximum({0}, 0), c)",
-    "{0} * sigmoid({0})",
-    "{0} * sigmoid(c * {0})",
-    "sigmoid({0})",
-    "tanh({0})",
-    "erf({0})",
-    "0.5 * {0} * (1 + erf({0} / sqrt(2)))",
-    "0.5 * {0} * (1 + tanh(sqrt(2 / pi) * ({0} + 0.044715 * {0} ** 3)))",
-    "0.5 * {0} * (1 + tanh(c * {0}))",
-    "softplus({0})",
-    "{0} * tanh(softplus({0}))",
-    "where({0} > 0, {0}, exp(minimum({0}, 0)) - 1)",
-    "where({0} > 0, {0}, c * (exp(minimum({0}, 0)) - 1))",
-    "1.0507009873554805 * where({0} > 0, {0}, 1.6732632423543772 * (exp(minimum({0}, 0)) - 1))",
-    "{0} / (1 + abs({0}))",
-    "{0} * minimum(maximum({0} + 3, 0), 6) / 6",
-    "minimum(maximum({0} + 3, 0), 6) / 6",
-    "where(abs({0}) > c, {0}, 0)",
-    "{0} - tanh({0})",
-    "sin({0})",
-    "abs({0})",
-    "exp({0})",
-    "{0}",
-    "{0} ** 2",
-)
-"""Activations of the field, of one input."""
-_OF_MASK = (
-    "~mask",
-    "transpose(mask)",
-    "flip(mask, -1)",
-    "flip(mask, -2)",
-    "flip(mask, 0)",
-    "flip(mask, 1)",
-    "roll(mask, 1, -1)",
-    "roll(mask, -1, -1)",
-    "roll(mask, 1, -2)",
-    "roll(mask, -1, -2)",
-    "roll(mask, 1, 0)",
-    "roll(mask, 1, 1)",
-    "permute(mask, 0, 0)",
-    "permute(mask, 1, 0)",
-    "mask | ~mask",
-    "mask & (index(attention_scores, -1) <= index(attention_scores, -2))",
-    "index(attention_scores, -1) <= index(attention_scores, -2)",
-    "mask & (index(attention_scores, -1) != index(attention_scores, -2))",
-    "mask | (index(attention_scores, -1) == index(attention_scores, -2))",
-)
-_OF_SOFTMAX = (
-    "softmax({0}, mask, -2)",
-    "softmax({0}, mask, 1)",
-    "softmax({0}, mask, 0)",
-    "softmax({0}, mask | ~mask) * mask",
-    "softmax({0} * mask, mask | ~mask)",
-    "softmax(where(mask, {0}, c), mask | ~mask)",
-    "softmax({0} + where(mask, 0, c), mask | ~mask)",
-    "where(mask, exp({0} - largest({0}, -1)), 0) / (c + sum(where(mask, exp({0} - largest({0}, -1)), 0), -1))",
-    "where(mask, exp({0}), 0) / (c + sum(where(mask, exp({0}), 0), -1))",
-    "where(mask, sigmoid({0}), 0)",
-    "where(mask, exp({0} - largest({0}, -1)), 0)",
-    "where(mask, maximum({0}, 0), 0)",
-    "softmax({0}, mask) ** c",
-    "maximum(softmax({0}, mask), c)",
-    "log(softmax({0}, mask))",
-)
-"""Ways to make weights of the scores {0}."""
+_NOT_AROUND = ("transpose", "detach")
 _AROUND = (
-    *(f"{name}({{0}})" for name, count in sorted(FUNCTIONS.items()) if count == (1, 1) and name != "transpose"),
+    *(f"{name}({{0}})" for name in sorted(FUNCTIONS) if FUNCTIONS[name] == (1, 1) and name not in _NOT_AROUND),
     "maximum({0}, 0)",
     "1 - {0}",
     "{0} ** 2",
@@ -110,7 +43,7 @@ def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[as
     """Every tree that differs in one place, some of them with the name `c` for a number, and some of them twice.
     `shape` is that of the result."""
     yield from _of_the_result(ast.unparse(tree), shapes, shape)
-    for node, put in _places(tree):
+    for node, put in places(tree):
         for other in _instead(node, shapes):
             yield put(other)
 
@@ -131,7 +64,7 @@ def _reordered(text: str, shape: tuple[int, ...]) -> Iterator[ast.expr]:
             yield from (parsed(f"roll({text}, {shift}, {axis})") for shift in (1, -1, 2, -2))
 
 
-def _places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
+def places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
     """Each part of the tree, and how to put another in its place."""
     yield tree, lambda other: other
     if dotted(tree):
@@ -148,7 +81,7 @@ def _places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast
 def _places_below(
     tree: ast.expr, field: str, at: int | None, child: ast.expr
 ) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
-    for node, put in _places(child):
+    for node, put in places(child):
 
         def put_here(other: ast.expr, put: Callable[[ast.expr], ast.expr] = put, old: ast.expr = tree) -> ast.expr:
             fields = dict(ast.iter_fields(old))
@@ -182,7 +115,7 @@ def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
 
 def _other_operand(name: str, shapes: Shapes) -> Iterator[ast.expr]:
     if name == "mask":
-        yield from map(parsed, _OF_MASK)
+        yield from map(parsed, OF_MASK)
         return
     shape = shapes.get(name)
     if shape is None:  # a size
@@ -221,12 +154,14 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
     match name, given:
         case (("mean" | "var" | "sum" | "largest"), [x, _]):
             yield from (parsed(f"{name}({x}, {axis})") for axis in (0, 1, 2))
+            yield parsed(CONSTANT)
             others = {"mean": ("sum", "largest"), "var": ("largest",)}.get(name, ())
             yield from (parsed(f"{other}({x}, -1)") for other in others)
             if name == "var":
                 yield from map(
                     parsed, (f"var({x}, -1, 1)", f"mean({x} ** 2, -1)", f"mean(abs({x} - mean({x}, -1)), -1) ** 2")
                 )
+                yield from (parsed(f"mean(({x} - mean({x}, -1)) ** 2, {axis})") for axis in (0, 1, 2))
             if name == "mean":
                 yield parsed(f"0 * mean({x}, -1)")
         case "sqrt", [x]:
@@ -236,7 +171,7 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
                     yield parsed(f"sqrt({ast.unparse(inner)}) + {ast.unparse(epsilon)}")
                     yield parsed(f"sqrt(maximum({ast.unparse(inner)}, {ast.unparse(epsilon)}))")
         case "softmax", [scores, "mask", *_]:
-            yield from (parsed(form.format(f"({scores})")) for form in _OF_SOFTMAX)
+            yield from (parsed(form.format(f"({scores})")) for form in OF_SOFTMAX)
         case (("split_heads" | "merge_heads"), [x, *_]):
             yield from (parsed(f"{name}({x}, {form!r})") for form in _ARRANGED)
         case (("erf" | "tanh" | "sigmoid" | "exp"), [x]):
@@ -251,7 +186,12 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
 
 def activations(of: str) -> Iterator[ast.expr]:
     """The activations of the field, of this input."""
-    yield from (parsed(form.format(of)) for form in _ACTIVATIONS)
+    yield from (parsed(form.format(of)) for form in ACTIVATIONS)
+
+
+def positional_scores(of: ast.expr) -> Iterator[ast.expr]:
+    """Scores that depend on more than products of queries and keys."""
+    yield from (parsed(form.format(f"({ast.unparse(of)})")) for form in OF_SCORES)
 
 
 def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:
@@ -271,3 +211,6 @@ def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:
     )
     affine = (f"* {gain} + {shift}", f"* (1 + {gain}) + {shift}", f"* {gain}", f"+ {shift}", "")
     yield from (parsed(f"{x} / {divisor} {ending}") for x, divisor, ending in product(inner, divisors, affine))
+    for x in (each.format(of) for each in OTHERWISE_CENTRED):  # and the divisor is made of the same
+        divisor = f"sqrt(mean({x} ** 2, -1) + epsilon)"
+        yield from (parsed(f"{x} / {divisor} {ending}") for ending in affine[:2])

@@ -14,12 +14,15 @@ from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.constants import has_constant
 from encoder_conformance.diagnosis.identify.effort import Effort
 from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, operands_of, rms
-from encoder_conformance.diagnosis.identify.search import Candidate, neighbours, with_number
+from encoder_conformance.diagnosis.identify.search import Candidate, neighbours, tells_numbers, with_number
 from encoder_conformance.judge.observation import Array, is_large
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.stage_equations import stage_equations
 
+Patches = Mapping[str, Mapping[str, str]]
+"""Stage → the specified equation → the one that was found."""
+NONE: Patches = {}
 _NEAR = 30.0
 """The rms error, in σ of the specified output, up to which a wrong step's own noise may be all that is left."""
 _HOPEFUL = 4
@@ -63,21 +66,27 @@ def _played(operands: Operands, equations: Iterable[tuple[str, Equation]]) -> Op
     return operands
 
 
-def output_samples(evidence: Sequence[Evidence]) -> dict[str, list[OutputSample]]:
-    """Stage → the cases of layers that have it; small ones, since a large one takes hours to play so often."""
+def output_samples(evidence: Sequence[Evidence], known: Patches = NONE) -> dict[str, list[OutputSample]]:
+    """Stage → the cases of layers that have it; small ones, since a large one takes hours to play so often.
+
+    `known`: equations that were found before, and are played in place of the specified ones.
+    """
     found: dict[str, list[OutputSample]] = {}
     for piece in evidence:
         if is_large(piece.case.layer) or not _is_plain(piece, evidence):
             continue
-        equations = list(stage_equations(piece.case.layer).items())
+        equations = [
+            (stage, Equation(known.get(stage, {}).get(equation.form, equation.text)))
+            for stage, equation in stage_equations(piece.case.layer).items()
+        ]
         shape, positions = piece.places["output"]
-        known = shape, positions, piece.observed, piece.output_sigma()
+        seen = shape, positions, piece.observed, piece.output_sigma()
         relative = piece.relative_noise("output") * piece.dtype.roundoff
         operands = operands_of(piece)
         for number, (stage, equation) in enumerate(equations):
             after = _played(operands, [(stage, equation)])
             later = dict(equations[number:])
-            sample = OutputSample(piece, operands, equation, *known, relative, after[stage].shape, later)
+            sample = OutputSample(piece, "output", "", operands, equation, *seen, relative, after[stage].shape, later)
             found.setdefault(stage, []).append(sample)
             operands = after
     return found
@@ -91,6 +100,8 @@ def _is_plain(piece: Evidence, evidence: Sequence[Evidence]) -> bool:
 def nearest_by_output(stage: str, samples: Sequence[OutputSample], effort: Effort, *, numbers: bool) -> list[Candidate]:
     """Equations one edit away that give every output, but for their own noise. `numbers`: those with a fitted number,
     which take longer, and no others."""
+    if not tells_numbers(samples):
+        return []
     scout = min(samples, key=lambda sample: sample.observed.size)
     found, tried = list[Candidate](), set[str]()
     for tree in neighbours(stage, scout.specified.tree, scout):

@@ -7,15 +7,16 @@ from functools import partial
 from typing import TypeVar
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.identify.characteristics import characteristics
+from encoder_conformance.diagnosis.identify.characteristics import characteristics, in_one_sentence
 from encoder_conformance.diagnosis.identify.effort import Effort
-from encoder_conformance.diagnosis.identify.from_output import nearest_by_output, output_samples
+from encoder_conformance.diagnosis.identify.from_output import NONE, Patches, nearest_by_output, output_samples
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
 from encoder_conformance.diagnosis.identify.search import Candidate, nearest_equations
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.results import StageEquation
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation, Patch
+from encoder_conformance.spec.stages import layer_of, step_of
 
 AnySample = TypeVar("AnySample", bound=Sample)
 EVALUATIONS = 10000
@@ -39,21 +40,23 @@ class Identified:
 
 
 def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) -> Identified:
-    """The equation of every stage that is out of line given the stages before it. Cases that show an output
-    alone, and stacks, which show whole layers, do not say which step is wrong; they are judged with what is found."""
+    """The equation of every stage that is out of line given the stages before it, in each layer of a stack too. Cases
+    that show an output alone, or whole layers, do not say which step is wrong; they are judged with what is found."""
     effort = Effort(EVALUATIONS, until)
     shown = [
         (piece, fit)
         for piece, fit in zip(evidence, nothing.fits, strict=True)
-        if len(piece.stages) > 1 and not piece.case.layer.is_stack
+        if len(piece.stages) > 1 and (not piece.case.layer.is_stack or any(map(layer_of, piece.stages)))
     ]
     if not shown:
         return _by_output([piece for piece in evidence if piece.stages == ("output",)], Effort(OF_OUTPUTS, until))
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
-    order = [stage for piece, _ in shown for stage in piece.stages]
+    first: dict[str, str] = {}
+    for stage in (name for piece, _ in shown for name in piece.stages if name in out):
+        first.setdefault(step_of(stage), stage)
     found, left = list[StageEquation](), list[str]()
-    for stage in dict.fromkeys(name for name in order if name in out):
-        equations = _of_stage(stage, evidence, effort)
+    for step, stage in first.items():
+        equations = _of_stage(step, evidence, effort)
         if equations is None:
             left.append(stage)
         else:
@@ -63,8 +66,14 @@ def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) 
 
 
 def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    samples = samples_of(left[0], evidence) if left else []
-    return characteristics(left[0], samples) if samples else ()
+    samples = [s for s in samples_of(step_of(left[0]), evidence) if s.within == layer_of(left[0])] if left else []
+    return characteristics(step_of(left[0]), samples) if samples else ()
+
+
+def of_output(evidence: Sequence[Evidence]) -> tuple[str, ...]:
+    """What can be said of outputs of small layers that show nothing else."""
+    samples = output_samples([piece for piece in evidence if piece.stages == ("output",)]).get("output", [])
+    return tuple(filter(None, [in_one_sentence("output", samples)])) if samples else ()
 
 
 def _by_output(evidence: Sequence[Evidence], effort: Effort) -> Identified:
@@ -73,7 +82,7 @@ def _by_output(evidence: Sequence[Evidence], effort: Effort) -> Identified:
     for numbers in (False, True):
         for stage, samples in by_stage.items():
             find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
-            if equations := _of_groups(stage, "output", samples, find):
+            if equations := of_groups(stage, "output", samples, find):
                 return Identified(tuple(equations), deviation_of(patches_of(equations)), (), (_OF_THE_OUTPUT,))
             if effort.is_over:
                 break
@@ -81,25 +90,29 @@ def _by_output(evidence: Sequence[Evidence], effort: Effort) -> Identified:
 
 
 def _of_stage(stage: str, evidence: Sequence[Evidence], effort: Effort) -> list[StageEquation] | None:
-    return _of_groups(stage, stage, samples_of(stage, evidence), partial(nearest_equations, stage, effort=effort))
+    return of_groups(stage, stage, samples_of(stage, evidence), partial(nearest_equations, stage, effort=effort))
 
 
-def _of_groups(
-    stage: str, judged: str, samples: Sequence[AnySample], find: Callable[[list[AnySample]], list[Candidate]]
+def of_groups(
+    stage: str,
+    judged: str,
+    samples: Sequence[AnySample],
+    find: Callable[[list[AnySample]], list[Candidate]],
+    known: Patches = NONE,
 ) -> list[StageEquation] | None:
     """One for each equation that the layers specify, where the stage that is `judged` is out of line; None where one of
-    them is not found."""
+    them is not found. `known`: equations of other stages that were found before."""
     groups: dict[str, list[AnySample]] = {}
     for sample in samples:
         groups.setdefault(sample.specified.form, []).append(sample)
     found = []
     for specified, group in sorted(groups.items(), key=lambda group: -len(group[1])):
-        right = Match((), constants())
+        right = Match((deviation_of(known),) if known else (), constants())
         for sample in group:
             right.try_on(sample.evidence)
         if _in_line(right, judged):
             continue
-        equation = _verified(stage, judged, group, find(group))
+        equation = _verified(stage, judged, group, find(group), known)
         if equation is None:
             return None
         found.append(
@@ -116,11 +129,11 @@ def _of_groups(
 
 
 def _verified(
-    stage: str, judged: str, samples: Sequence[Sample], candidates: Sequence[Candidate]
+    stage: str, judged: str, samples: Sequence[Sample], candidates: Sequence[Candidate], known: Patches
 ) -> tuple[str, float] | None:
     """The first that puts what is judged in line in every case, in the noise of the wrong step itself."""
     for candidate in candidates[:_TRIED]:
-        deviation = deviation_of({stage: {samples[0].specified.form: candidate.text}})
+        deviation = deviation_of({**known, stage: {samples[0].specified.form: candidate.text}})
         match = Match((deviation,), constants())
         for sample in samples:
             match.try_on(sample.evidence, measured=True)
@@ -132,11 +145,16 @@ def _verified(
 
 
 def _in_line(match: Match, stage: str) -> bool:
-    return all(fit.in_line[fit.stages.index(stage)] for fit in match.fits)
+    return all(fit.in_line[at] for fit in match.fits for at in _places(fit.stages, stage))
 
 
 def _rms(match: Match, stage: str) -> float:
-    return max(float(fit.rms[fit.stages.index(stage)]) for fit in match.fits)
+    return max(float(fit.rms[at]) for fit in match.fits for at in _places(fit.stages, stage))
+
+
+def _places(stages: Sequence[str], stage: str) -> list[int]:
+    """Where a stage is among those of a layer, or of every layer of a stack."""
+    return [at for at, name in enumerate(stages) if step_of(name) == stage]
 
 
 def patches_of(equations: Iterable[StageEquation]) -> dict[str, dict[str, str]]:
@@ -147,8 +165,9 @@ def patches_of(equations: Iterable[StageEquation]) -> dict[str, dict[str, str]]:
     return patches
 
 
-def deviation_of(stages: dict[str, dict[str, str]]) -> Deviation:
+def deviation_of(patches: Patches) -> Deviation:
     """The deviation that computes these stages by these equations; another id for other equations."""
+    stages = {stage: dict(equations) for stage, equations in patches.items()}
     digest = hashlib.sha256(repr(stages).encode()).hexdigest()[:8]
     return Deviation(
         deviation=f"identified-{digest}",

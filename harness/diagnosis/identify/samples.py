@@ -1,8 +1,8 @@
 """What a stage was computed from and what came out, case by case: the data that an equation is fitted to."""
 
 import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,17 +12,24 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.parameters import prefix
 from encoder_conformance.spec.stage_equations import stage_equations
+from encoder_conformance.spec.stages import layer_stage
 
 EXACT = Arithmetic(np.float64)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A stage of one case. `observed` and `sigma`, float64, are at the flat `positions` that are compared in `shape`;
-    σ is that of the specified step, and `relative` times a value is a guess of what it would be for another step."""
+    """A stage of one case, of the layer of a stack that its name begins `within` (`layer_0.`; "" of no stack).
+
+    `observed` and `sigma`, float64, are at the flat `positions` that are compared in `shape`; σ is that of the
+    specified step, and `relative` times a value is a guess of what it would be for another step.
+    """
 
     evidence: Evidence
+    stage: str
+    within: str
     operands: Operands
     specified: Equation
     shape: tuple[int, ...]
@@ -54,44 +61,103 @@ class Sample:
 
     def computed(self, tree: ast.expr, constant: float | None = None) -> Array | None:
         """What the tree gives at `positions`, [n], exact; None where it gives another shape or cannot be."""
+        value = self.whole(tree, constant)
+        return None if value is None else value.reshape(-1)[self.positions]
+
+    def whole(self, tree: ast.expr, constant: float | None = None) -> Array | None:
+        """What the tree gives, in the stage's shape; None where it gives another shape or cannot be."""
         operands = self.operands if constant is None else self.operands.having("c", np.asarray(constant))
         try:
             with np.errstate(all="ignore"):
                 value = evaluate_tree(tree, EXACT, operands)
         except (ValueError, IndexError, TypeError, KeyError):
             return None
-        if value.shape != self.shape:
-            return None
-        return value.astype(np.float64).reshape(-1)[self.positions]
+        return value.astype(np.float64) if value.shape == self.shape else None
+
+    def at_all_positions(self) -> "Sample":
+        """The sample with all that may be compared; the goldens keep some of it, which is enough to judge by."""
+        name, case = self.within + self.stage, self.evidence.case
+        compared = np.flatnonzero(case.compared("stages")[name])
+        seen, sigma = self.evidence.seen[name], self.evidence.sigma(name)
+        return replace(self, positions=compared, observed=seen.reshape(-1)[compared], sigma=sigma.reshape(-1)[compared])
+
+    def observed_whole(self) -> Array:
+        """What was observed, in the stage's shape; NaN where nothing is compared."""
+        whole = np.full(self.shape, np.nan)
+        whole.reshape(-1)[self.positions] = self.observed
+        return whole
+
+    def rows(self, source: str) -> tuple[Array, Array, Array]:
+        """Of a linear map: inputs [n, in], outputs [n, out] and σ [n, out] at the rows that are compared whole."""
+        given, out = self.operands[source], self.shape[-1]
+        compared = np.bincount(self.positions // out, minlength=int(np.prod(self.shape[:-1])))
+        whole = np.flatnonzero(compared == out)
+        kept = np.isin(self.positions // out, whole)
+        sigma = np.maximum(self.sigma, self.relative * np.abs(self.observed))
+        return (
+            given.reshape(-1, given.shape[-1])[whole],
+            self.observed[kept].reshape(-1, out),
+            sigma[kept].reshape(-1, out),
+        )
 
 
 def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
-    """The cases that show this stage and all stages before it whole, and where something of it is compared."""
+    """The layers, and layers of stacks, that show this stage and all stages before it whole, and where something of it
+    is compared."""
     found = []
     for piece in evidence:
-        specified = stage_equations(piece.case.layer)
+        specified = stage_equations(piece.case.layer.one_of_it)
         if stage not in specified:
             continue
         before = list(specified)[: list(specified).index(stage)]
-        seen, places = piece.seen, piece.places.get(stage)
-        if stage not in seen or places is None or not all(name in seen for name in before):
-            continue
-        shape, positions = places
-        if seen[stage].shape != shape:
-            continue
-        operands = operands_of(piece, {name: seen[name] for name in before})
-        observed = seen[stage].reshape(-1)[positions]
-        sigma = piece.sigma(stage).reshape(-1)[positions]
-        relative = piece.relative_noise(stage) * piece.dtype.roundoff
-        found.append(Sample(piece, operands, specified[stage], shape, positions, observed, sigma, relative))
+        for within, x in _layers(piece):
+            name, seen = within + stage, piece.seen
+            places = piece.places.get(name)
+            if name not in seen or places is None or not all(within + each in seen for each in before):
+                continue
+            shape, positions = places
+            if seen[name].shape != shape:
+                continue
+            operands = operands_of(piece, {each: seen[within + each] for each in before}, within, x)
+            observed = seen[name].reshape(-1)[positions]
+            sigma = piece.sigma(name).reshape(-1)[positions]
+            relative = piece.relative_noise(name) * piece.dtype.roundoff
+            at = piece, stage, within, operands, specified[stage], shape
+            found.append(Sample(*at, positions, observed, sigma, relative))
     return found
 
 
-def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}) -> Operands:
-    """The inputs and parameters of a case, and the stages that were seen."""
+def _layers(piece: Evidence) -> Iterator[tuple[str, Array | None]]:
+    """What the names of a layer's stages begin with, and its input as it was seen: of each layer of a stack, as far as
+    its input was; or of the one layer there is, whose input is the case's."""
+    layer = piece.case.layer
+    if not layer.is_stack:
+        yield "", None
+        return
+    before = piece.seen.get("embedded") if layer.embedding is not None else piece.case.x()
+    for number in range(layer.stack.layers):
+        if before is not None and before.shape == piece.case.x_shape:
+            yield f"{layer_stage(number)}.", before
+        before = piece.seen.get(layer_stage(number))
+
+
+def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "", x: Array | None = None) -> Operands:
+    """The inputs and parameters of a case, and the stages that were seen; of the layer of a stack whose stages begin
+    with `within`, and whose input is `x`."""
     what = given(piece.case)
-    values = named_inputs(what.parameters, x=what.x, memory=what.memory, mask=what.mask, bias=what.bias)
-    return Operands(piece.case.layer, {**values, **seen}, softmax_choices(piece.case.layer))
+    number = within.removeprefix("layer_").removesuffix(".")
+    own = prefix(int(number)) if within else ""
+    parameters = {name.removeprefix(own): value for name, value in what.parameters.items() if name.startswith(own)}
+    inputs = named_inputs(parameters, x=what.x if x is None else x, memory=what.memory, mask=what.mask, bias=what.bias)
+    return Operands(piece.case.layer, {**inputs, **seen}, softmax_choices(piece.case.layer))
+
+
+def assigned(apart: Array) -> tuple[list[int], float, float]:
+    """The order in which rows [n, n] match columns with the least sum, its mean, and that of the order as it is."""
+    from scipy.optimize import linear_sum_assignment  # with every command, if it were imported above
+
+    rows, columns = linear_sum_assignment(apart)
+    return columns.tolist(), float(apart[rows, columns].mean()), float(np.diag(apart).mean())
 
 
 def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:

@@ -7,14 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.diagnosis.identify.constants import STARTS, fitted, has_constant, having, summed, written
-from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations, parsed
+from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations, parsed, positional_scores
 from encoder_conformance.diagnosis.identify.effort import FIT, Effort
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, rms
+from encoder_conformance.diagnosis.identify.suggested import (
+    in_slices,
+    is_linear,
+    linear_maps,
+    rearrangements,
+    within,
+    wrong_slices,
+)
 
 _SCOUTS = 2
 """Cases that every equation is tried on; those that are near are tried on all."""
 _BEAM = 8
 """Equations with one edit that a second one is tried on: those that leave least."""
+_ENOUGH = 8
+"""Numbers, and not NaN, that have to bear an equation out."""
+_OF_SLICES = 4
+"""Equations with which wrong slices alone are tried: those that leave least there."""
 _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
@@ -45,6 +57,8 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
     `samples` specify the same equation. Where the effort is spent the search ends with what it has.
     """
     specified = samples[0].specified.tree
+    if not tells_numbers(samples):
+        return []
     scouts = _telling(samples)
     tried = {ast.unparse(specified)}
     beam = [Candidate(specified, cost(scouts, specified))]
@@ -53,14 +67,34 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
         for start in beam:
             others = list(neighbours(stage, start.tree, samples[0]))
             others += _of_a_sum(start, samples[0], scouts)
+            others += rearrangements(start.tree, scouts[0])
             found += _scored(others, scouts, tried, effort)
             if effort.is_over:
                 break
+        if start.tree is specified:
+            of_data = [*(linear_maps(samples) if is_linear(specified) else ()), *_in_slices(stage, samples, effort)]
+            found += _scored(of_data, scouts, tried, effort)
         found.sort(key=lambda one: (one.cost, one.length))
         if right := _that_account(found, samples):
             return right
         beam = [one for one in found if one.cost < beam[0].cost][:_BEAM]
     return []
+
+
+def tells_numbers(samples: Sequence[Sample]) -> bool:
+    """Whether there are numbers to hold an equation to: any that gives NaN everywhere accounts for NaN everywhere."""
+    return sum(int(np.isfinite(sample.observed).sum()) for sample in samples) >= _ENOUGH
+
+
+def _in_slices(stage: str, samples: Sequence[Sample], effort: Effort) -> Iterator[ast.expr]:
+    """Equations that differ from the specified one in some slices of an axis alone."""
+    specified = samples[0].specified.tree
+    for slices in wrong_slices(specified, samples):
+        there = [part for sample in samples if (part := within(slices, sample)) is not None]
+        scouts = _telling(there)
+        found = _scored(neighbours(stage, specified, samples[0]), scouts, {ast.unparse(specified)}, effort)
+        for one in sorted(found, key=lambda one: (one.cost, one.length))[:_OF_SLICES]:
+            yield in_slices(slices, one.tree, specified, samples)
 
 
 def _telling(samples: Sequence[Sample]) -> list[Sample]:
@@ -77,6 +111,8 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
     yield from edits(tree, shapes, sample.stage_shape)
     if stage == "ffn_activation":
         yield from activations("ffn_hidden")
+    if stage == "attention_scores":
+        yield from positional_scores(tree)
     if stage in ("norm1", "norm2"):
         named = sorted(name for name in sample.specified.names if "." not in name)
         for source in (name for name in named if shapes.get(name) == sample.stage_shape):

@@ -1,0 +1,1 @@
+"""Which term of the backward pass is missing or scaled, where the forward pass is right."""

@@ -1,0 +1,181 @@
+"""What may be wrong with a backward pass whose forward pass is right: equations of equal values, and other gradients.
+
+Through each part of each equation what goes back may be left out (`detach`) or multiplied (`scale_gradient`); a
+softmax may be taken as if its denominator were constant; an activation may have the derivative of another one.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.diagnosis.backward.seen import EXACT, Equations, GradientsSeen
+from encoder_conformance.diagnosis.identify.constants import Number, has_constant, written
+from encoder_conformance.diagnosis.identify.edits import activations, parsed, places
+from encoder_conformance.judge.observation import Array
+from encoder_conformance.oracle.backward import through_each_part
+from encoder_conformance.spec.equation import Equation
+
+_SIZES = (
+    "1 / batch_size",
+    "1 / sequence_length",
+    "1 / (batch_size * sequence_length)",
+    "batch_size",
+    "sequence_length",
+    "batch_size * sequence_length",
+    "1 / sqrt(head_dim)",
+    "sqrt(head_dim)",
+    "1 / head_dim",
+    "1 / num_heads",
+    "num_heads",
+    "1 / d_model",
+)
+"""Factors that differ from one case or layer to the next: a mean that was to be a sum, a scale applied twice."""
+_SURE = 6.0
+"""Uncertainties within which a factor is the one that someone wrote."""
+_ROUGHLY = 1e-3
+"""A part of a factor: rounding in the step itself may move it by more than the noise of a right one."""
+_EXPONENTIALS = "where(mask, exp({0} - detach(largest({0}, -1))), 0)"
+
+
+Factors = tuple[str, list[float]]
+"""A factor as it is written, and its value in each case."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Another equation of a stage, and what each case's gradients are with it, in the order of the cases. `part` is
+    what is written otherwise."""
+
+    stage: str
+    text: str
+    part: str
+    gradients: tuple[Mapping[str, Array], ...]
+
+
+def hypotheses(
+    cases: Sequence[GradientsSeen], now: Equations, right: Sequence[Mapping[str, Array]], first: str
+) -> Iterator[Hypothesis]:
+    """One wrong equation more, where `now` has those that were found and gives each case's gradients as in `right`.
+
+    The factor of a part is fitted to the gradient `first`, the first in the backward pass that is out of line.
+    """
+    yield from _by_parts(cases, now, right, first)
+    for stage, text in _other_derivatives(now):
+        equations = {**now, stage: Equation(text)}
+        yield Hypothesis(stage, text, text, tuple(case.given_by(equations) for case in cases))
+
+
+def _by_parts(
+    cases: Sequence[GradientsSeen], now: Equations, right: Sequence[Mapping[str, Array]], first: str
+) -> Iterator[Hypothesis]:
+    through = [_through(case, now) for case in cases]
+    for stage, text, put in _parts(now):
+        parts = [found.get((stage, id(put.node))) for found in through]
+        if any(part is None for part in parts):
+            continue
+        own = [part for part in parts if part is not None]
+        factors = _factors(cases, right, own, first)
+        if factors is None:
+            continue
+        by_case = tuple(
+            {name: whole[name] + (factor - 1.0) * part[name] for name in whole}
+            for whole, part, factor in zip(right, own, factors[1], strict=True)
+        )
+        part = _scaled(text, factors[0])
+        yield Hypothesis(stage, ast.unparse(put(parsed(part))), part, by_case)
+
+
+def _scaled(text: str, factor: str) -> str:
+    return f"detach({text})" if factor == "0" else f"scale_gradient({text}, {factor})"
+
+
+class _Put:
+    """How to put another part in the place of a node of an equation."""
+
+    def __init__(self, node: ast.expr, tree: ast.expr) -> None:
+        self.node, self._tree = node, tree
+
+    def __call__(self, other: ast.expr) -> ast.expr:
+        return next(put(other) for node, put in places(self._tree) if node is self.node)
+
+
+def _parts(equations: Equations) -> Iterator[tuple[str, str, _Put]]:
+    for stage, equation in equations.items():
+        for node, _ in places(equation.tree):
+            yield stage, ast.unparse(node), _Put(node, equation.tree)
+
+
+def _through(case: GradientsSeen, equations: Equations) -> dict[tuple[str, int], dict[str, Array]]:
+    """(stage, part) → what of the gradients goes back through it."""
+    layer = case.played(equations)
+    return {
+        (stage, id(term.node)): case.at_positions(found)
+        for stage, term, found in through_each_part(layer, EXACT, case.cotangent)
+    }
+
+
+def _factors(
+    cases: Sequence[GradientsSeen],
+    right: Sequence[Mapping[str, Array]],
+    parts: Sequence[Mapping[str, Array]],
+    first: str,
+) -> Factors | None:
+    """The factor as someone may have written it, and its value in each case; None where nothing goes back to `first`
+    through the part."""
+    fitted = []
+    for case, whole, part in zip(cases, right, parts, strict=True):
+        if first not in part:
+            return None
+        direction = part[first] / case.sigma[first]
+        length = float(direction @ direction)
+        if length < 1.0:
+            continue
+        apart = (case.observed[first] - whole[first]) / case.sigma[first]
+        fitted.append((case, Number(1.0 + float(apart @ direction) / length, 1.0 / np.sqrt(length))))
+    if not fitted:
+        return None
+    numbers = [number for _, number in fitted]
+    plain, measured = _constant(numbers, cases)
+    return plain or _of_sizes(fitted, cases) or measured
+
+
+def _constant(numbers: Sequence[Number], cases: Sequence[GradientsSeen]) -> tuple[Factors | None, Factors | None]:
+    """A number that people write, and the same as it was measured; None where cases differ, or it is no such number."""
+    weights = np.array([1.0 / number.uncertainty**2 for number in numbers])
+    value = float(weights @ [number.value for number in numbers] / weights.sum())
+    mean = Number(value, float(np.sqrt(1.0 / weights.sum())))
+    if not all(_is(value, each) for each in numbers):
+        return None, None
+    *plain, measured = ((text, [cases[0].number(text)] * len(cases)) for text in written(mean))
+    return next(iter(plain), None), measured
+
+
+def _of_sizes(fitted: Sequence[tuple[GradientsSeen, Number]], cases: Sequence[GradientsSeen]) -> Factors | None:
+    for text in _SIZES:
+        if all(_is(case.number(text), number) for case, number in fitted):
+            return text, [case.number(text) for case in cases]
+    return None
+
+
+def _is(value: float, number: Number) -> bool:
+    return abs(value - number.value) <= _SURE * number.uncertainty + _ROUGHLY * abs(number.value)
+
+
+def _other_derivatives(equations: Equations) -> Iterator[tuple[str, str]]:
+    """(stage, equation): the same values, and the derivative of something else."""
+    if "ffn_activation" in equations:
+        text = equations["ffn_activation"].text
+        for other in activations("ffn_hidden"):
+            if not has_constant(other):
+                yield "ffn_activation", _with_derivative_of(text, ast.unparse(other))
+    for stage in ("attention_weights",):
+        match equations[stage].tree if stage in equations else None:
+            case ast.Call(func=ast.Name(id="softmax"), args=[scores, ast.Name(id="mask")]):
+                above = _EXPONENTIALS.format(ast.unparse(scores))
+                yield stage, f"{above} / detach(sum({above}, -1))"
+
+
+def _with_derivative_of(text: str, other: str) -> str:
+    return f"{other} + detach({text} - ({other}))"

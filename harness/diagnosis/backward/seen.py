@@ -1,0 +1,147 @@
+"""The gradients that were seen in a case, beside those that are right, and beside those of other equations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from encoder_conformance.judge.answers import Answers, Sampled, values_at
+from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
+from encoder_conformance.judge.observation import Array, is_large
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.backward import Gradients, Played, gradients, played
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.encoder import given, softmax_choices
+from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
+from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.stage_equations import stage_equations
+
+EXACT = Arithmetic(np.float64)
+Equations = Mapping[str, Equation]
+_NOISE_RUNS = 24
+_NOISIER = 4.0
+"""How much more noise the specified step of a framework may make than the same equation does here, at most."""
+
+
+@dataclass(frozen=True)
+class GradientsSeen:
+    """The gradients of one case, by input and parameter in the order of the backward pass: float64 [n] at the positions
+    that are compared, and `whole` in their own shapes."""
+
+    case: Case
+    dtype: Format
+    expected: Mapping[str, ExpectedTensor]
+    observed: Mapping[str, Array]
+    whole: Mapping[str, Array]
+    cotangent: Array
+    failed: bool
+
+    @cached_property
+    def specified(self) -> dict[str, Equation]:
+        return stage_equations(self.case.layer)
+
+    @cached_property
+    def sigma(self) -> dict[str, Array]:
+        """Of right gradients."""
+        return {name: self._sigma(self.expected[name].condition) for name in self.observed}
+
+    def errors(self, found: Mapping[str, Array], sigma: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Gradient → (observed − found) / σ, [n]."""
+        sigma = sigma or self.sigma
+        return {name: (value - found[name]) / sigma[name] for name, value in self.observed.items()}
+
+    @cached_property
+    def right(self) -> dict[str, Array]:
+        return {name: self.expected[name].golden for name in self.observed}
+
+    def played(self, equations: Equations, a: Arithmetic = EXACT) -> Played:
+        return played(equations, a, self._operands)
+
+    def given_by(self, equations: Equations) -> dict[str, Array]:
+        """Gradient → [n], as these equations give it. Raises ValueError where there is no rule for one."""
+        return self.at_positions(gradients(self.played(equations), EXACT, self.cotangent))
+
+    def number(self, text: str) -> float:
+        """The value of an expression of numbers and sizes."""
+        return float(evaluate_tree(Equation(text).tree, EXACT, self._operands))
+
+    def at_positions(self, found: Gradients) -> dict[str, Array]:
+        """[n] each; 0 of what the equations do not lead back to."""
+        return {
+            name: found[name].reshape(-1)[self.expected[name].positions] if name in found else np.zeros(value.shape)
+            for name, value in self.observed.items()
+        }
+
+    def noise_of(self, equations: Equations) -> dict[str, Array]:
+        """Gradient → σ, [n], of these equations: what they make beyond the specified ones, in proportion."""
+        wrong, specified = self._conditions(equations), self._conditions(self.specified)
+        found = {}
+        for name, tensor in self.expected.items():
+            if name in self.observed:
+                plain = np.sqrt(np.mean(specified[name] ** 2))
+                measured = np.sqrt(np.mean(tensor.condition**2))
+                times = float(np.clip(measured / plain, 1.0, _NOISIER)) if plain else 1.0
+                same = np.array_equal(wrong[name], specified[name])
+                found[name] = self.sigma[name] if same else self._sigma(times * wrong[name])
+        return found
+
+    def _conditions(self, equations: Equations) -> dict[str, Array]:
+        spread = Spread(self._whole(equations, EXACT))
+        for run in range(_NOISE_RUNS):
+            spread.add(self._whole(equations, Rounded(SAMPLE_ROUNDOFF, run)))
+        return self.at_positions(spread.conditions())
+
+    def _whole(self, equations: Equations, a: Arithmetic) -> Gradients:
+        found = gradients(self.played(equations, a), a, self.cotangent)
+        return {name: found[name] for name in self.observed if name in found}
+
+    def _sigma(self, condition: Array) -> Array:
+        return np.asarray(np.maximum(self.dtype.roundoff * condition, self.dtype.smallest_normal))
+
+    @cached_property
+    def _operands(self) -> Operands:
+        what = given(self.case)
+        values = named_inputs(what.parameters, x=what.x, memory=what.memory, mask=what.mask, bias=what.bias)
+        return Operands(self.case.layer, values, softmax_choices(self.case.layer))
+
+
+def gradients_seen(
+    case: Case, expected: Expected, dtype: Format, answers: Answers, *, failed: bool
+) -> GradientsSeen | None:
+    """None for what equations say nothing of: stacks and embeddings, large layers, a query with no key, answers that
+    cannot be compared or are not finite."""
+    layer = case.layer
+    if is_large(layer) or layer.is_stack or layer.embedding or case.situation.items or has_empty_row(case):
+        return None
+    observed, tensors, whole = {}, {}, {}
+    for name, answer in answers.items():
+        tensor = expected.tensors.get(key("gradients", name))
+        if tensor is None or not tensor.positions.size:
+            continue
+        if isinstance(answer, Sampled) or answer.shape != tensor.shape or answer.dtype != dtype.numpy:
+            return None
+        observed[name] = values_at(answer, tensor.positions).astype(np.float64)
+        tensors[name], whole[name] = tensor, answer
+        if not np.isfinite(observed[name]).all():
+            return None
+    if not observed:
+        return None
+    ordered = {name: observed[name] for name in _in_order_of_the_backward_pass(case, observed)}
+    return GradientsSeen(case, dtype, tensors, ordered, whole, case.cotangent(expected.kinked_rows), failed)
+
+
+def _in_order_of_the_backward_pass(case: Case, names: Mapping[str, Array]) -> list[str]:
+    """The gradients that are there first, first: those by what the last equations name; x last."""
+    equations = [*stage_equations(case.layer).values()]
+    last = {name: at for at, equation in enumerate(equations) for name in equation.names}
+    return sorted(names, key=lambda name: (name in ("x", "memory"), -last.get(name, -1)))
+
+
+def in_line(errors: Array, limits: Constants) -> bool:
+    """Whether a gradient conforms (rule J-4)."""
+    return bool(np.sqrt(np.mean(errors**2)) <= limits.rms_limit and np.abs(errors).max() <= limits.max_limit)
