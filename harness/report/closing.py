@@ -2,21 +2,41 @@
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from encoder_conformance.core.order import work_of
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.judge.tally import Tally
-from encoder_conformance.results import Record, Report, Shown
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.report.digest import Digest, Standing
+from encoder_conformance.report.exactness import exactness_line
+from encoder_conformance.results import RANDOM, Report, Shown
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.task import Task
 
 _MOST_NAMES = 8
+_SHORT = 5.0
+"""Seconds of an implementation's answers below which nobody minds what is predicted beside them."""
 _NARROWING_OPTIONS = ("--level", "--case", "--budget")
 _NARROWING_FLAGS = ("--fail-fast",)
+_INVARIANTS_ALONE = (
+    "Invariants alone do not show what a layer computes: any layer that treats its inputs alike keeps them. "
+    "No output was compared with the specification."
+)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All that could be asked of an implementation: its cases, and the estimated work of its checks."""
+
+    cases: frozenset[str]
+    work: float
+
+    @classmethod
+    def of(cls, tasks: Iterable[Task]) -> "Everything":
+        listed = list(tasks)
+        return cls(frozenset(task.case.id for task in listed), sum(map(work_of, listed)))
 
 
 @dataclass(frozen=True)
@@ -29,30 +49,30 @@ class Remainder:
     seconds: float | None
 
 
-def remainder(report: Report, assignments: Sequence[Assignment], everything: Sequence[Sequence[Task]]) -> Remainder:
-    """The remainder of a run. `everything`: for each assignment, all tasks of its implementation.
+def remainder(
+    report: Report, digest: Digest, assignments: Sequence[Assignment], everything: Sequence[Everything]
+) -> Remainder:
+    """The remainder of a run. `everything`: for each assignment, what there is to ask of its implementation.
 
     The estimate assumes that the checks not run take as long for their work as those that were, builds included.
     """
-    seconds_by_check = {record.key: record.seconds for record in report.records if record.outcome != Outcome.NOT_RUN}
     run_cases = {task.case.id for assignment in assignments for task in assignment.tasks}
-    cases = {task.case.id for tasks in everything for task in tasks}
     total_seconds: float | None = 0.0
-    for assignment, tasks in zip(assignments, everything, strict=True):
-        judged_tasks = [task for task in assignment.tasks if task.key in seconds_by_check]
-        judged_work, all_work = sum(map(work_of, judged_tasks)), sum(map(work_of, tasks))
-        if not judged_work:
+    for assignment, each in zip(assignments, everything, strict=True):
+        standing = digest.standings[assignment.name]
+        if not standing.work:
             total_seconds = None
         elif total_seconds is not None:
-            total_seconds += sum(seconds_by_check[task.key] for task in judged_tasks) * all_work / judged_work
+            total_seconds += standing.seconds * each.work / standing.work
     seconds = total_seconds and total_seconds / report.environment.jobs
-    return Remainder(len(run_cases), len(cases), _command_for_all(report.arguments), seconds)
+    cases = len(frozenset().union(*(each.cases for each in everything)))
+    return Remainder(len(run_cases), cases, _command_for_all(report), seconds)
 
 
-def _command_for_all(arguments: Sequence[str]) -> str:
-    """The command with these arguments, without the options that narrow it."""
+def _command_for_all(report: Report) -> str:
+    """The run's command, without the options that narrow it, and with the seed that was drawn."""
     kept: list[str] = []
-    words = iter(arguments)
+    words = iter(report.arguments)
     for word in words:
         option = word.partition("=")[0]
         if option in _NARROWING_OPTIONS:
@@ -60,34 +80,56 @@ def _command_for_all(arguments: Sequence[str]) -> str:
                 next(words, None)
         elif word not in _NARROWING_FLAGS:
             kept.append(word)
+    seed = str(report.environment.seed)
+    kept = [seed if word == RANDOM else word.replace(f"={RANDOM}", f"={seed}") for word in kept]
     return shlex.join(["conform", *kept, "--level", "optional"])
 
 
-def implementation_line(name: str, records: Sequence[Record], begun: float) -> Text:
+def implementation_line(name: str, standing: Standing, begun: float) -> Text:
     """A line for an implementation whose checks are done. `begun`: the start by time.monotonic()."""
-    judged = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
-    tally = Tally.of(record.outcome for record in judged)
-    largest = max((record.rms for record in judged if record.rms is not None), default=None)
-    size = f", largest rms {largest:.3g} σ" if largest is not None else ""
+    tally = standing.tally
+    size = f", largest rms {standing.rms:.3g} σ" if standing.rms is not None else ""
     return Text(f"{name}: {tally}{size}, after {time.monotonic() - begun:.0f} s", style=tally.style)
 
 
-def closing_lines(report: Report, remaining: Remainder) -> list[str]:
+def closing_lines(report: Report, digest: Digest, remaining: Remainder) -> list[str]:
     """The number of cases run, the deviations not excluded and clauses not cited, and the command for all cases."""
     lines = [f"Asked {remaining.run_cases} of {remaining.cases} cases."]
     if report.ended_by in ("budget", "first failure"):
-        not_run = sum(record.outcome == Outcome.NOT_RUN for record in report.records)
-        lines[0] = (
-            f"Ended by the {report.ended_by}: {len(report.records) - not_run} of {len(report.records)} checks asked."
-        )
-    failed = {record.implementation for record in report.records if record.outcome not in {*EXPECTED, Outcome.NOT_RUN}}
+        planned, not_run = digest.outcomes.total(), digest.outcomes[Outcome.NOT_RUN]
+        lines[0] = f"Ended by the {report.ended_by}: {planned - not_run} of {planned} checks asked."
+    lines += _not_asked_lines(digest.taken_out)
+    lines += _slow_declarations(digest)
+    if digest.checks == {"invariant"}:
+        lines.append(_INVARIANTS_ALONE)
     for shown in report.shown:
-        if shown.implementation not in failed:  # what fails excludes little, and has a diagnosis to read
+        if not digest.standings[shown.implementation].failed:  # what fails excludes little, and has a diagnosis to read
             lines += _coverage_lines(shown)
+    lines += map(exactness_line, report.suspicious)
     if remaining.run_cases < remaining.cases or report.ended_by:
         duration_text = f" (about {_duration(remaining.seconds)} on this machine)" if remaining.seconds else ""
         lines.append(f"All {remaining.cases} cases: {remaining.command}{duration_text}")
     return lines
+
+
+def _not_asked_lines(taken_out: Mapping[str, int]) -> list[str]:
+    """What each implementation's declared deviations take out of judgement."""
+    return [
+        f"{name}: {count} check{'s are' if count > 1 else ' is'} not asked because of declared deviations; `when` in "
+        "impl.yaml narrows a declaration"
+        for name, count in taken_out.items()
+        if count
+    ]
+
+
+def _slow_declarations(digest: Digest) -> list[str]:
+    """Implementations whose checks take less time than what their declared deviations predict of them."""
+    return [
+        f"{name}: {milliseconds / 1000:.0f} s went into what its declared deviations predict, and "
+        f"{standing.seconds:.0f} s into its answers; `when` in impl.yaml narrows a declaration"
+        for name, standing in digest.standings.items()
+        if (milliseconds := digest.predicting[name]) > 1000 * max(standing.seconds, _SHORT)
+    ]
 
 
 def _coverage_lines(shown: Shown) -> list[str]:

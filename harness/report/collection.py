@@ -2,16 +2,20 @@
 
 import contextlib
 import time
-from collections import Counter
+from collections.abc import Generator
+from functools import partial
 
 from rich.progress import Progress, TaskID
 
 from encoder_conformance.core.exclusion import Exclusion
+from encoder_conformance.diagnosis.observations import AskInDtype
+from encoder_conformance.experimenting import ask_again
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.closing import implementation_line
 from encoder_conformance.report.ledger import Ledger
-from encoder_conformance.report.terminal import console
-from encoder_conformance.results import EndedBy, Record, Report, Shown
+from encoder_conformance.report.terminal import console, record_line
+from encoder_conformance.report.verbosity import Verbosity
+from encoder_conformance.results import Diagnosis, EndedBy, Record, Report, Shown
 from encoder_conformance.runner import Run
 from encoder_conformance.scheduling import Assignment
 
@@ -20,35 +24,52 @@ _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
 
 
 class Collection:
-    """The records of a run. `excludes`: count exclusions, which needs frozen goldens, whose sensitivity is known."""
+    """The records of a run. `excludes`: count exclusions, which needs frozen goldens, whose sensitivity is known.
 
-    def __init__(self, assignments: list[Assignment], ledger: Ledger, run: Run, *, excludes: bool) -> None:
+    `verbosity`: "verbose" prints a line for each record, "quiet" none for an implementation that is done.
+    """
+
+    def __init__(
+        self, assignments: list[Assignment], ledger: Ledger, run: Run, *, excludes: bool, verbosity: Verbosity = "usual"
+    ) -> None:
+        self._verbosity = verbosity
         self._run, self._ledger = run, ledger
-        self._exclusions = {each.name: Exclusion(each.name, each.tasks) for each in assignments} if excludes else {}
-        self._waiting = Counter({each.name: len(each.tasks) for each in assignments})
-        self._records: dict[str, list[Record]] = {each.name: [] for each in assignments}
+        self._exclusions = {each.name: _exclusion(each) for each in assignments} if excludes else {}
+        self._ready = {each.name: each.ready for each in assignments}
+        self._diagnoses: list[Diagnosis] = []
         self._begun = time.monotonic()
         self.answered = self.failed = False
 
     def collect(self, progress: Progress) -> None:
         """Collect every record. Prints a line for each implementation when its checks are done."""
-        several = len(self._waiting) > 1
-        bar = progress.add_task("starting workers", total=sum(self._waiting.values()))
-        with contextlib.closing(iter(self._run)) as records:
+        standings = self._ledger.digest.standings
+        bar = progress.add_task("starting workers", total=sum(standing.planned for standing in standings.values()))
+        with contextlib.closing(self._run.records(self._ledger.keep)) as records:
             for record in records:
                 self._add(record)
+                if self._verbosity == "verbose":
+                    console().print(record_line(record), soft_wrap=True)
                 self._advance(progress, bar, record)
-                if several and not self._waiting[record.implementation]:
-                    line = implementation_line(record.implementation, self._records[record.implementation], self._begun)
-                    console().print(line, highlight=False, soft_wrap=True)
+                standing = standings[record.implementation]
+                if not standing.left and not standing.failed:
+                    self._run.observations(record.implementation).forget()
+                if len(standings) > 1 and not standing.left and self._verbosity != "quiet":
+                    line = implementation_line(record.implementation, standing, self._begun)
+                    console().print(line, soft_wrap=True)
+
+    def diagnose(self, progress: Progress) -> None:
+        """Diagnose every implementation, one after the other. What is interrupted leaves those that were done."""
+        bar = progress.add_task("", total=len(self._ready), visible=self.failed)
+        for name in self._ready:
+            progress.update(bar, description=f"diagnosing {name}; Ctrl-C ends it")
+            self._diagnoses += self._run.observations(name).diagnoses(name, self._run.until, self._asking(name))
+            progress.update(bar, advance=1)
 
     def _add(self, record: Record) -> None:
-        name = record.implementation
-        self._records[name].append(self._ledger.add(record))
-        self._waiting[name] -= 1
+        task = self._ledger.add(record)
         self.answered = self.answered or record.outcome != Outcome.UNSUPPORTED
         if self._exclusions:
-            self._exclusions[name].add(record)
+            self._exclusions[record.implementation].add(task.case, record)
         if record.outcome not in EXPECTED and not self.failed:
             self.failed = True
             self._reserve_time_for_diagnosis()
@@ -72,11 +93,40 @@ class Collection:
 
     def close(self, ended_by: EndedBy | None) -> Report:
         """Close the ledger: the report with diagnoses. `ended_by`: what ended the run, if it is incomplete."""
-        diagnoses = self._run.diagnoses(self._run.until)
-        return self._ledger.close(diagnoses, self.shown(), ended_by)
+        return self._ledger.close(tuple(self._diagnoses), self.shown(), ended_by)
 
-    def interrupted(self) -> None:
-        """Close the ledger of an interrupted run, with the records so far."""
-        for record in self._run.left():
-            self._add(record)
-        self._ledger.close(shown=self.shown(), ended_by="interrupt")
+    def _asking(self, name: str) -> AskInDtype:
+        """How a diagnosis asks an implementation again."""
+        run, ready = self._run, self._ready[name]
+        return partial(
+            ask_again,
+            ready,
+            device=run.device,
+            threads=run.threads,
+            logs=run.logs / "asked-again",
+            until=run.until,
+            limits=run.limits,
+        )
+
+    @contextlib.contextmanager
+    def closed_if_interrupted(self) -> Generator[None]:
+        """Whatever ends the block early kills the workers, and the ledger is closed with what there is."""
+        try:
+            yield
+        except BaseException as error:
+            self._run.abort()
+            for record in self._run.left():
+                self._add(record)
+            interrupt: EndedBy | None = "interrupt" if isinstance(error, KeyboardInterrupt) else None
+            self._ledger.close(tuple(self._diagnoses), self.shown(), ended_by=interrupt)
+            where = f"is in {self._ledger.path}, marked incomplete"
+            if problem := self._ledger.problem:
+                where = f"is not kept: {problem}"
+            error.add_note(f"what was judged until then {where}" if self.answered else "nothing was judged")
+            raise
+
+
+def _exclusion(assignment: Assignment) -> Exclusion:
+    stages = assignment.ready.implementation.capabilities.stages
+    dtypes = {task.dtype for task in assignment.tasks}
+    return Exclusion(assignment.name, dtypes, shows_all_stages=stages == "all")

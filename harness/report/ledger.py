@@ -1,68 +1,83 @@
-"""Keeps `report.json` valid at any moment: it lists every planned check from the start, as not-run."""
+"""Keeps what a run writes true at any moment: every planned check as not-run first, then each record as it is judged.
+
+`report.json` is written twice: when the run begins, and when it ends, of the records in the journal. A run that is
+killed in between leaves both, and `report/reading.py` reads them together.
+"""
 
 import datetime
 import os
-import platform
 import sys
-import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
-import encoder_conformance
 from encoder_conformance.asking import not_run
-from encoder_conformance.errors import InputError
 from encoder_conformance.files import replacing
+from encoder_conformance.golden.store import case_digest
 from encoder_conformance.impl.interpreter import Missing
+from encoder_conformance.impl.lock import lock_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.results import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shown
+from encoder_conformance.report.digest import Digest
+from encoder_conformance.report.folder import NAME
+from encoder_conformance.report.journal import NAME as JOURNAL
+from encoder_conformance.report.journal import Journal
+from encoder_conformance.results import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shard, Shown
 from encoder_conformance.runner import Run
 from encoder_conformance.scheduling import Assignment
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.task import Task
 
-_SECONDS_BETWEEN_WRITES = 2.0
-_SHARE_OF_TIME = 0.02
-"""The share of a run's time that rewriting the report may take."""
+CASE_DIGITS = 16
+"""Of a case's digest, in hexadecimal: enough to see that a case changed."""
 
 
 class Ledger:
-    """Collects records into a report. The report is `complete` only if `close` finds no check missing.
+    """Collects records. The report is `complete` only if `close` finds every check in the journal.
 
-    The verdicts of single tensors are most of a report. They are spooled to disk, so that memory does not grow.
+    Nothing raises if a file cannot be written: `problem` says which and why, and `digest` counts everything all the
+    same.
     """
 
     def __init__(
         self,
         out: Path,
-        assignments: list[Assignment],
-        absent: list[Missing],
+        assignments: Sequence[Assignment],
+        absent: Sequence[Missing],
         run: Run,
         environment: Environment,
+        shard: Shard | None = None,
     ) -> None:
-        self.path = out / "report.json"
-        self._assignments, self._run, self._environment = assignments, run, environment
+        """Begin the report in the folder `out`. What an earlier run left there is gone before anything else is."""
+        self.path = out / NAME
+        self._assignments, self._run, self._environment, self._shard = assignments, run, environment, shard
         self._absent = tuple(Absent(name=m.implementation.name, reason=m.reason, hint=m.hint) for m in absent)
-        self._records: dict[tuple[str, ...], Record] = {}
-        self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # it is deleted with the ledger
-        self._spooled: dict[tuple[str, ...], tuple[int, int]] = {}
-        self._spool_size = 0
-        for assignment in assignments:
-            for task in assignment.tasks:
-                self._records[task.key] = not_run(task)
-        self._started = _now()
-        self._next_write = 0.0
+        self._tasks = [task for assignment in assignments for task in assignment.tasks]
+        self._numbers = {task.key: number for number, task in enumerate(self._tasks)}
+        cases = {task.case.id: task.case for task in self._tasks}
+        self._cases = {name: case_digest(case, constants())[:CASE_DIGITS] for name, case in cases.items()}
+        self._locks = {assignment.name: lock_of(assignment.ready) for assignment in assignments}
+        self._early: dict[int, Record] = {}
+        self._started, self._problem = _now(), ""
+        self.digest = Digest(assignments)
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            self._problem = f"{self.path}: {error.strerror}"
+        self._journal = Journal(out / JOURNAL, len(self._tasks))
         self._write(self._report(complete=False))
 
-    def add(self, record: Record) -> Record:
-        """Add a record. Returns it without the verdicts of single tensors."""
-        key, data = record.key, record.model_dump_json().encode()
-        summary = self._records[key] = record.model_copy(update={"tensors": ()})
-        self._spooled[key] = self._spool_size, len(data)
-        self._spool.write(data)
-        self._spool_size += len(data)
-        if time.monotonic() > self._next_write:
-            self._write(self._report(complete=False))
-        return summary
+    def keep(self, record: Record) -> None:
+        """Have the disk hold a record that is not final. A process that is killed leaves it."""
+        number = self._numbers[record.key]
+        self._journal.append(number, record.model_dump_json().encode())
+        self._early[number] = record
+
+    def add(self, record: Record) -> Task:
+        """Add a record. Returns its task."""
+        number = self._numbers[record.key]
+        if self._early.pop(number, None) is not record:
+            self._journal.append(number, record.model_dump_json().encode())
+        self.digest.add(number, self._tasks[number], record.model_copy(update={"tensors": ()}))
+        return self._tasks[number]
 
     def close(
         self,
@@ -70,12 +85,24 @@ class Ledger:
         shown: tuple[Shown, ...] = (),
         ended_by: EndedBy | None = None,
     ) -> Report:
-        """Write the final report. Returns it without the verdicts of single tensors."""
-        complete = all(record.outcome != Outcome.NOT_RUN for record in self._records.values())
-        changes = {"diagnoses": diagnoses, "shown": shown, "ended_by": None if complete else ended_by}
+        """Write the final report. Returns it without its records."""
+        whole = not self._journal.problem and not self.digest.outcomes[Outcome.NOT_RUN]
+        complete = whole and ended_by != "interrupt"  # a diagnosis may have been interrupted
+        changes = {
+            "diagnoses": diagnoses,
+            "shown": shown,
+            "suspicious": self.digest.suspicious(),
+            "ended_by": None if complete else ended_by,
+        }
         report = self._report(complete=complete).model_copy(update=changes)
         self._write(report)
+        self._journal.close()
         return report
+
+    @property
+    def problem(self) -> str:
+        """Which file could not be written and why; "" if all could."""
+        return self._problem or self._journal.problem
 
     def _report(self, *, complete: bool) -> Report:
         session = self._run.session
@@ -94,82 +121,43 @@ class Ledger:
                     versions=session(assignment.name).versions,
                     settings=session(assignment.name).settings,
                     log=str(session(assignment.name).log),
+                    folder=str(assignment.ready.folder),
+                    shows_all_stages=assignment.ready.implementation.capabilities.stages == "all",
+                    lock=self._locks[assignment.name],
+                    peak_memory=self._run.peak_memory(assignment.name),
                 )
                 for assignment in self._assignments
             ),
             absent=self._absent,
-            records=tuple(self._records.values()),
+            records=(),
+            cases=self._cases,
+            shard=self._shard,
         )
 
     def _write(self, report: Report) -> None:
-        """Write one record per line, from the spool, so that the whole text is never in memory."""
-        begun = time.monotonic()
-        without_records = report.model_copy(update={"records": ()}).model_dump_json(indent=1)
-        before, records, after = without_records.partition('"records": []')
+        """Write one record per line, so that the whole text is never in memory."""
+        if self._problem:
+            return
+        before, records, after = report.model_dump_json(indent=1).partition('"records": []')
         assert records  # a quote inside a string is escaped: there is no other such place
-        with replacing(self.path) as file:
-            file.write(f'{before}"records": [\n'.encode())
-            for number, (key, record) in enumerate(self._records.items()):
-                file.write(b",\n" if number else b"")
-                file.write(self._line(key, record))
-            file.write(f"\n ]{after}\n".encode())
-        self._spool.seek(self._spool_size)
-        now = time.monotonic()
-        self._next_write = now + max(_SECONDS_BETWEEN_WRITES, (now - begun) / _SHARE_OF_TIME)
+        self._journal.sync()
+        try:
+            with replacing(self.path) as file:
+                file.write(f'{before}"records": [\n'.encode())
+                for number in range(len(self._tasks)):
+                    file.write(b",\n" if number else b"")
+                    file.write(self._line(number))
+                file.write(f"\n ]{after}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._problem = f"{self.path}: {error.strerror}"
 
-    def _line(self, key: tuple[str, ...], record: Record) -> bytes:
-        if key not in self._spooled:
-            return record.model_dump_json().encode()
-        offset, size = self._spooled[key]
-        self._spool.seek(offset)
-        return self._spool.read(size)
-
-
-def environment(assignments: list[Assignment], run: Run, device: str, seed: int) -> Environment:
-    """The machine, versions and sizes of a run, for its report."""
-    cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
-    return Environment(
-        conform=encoder_conformance.__version__,
-        python=platform.python_version(),
-        platform=platform.platform(),
-        processor=processor(),
-        cpus=os.cpu_count() or 1,
-        jobs=run.jobs,
-        threads_per_worker=run.threads,
-        device=device,
-        seed=seed,
-        specification={
-            "cases": len(cases),
-            "layers": len({case.layer.layer for case in cases.values()}),
-            "situations": len({case.situation.situation for case in cases.values()}),
-        },
-    )
-
-
-def read_report(out: Path) -> Report:
-    """The report of an earlier run; `out` is its folder or file. Raises InputError."""
-    path = out / "report.json" if out.is_dir() else out
-    try:
-        return Report.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror}", where=str(path), hint="conform run writes it; --out names its folder"
-        ) from None
-    except ValidationError as error:
-        raise InputError(
-            f"is no report of this version: {error.errors()[0]['msg']}", where=str(path), hint="run conform run again"
-        ) from None
+    def _line(self, number: int) -> bytes:
+        if number in self._journal:
+            return self._journal.read(number)
+        return not_run(self._tasks[number]).model_dump_json().encode()
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def processor() -> str:
-    """The model name of the processor."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -1,0 +1,66 @@
+"""What became of one check between two runs."""
+
+from enum import StrEnum
+
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.results import Record
+
+
+class Change(StrEnum):
+    """From what needs attention to what needs none."""
+
+    NEWLY_OUT = "newly out of line"
+    ANOTHER_DEVIATION = "another deviation"
+    OPTED_OUT = "newly opted out"
+    NOT_ASKED_NOW = "not asked any more"
+    STILL_OUT = "still out of line"
+    NOT_ASKED_BEFORE = "not asked before"
+    FEWER_DEVIATIONS = "fewer deviations"
+    NEWLY_IN = "newly in line"
+    WITHIN_NOISE = "within noise"
+    SAME_BITS = "same bits"
+    SAME_OUTCOME = "same outcome"
+
+
+WORSE = frozenset({Change.NEWLY_OUT, Change.ANOTHER_DEVIATION, Change.OPTED_OUT})
+"""What gives `conform compare` the exit status 1."""
+_NOT_ASKED = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
+_IN_LINE = frozenset({Outcome.PASS, Outcome.DEVIATES})
+
+
+def change_of(old: Record | None, new: Record | None) -> Change | None:
+    """What became of a check; None if neither run asked it.
+
+    A check that deviates as declared is in line with its declaration: it got worse if it conformed before, or if it
+    deviates in another way now. Answers that conform in both runs have the same bits if their digests are equal, and
+    are within noise otherwise; checks of several requests have no digest, and so only the same outcome.
+    """
+    if new is None or new.outcome in _NOT_ASKED:
+        return _not_asked_now(old, new)
+    if old is None or old.outcome in _NOT_ASKED:
+        return Change.NOT_ASKED_BEFORE
+    was, is_now = old.outcome in _IN_LINE, new.outcome in _IN_LINE
+    if not is_now:
+        return Change.NEWLY_OUT if was else Change.STILL_OUT
+    if not was:
+        return Change.NEWLY_IN
+    if deviations := _deviations(old, new):
+        return deviations
+    if old.digest is None or new.digest is None:
+        return Change.SAME_OUTCOME
+    return Change.SAME_BITS if old.digest == new.digest else Change.WITHIN_NOISE
+
+
+def _not_asked_now(old: Record | None, new: Record | None) -> Change | None:
+    if old is None or old.outcome in _NOT_ASKED:
+        return None
+    opted_out = new is not None and new.outcome is Outcome.UNSUPPORTED
+    return Change.OPTED_OUT if opted_out and old.outcome in _IN_LINE else Change.NOT_ASKED_NOW
+
+
+def _deviations(old: Record, new: Record) -> Change | None:
+    """How the declared deviations changed that were observed; None if they are the same."""
+    before, now = set(old.deviations), set(new.deviations)
+    if now - before:
+        return Change.ANOTHER_DEVIATION
+    return Change.FEWER_DEVIATIONS if before - now else None

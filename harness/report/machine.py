@@ -1,0 +1,33 @@
+"""The environment of a run: machine, versions and sizes."""
+
+import os
+import platform
+from collections.abc import Sequence
+
+import encoder_conformance
+from encoder_conformance.processor import processor
+from encoder_conformance.results import Environment
+from encoder_conformance.runner import Run
+from encoder_conformance.scheduling import Assignment
+
+
+def environment(assignments: Sequence[Assignment], run: Run, device: str, seed: int) -> Environment:
+    """The machine, versions and sizes of a run, for its report."""
+    cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
+    return Environment(
+        conform=encoder_conformance.__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        processor=processor(),
+        cpus=os.cpu_count() or 1,
+        jobs=run.jobs,
+        threads_per_worker=run.threads,
+        memory_per_worker=run.limits.memory,
+        device=device,
+        seed=seed,
+        specification={
+            "cases": len(cases),
+            "layers": len({case.layer.layer for case in cases.values()}),
+            "situations": len({case.situation.situation for case in cases.values()}),
+        },
+    )

@@ -1,0 +1,5 @@
+"""How much a run prints."""
+
+from typing import Literal
+
+Verbosity = Literal["quiet", "usual", "verbose"]

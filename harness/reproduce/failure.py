@@ -1,0 +1,44 @@
+"""Gathers what a script shows: a failing check, what is expected of it, and what the run said."""
+
+from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.golden.computed import ComputedGoldens
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.reproduce.script import Shown
+from encoder_conformance.reproduce.selection import smallest_failure, task_of
+from encoder_conformance.results import Record, Report
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.situation import WITH_GOLDEN, Check
+
+
+def failure_of(report: Report, pattern: str, dtype: str | None, ready: Ready) -> Shown:
+    """The smallest failing check that matches, with all that its script needs. Raises InputError if there is none."""
+    deployed = ready.implementation.capabilities.export  # a model that shows its output alone
+    checks: frozenset[Check] = frozenset({"output"}) if deployed else WITH_GOLDEN
+    record, case = smallest_failure(report, ready.implementation.name, pattern, dtype, checks)
+    judged = next(each for each in report.implementations if each.name == record.implementation)
+    return Shown(
+        record=record,
+        task=task_of(record, case, ready),
+        ready=ready,
+        expected=_expected(case),
+        versions=judged.versions,
+        settings=judged.settings,
+        threads=report.environment.threads_per_worker,
+        diagnosis=_diagnosis(report, record),
+    )
+
+
+def _expected(case: Case) -> Expected:
+    goldens = goldens_of([case], 1)
+    if isinstance(goldens, ComputedGoldens):
+        goldens.compute(lambda _: None)
+    return goldens(case)
+
+
+def _diagnosis(report: Report, record: Record) -> str:
+    for each in report.diagnoses:
+        if each.implementation == record.implementation and record.dtype in each.dtype.split(", "):
+            return diagnosis_text(each).removeprefix("⇒ ")
+    return ""

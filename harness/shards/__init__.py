@@ -1,0 +1,1 @@
+"""A plan in several runs, on several machines or at several times, and one report of them."""

@@ -1,0 +1,45 @@
+"""The page of the exporters: what became of each configuration of those that took part."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from encoder_conformance.errors import InputError
+from encoder_conformance.impl.choices import parse_variant
+from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
+from encoder_conformance.site import contexts
+from encoder_conformance.site.columns import Column
+
+
+def exporters_context(columns: Iterable[Column]) -> dict[str, Any]:
+    """What the page shows: for each exporter a row of each configuration, with the values of its choices."""
+    by_name: dict[str, list[Column]] = {}
+    for column in columns:
+        name, _ = parse_variant(column.judged.name)
+        if _exports(name):
+            by_name.setdefault(name, []).append(column)
+    return {"exporters": [_exporter(name, of_it) for name, of_it in by_name.items()]}
+
+
+def _exports(name: str) -> bool:
+    """Whether an implementation of this name exports files. One that is not installed here is not known to."""
+    folder = known_folders().get(name)
+    try:
+        return folder is not None and read_implementation_manifest(folder).capabilities.export
+    except InputError:
+        return False
+
+
+def _exporter(name: str, columns: list[Column]) -> dict[str, Any]:
+    manifest = read_implementation_manifest(known_folders()[name])
+    names = [choice.name for choice in manifest.choices]
+    rows = []
+    for column in columns:
+        settings = {key: str(value) for key, value in column.judged.settings.items()}
+        rows.append(
+            {
+                **contexts.row(column),
+                "choices": [settings.get(choice, "") for choice in names],
+                "reasons": sorted(column.reasons.items(), key=lambda item: -item[1]),
+            }
+        )
+    return {"name": name, "title": manifest.title, "choices": names, "rows": rows}
