@@ -1,7 +1,7 @@
 """Cases for one file: its own parameters, in its dtype, at sizes and with masks that it takes."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from encoder_conformance.spec.case import Case, CaseParameters
@@ -13,31 +13,48 @@ from encoder_conformance.validate.findings import Description
 
 @dataclass(frozen=True)
 class InputLimits:
-    """The sizes that a file is fixed to, and the masks that it has inputs for."""
+    """The sizes that a file is fixed to, and the masks that it takes. `padding`: one of the masks tells items apart,
+    as padding does."""
 
     batch: int | None
     sequence: int | None
     padding: bool
     attention: bool
     by_head: bool
+    counted: bool = False
+    """Padding stands on the right alone."""
 
     @classmethod
     def of(cls, description: Description) -> "InputLimits":
         assert description.roles is not None
         axes = {mask.axes for mask in description.roles.masks if mask.meaning}  # others hide nothing
         attention = any(name.endswith("SS") for name in axes)
-        return cls(*description.sizes(), bool(axes), attention, any("H" in name for name in axes))
+        batch, sequence = description.sizes()
+        by_item = bool(axes) if batch == 1 else any({"B", "X"} & set(name) for name in axes)
+        by_head = by_item and any({"H", "X"} & set(name) for name in axes)
+        return cls(batch, sequence, by_item, attention, by_head, any(mask.counted for mask in description.roles.masks))
 
     def allow(self, batch: int, sequence: int) -> bool:
         return self.batch in (None, batch) and self.sequence in (None, sequence)
 
 
 def cases_of(
-    situations: Iterable[Situation], limits: InputLimits, layer: Layer, dtype: DtypeName, held: CaseParameters
+    situations: Iterable[Situation],
+    limits: InputLimits,
+    layer: Layer,
+    dtype: DtypeName,
+    held: CaseParameters,
+    at_most: tuple[int, int] | None = None,
 ) -> Iterator[Case]:
-    """Those of the situations that fit the limits."""
+    """Those of the situations that fit the limits, with `at_most` so many items and positions."""
     for situation in situations:
-        resized = _resized(situation, limits)
+        own = limits
+        if at_most is not None and situation.invariant is None:
+            batch, sequence = (
+                min(most, size) for most, size in zip(at_most, (situation.batch, situation.sequence), strict=True)
+            )
+            own = replace(limits, batch=limits.batch or batch, sequence=limits.sequence or sequence)
+        resized = _resized(situation, own)
         if resized is not None:
             yield Case(layer, resized.model_copy(update={"dtypes": (dtype,)}), held=held)
 

@@ -5,20 +5,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.validate.against.comparison import Compared
+from encoder_conformance.validate.against.source import Source
 from encoder_conformance.validate.findings import Description, Finding, Phase
 from encoder_conformance.validate.formats import dtype_named, narrower
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RuntimeRun
 
 Array = npt.NDArray[Any]
-_QUANTISED = {"DynamicQuantizeLinear", "MatMulInteger", "QLinearMatMul", "QGemm", "DynamicQuantizeMatMul"}
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,30 @@ class Subject:
         return dtype_named(self._output_dtype)
 
     @cached_property
-    def is_quantised(self) -> bool:
-        return not _QUANTISED.isdisjoint(self.description.operators)
+    def integers(self) -> str | None:
+        """The commonest format of its integer weights; None where it has none and rounds no activation.
+
+        σ, which is of floating-point arithmetic, says nothing of such a file as it is. Even where only weights are
+        integers, ONNX Runtime's optimiser may round activations, too.
+        """
+        stored = [name for name in self.description.stored().values() if name not in FORMATS]
+        if stored:
+            return max(stored, key=stored.count)
+        return "int8" if self.description.quantised else None
 
     @cached_property
     def rounded_as(self) -> DtypeName | None:
         """The format that the file computes in, where it is narrower than `dtype`."""
-        return None if self.is_quantised else narrower(self.parameters, self.dtype)
+        return narrower(self.parameters, self.dtype)
+
+    @property
+    def format(self) -> Format:
+        """The dtype of its output, with the roundoff of the format that it computes in."""
+        return FORMATS[self.dtype].computed_in(FORMATS[self.rounded_as or self.dtype])
+
+    def rounded(self, value: float) -> float:
+        """A constant as the format that the file computes in holds it."""
+        return float(np.asarray(value).astype(FORMATS[self.rounded_as or self.dtype].numpy))
 
 
 @dataclass(frozen=True)
@@ -90,6 +109,21 @@ class Answers:
     def working(self) -> list[RuntimeRun]:
         return [run for run in self.runs if run.is_working]
 
+    @property
+    def in_sigma(self) -> Sequence[RuntimeRun]:
+        """The runs whose numbers σ judges: of integers, that of the numbers that they stand for."""
+        return [run for run in self.runs if run.as_numbers] or self.runs
+
+    @property
+    def first_working(self) -> RuntimeRun | None:
+        """The first run that works, of those whose numbers σ judges."""
+        return next((run for run in self.in_sigma if run.is_working), None)
+
+    @property
+    def of_the_file(self) -> list[RuntimeRun]:
+        """The runs of the file as it is."""
+        return [run for run in self.runs if not run.as_numbers]
+
 
 def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
     """The cases of all phases, each once."""
@@ -98,10 +132,17 @@ def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`answers` is None where the file cannot be judged."""
+    """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
 
     subject: Subject
     answers: Answers | None
+    source: Source | None = None
+    compared: Sequence[Compared] = ()
+
+    @property
+    def compared_run(self) -> RuntimeRun | None:
+        """The run whose answers are compared with the source's: the first that works."""
+        return self.answers.first_working if self.answers else None
 
     @property
     def description(self) -> Description:

@@ -1,10 +1,12 @@
 """The data of a validation: its phases, their findings, and a worker's description of the file."""
 
+from collections.abc import Collection
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.plain import Plain
 
 Phase = Literal[
     "file",
@@ -17,8 +19,10 @@ Phase = Literal[
     "shapes",
     "masks",
     "numbers",
+    "source",
     "levels",
     "properties",
+    "history",
     "reduction",
     "cost",
 ]
@@ -26,7 +30,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 """In the order in which a file goes through them."""
 
 Severity = Literal["error", "warning", "note"]
-"""An error: the file does not do what it should. A warning: it does, and somebody will stumble. A note: a fact."""
+"""An error: the file is wrong. A warning: somebody will stumble, or it is unusual. A note: a fact."""
 MaskMeaning = Literal["attend", "ignore", "additive"]
 """The meaning of true in a mask, or that its numbers are added to the scores."""
 Form = Literal[
@@ -49,29 +53,37 @@ class _Frozen(BaseModel):
 
 
 class Finding(_Frozen):
-    """One problem or fact: what and where it is, and what to do about it."""
+    """One problem or fact: what and where it is, and what to do about it. `runtimes`: the runs that alone show it.
+    `out_of_line`: their numbers are. `deviation`: the one of the catalogue that it is."""
 
     phase: Phase
     severity: Severity
-    message: str
-    hint: str = ""
+    message: Plain
+    hint: Plain = ""
+    runtimes: tuple[str, ...] = ()
+    out_of_line: bool = False
+    deviation: str | None = None
+
+    def is_of(self, runtimes: Collection[str]) -> bool:
+        """Whether it is of these runs alone, and says nothing of the file."""
+        return bool(self.runtimes) and set(self.runtimes) <= set(runtimes)
 
 
 class FileFacts(_Frozen):
     bytes: int
-    external: tuple[str, ...]
+    external: tuple[Plain, ...]
     ir_version: int
-    opsets: dict[str, int]
-    producer: str
-    metadata: dict[str, str]
+    opsets: dict[Plain, int]
+    producer: Plain
+    metadata: dict[Plain, Plain]
 
 
 class Port(_Frozen):
     """An input or output of the graph. A dimension is a size, a symbol or None; `shape` None: of any rank."""
 
-    name: str
-    dtype: str
-    shape: tuple[int | str | None, ...] | None
+    name: Plain
+    dtype: Plain
+    shape: tuple[int | Plain | None, ...] | None
 
     @property
     def shape_text(self) -> str:
@@ -83,19 +95,26 @@ class Port(_Frozen):
 
 
 class MaskInput(_Frozen):
-    """`axes`: "BS", "B11S", "B1SS", "BHSS", "SS", …; `meaning` None: it hides no position."""
+    """`axes`: "BS", "B11S", "B1SS", "BHSS", "SS", …; `meaning` None: it hides no position. `counted`: only how many
+    positions it shows counts, and they are taken for the first."""
 
-    name: str
+    name: Plain
     axes: str
     meaning: MaskMeaning | None
+    counted: bool = False
+
+
+Layout = Literal["BSD", "SBD", "SD"]
+"""The order of batch, sequence and features in x, as runs show it: attention goes along S."""
 
 
 class Roles(_Frozen):
-    """The names of x, of the layer's output and of the masks."""
+    """The names of x, of the layer's output and of the masks. `layout` None: the file did not run."""
 
-    x: str
-    output: str
+    x: Plain
+    output: Plain
     masks: tuple[MaskInput, ...]
+    layout: Layout | None = None
 
 
 class Fact(_Frozen):
@@ -103,34 +122,41 @@ class Fact(_Frozen):
 
     key: str
     value: Any
-    evidence: str
+    evidence: Plain
 
 
 class Anchor(_Frozen):
     """The graph value that is a stage of the layer, and the node that computes it."""
 
-    tensor: str
-    node: str
+    tensor: Plain
+    node: Plain
 
 
 class ParameterSource(_Frozen):
-    """The initializers of a parameter; `stored` is their format, where the file widens it before it computes."""
+    """The initializers of a parameter; `stored` is their format, where the file widens it before it computes. `step` is
+    the largest distance of the numbers that two neighbouring integers stand for."""
 
-    initializer: str
+    initializer: Plain
     form: Form
     stored: str | None = None
+    step: float | None = None
 
 
 class Description(_Frozen):
-    """A worker's description of the file. A field is None where the file did not get so far, and a finding says why."""
+    """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
+    `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
+    judged as x. `fixed`: what was mended in a new file."""
 
     findings: tuple[Finding, ...]
     file: FileFacts | None = None
     nodes: int | None = None
-    operators: dict[str, int] = {}
+    quantised: bool = False
+    operators: dict[Plain, int] = {}
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     roles: Roles | None = None
+    cut: Plain | None = None
+    fixed: tuple[Plain, ...] = ()
     layer: Layer | None = None
     facts: tuple[Fact, ...] = ()
     stages: dict[str, Anchor] = {}

@@ -1,19 +1,27 @@
-"""The request for a validation, and its progress."""
+"""The request for a validation."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.against.opening import Named
 from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.worker.limits import Limits
 
 
 @dataclass(frozen=True)
 class ValidationRequest:
-    """The file, and what the user states of it: None and empty where that is to be inferred."""
+    """The file, and what the user states of it: None and empty where that is to be inferred.
+
+    `strict`: a warning fails the validation, as an error does. `against`: what the file was made from.
+    `limits`: of each worker; `seconds`: for looking into the file, and for each answer; None: the manifest's.
+    `fix`: where to write the file with what is mechanical mended. `deviations`: ids of the catalogue, what the file
+    does otherwise than the specification on purpose.
+    """
 
     model: Path
     layer: Layer | None
@@ -22,11 +30,9 @@ class ValidationRequest:
     runtimes: tuple[str, ...]
     pythons: Mapping[str, str]
     limit: float | None
-
-
-@dataclass(frozen=True)
-class Progress:
-    """`begin` gets the name of a task and its number of steps, `step` the name of each step that is done."""
-
-    begin: Callable[[str, int], None]
-    step: Callable[[str], None]
+    strict: bool = False
+    against: Named | None = None
+    limits: Limits = field(default_factory=Limits)
+    seconds: float | None = None
+    fix: Path | None = None
+    deviations: tuple[str, ...] = ()

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.conclusion import Kind, Stated, kind_of, status_of
 from encoder_conformance.validate.findings import PHASES, Description, Finding, Phase
+from encoder_conformance.validate.plain import Plain
 
 
 class _Frozen(BaseModel):
@@ -15,7 +17,10 @@ class _Frozen(BaseModel):
 
 
 class RuntimeResult(_Frozen):
-    """A runtime at a level. `absent` says why it was not asked; `seconds` is the median of its answers."""
+    """A runtime at a level. `absent` says why it was not asked; `seconds` is the median of its answers.
+
+    `relative_error` is the largest of a file with integers as it is: σ does not judge its numbers.
+    """
 
     runtime: str
     level: str
@@ -26,25 +31,37 @@ class RuntimeResult(_Frozen):
     rms: float | None
     max: float | None
     seconds: float | None
+    relative_error: float | None = None
     records: tuple[Record, ...]
 
 
 class Validation(_Frozen):
     """`layer` is what the file was judged as, `layer_from` how that was known; `judged` is false where it could not be.
+    `wrong_runtimes`: the runs that are wrong though the file is right.
 
-    `summaries` has a few words on each phase.
+    `compared_with` is what the user stated of it, `against` the source, and `source_names` its names of parameters.
+    `excused`: the source is off from the oracle alike. `strict`: a warning fails it. `deviations`: what the user stated
+    that it does otherwise than the specification. `summaries` has a few words
+    on each phase.
     """
 
     format: Literal["encoder-conformance validation"] = "encoder-conformance validation"
-    version: Literal[2] = 2
-    model: str
+    version: Literal[3] = 3
+    model: Plain
     judged: bool
+    strict: bool
+    deviations: tuple[str, ...] = ()
+    compared_with: tuple[Stated, ...]
+    against: Plain | None
     layer: Layer | None
     layer_from: Literal["told", "inferred"] | None
     dtype: str | None
     rounded_as: str | None
     description: Description
     runtimes: tuple[RuntimeResult, ...]
+    wrong_runtimes: tuple[str, ...]
+    source_names: dict[str, Plain]
+    excused: bool
     findings: tuple[Finding, ...]
     diagnoses: tuple[Diagnosis, ...]
     summaries: dict[Phase, str]
@@ -53,15 +70,29 @@ class Validation(_Frozen):
     def errors(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.severity == "error"]
 
+    @property
+    def warnings(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "warning"]
+
     def of_phase(self, phase: Phase) -> list[Finding]:
         return [finding for finding in self.findings if finding.phase == phase]
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def conclusion(self) -> Kind:
+        own = [error for error in self.errors if not error.is_of(self.wrong_runtimes)]
+        return kind_of(
+            judged=self.judged,
+            wrong=bool(own or (self.strict and self.warnings)),
+            runtime_wrong=bool(self.errors),
+            excused=self.excused,
+            compared_with=self.compared_with,
+        )
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def status(self) -> int:
-        """0: it does what it should; 1: it was judged and does not; 2: it could not be judged."""
-        if not self.judged:
-            return 2
-        return 1 if self.errors else 0
+        return status_of(self.conclusion)
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

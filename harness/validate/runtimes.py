@@ -12,6 +12,7 @@ from encoder_conformance.asking import Asked, ask
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.limitations import Declared
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
@@ -24,7 +25,9 @@ from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.threads import share
+from encoder_conformance.validate.history import LARGE, SMALL, Dependence, ask_history
 from encoder_conformance.validate.results import RuntimeResult
+from encoder_conformance.worker.limits import Limits
 from encoder_conformance.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
@@ -37,22 +40,37 @@ RUNTIMES = (
     ("openvino", ""),
 )
 """Runtime and optimisation level, "" where a runtime has none to choose."""
+AS_NUMBERS = "integers as numbers"
 
 
 @dataclass
 class RuntimeRun:
-    """One runtime at one level: whether it can be started here, and its answers by case and check."""
+    """One runtime at one level: whether it can be started here, and its answers by case and check.
+
+    `as_numbers`: it is given the real numbers that the file's integers stand for, and rounds no activation.
+    `dependence`: an answer that depends on what was asked before, and the path of a script that shows it. `session`:
+    its worker, where that has looked into the file.
+    """
 
     runtime: str
     level: str
     found: Ready | Missing
+    as_numbers: bool = False
     answers: dict[tuple[str, str], Asked] = field(default_factory=dict)
     seen: Observations = field(default_factory=Observations)
     versions: Mapping[str, str] = field(default_factory=dict)
+    asked_history: bool = False
+    dependence: Dependence | None = None
+    history_script: str | None = None
+    session: Session | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.runtime} {self.level}".rstrip()
+        return " ".join(filter(None, (self.runtime, self.shown_level)))
+
+    @property
+    def shown_level(self) -> str:
+        return ", ".join(filter(None, (self.level, AS_NUMBERS if self.as_numbers else "")))
 
     @property
     def records(self) -> list[Record]:
@@ -62,7 +80,8 @@ class RuntimeRun:
     def failure(self) -> str | None:
         """Why it answered nothing at all: the file does not load there."""
         records = self.records
-        if not records or any(r.outcome not in (Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT) for r in records):
+        lost = (Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN)
+        if not records or any(record.outcome not in lost for record in records):
             return None
         return records[0].message
 
@@ -76,7 +95,7 @@ class RuntimeRun:
         seconds = [record.seconds for record in records if record.outcome in EXPECTED]
         return RuntimeResult(
             runtime=self.runtime,
-            level=self.level,
+            level=self.shown_level,
             absent=None if isinstance(self.found, Ready) else self.found.reason,
             versions=dict(self.versions),
             passed=tally.as_expected,
@@ -93,14 +112,37 @@ def runtime_runs(
 ) -> list[RuntimeRun]:
     """Every runtime and level, or those of the runtimes in `only`. `folder` is that of the implementation which runs
     files. Its workers have another working directory, so they get the absolute path of `model`."""
-    runs = []
-    for runtime, level in RUNTIMES:
-        if only and runtime not in only:
-            continue
-        chosen = {"model": str(model.absolute()), "runtime": runtime, **({"level": level} if level else {})}
-        implementation = read_implementation(folder, chosen, str(model))
-        runs.append(RuntimeRun(runtime, level, resolve(implementation, folder, dict(pythons))))
-    return runs
+    wanted = [where for where in RUNTIMES if not only or where[0] in only]
+    return [RuntimeRun(*where, _found(model, pythons, where, folder)) for where in wanted]
+
+
+def as_numbers(model: Path, pythons: Mapping[str, str], like: RuntimeRun, folder: Path = FOLDER) -> RuntimeRun:
+    """A run of the numbers that the file's integers stand for, in the runtime of another and without optimisation, for
+    ONNX Runtime's optimiser puts integers in again."""
+    level = "disable" if like.level else ""
+    found = _found(model, pythons, (like.runtime, level), folder, integers="as_numbers")
+    return RuntimeRun(like.runtime, level, found, as_numbers=True)
+
+
+def _found(
+    model: Path, pythons: Mapping[str, str], where: tuple[str, str], folder: Path, **more: str
+) -> Ready | Missing:
+    runtime, level = where
+    chosen = {"model": str(model.absolute()), "runtime": runtime, **({"level": level} if level else {}), **more}
+    return resolve(read_implementation(folder, chosen, str(model)), folder, dict(pythons))
+
+
+def inspecting(runs: Sequence[RuntimeRun]) -> RuntimeRun | None:
+    """The run whose worker looks into the file: what is deployed, if it is here, else the first that can be started."""
+    ready = [run for run in runs if isinstance(run.found, Ready)]
+    return next((run for run in ready if (run.runtime, run.level) == ("onnxruntime", "all")), next(iter(ready), None))
+
+
+def close_all(runs: Sequence[RuntimeRun]) -> None:
+    """End the workers that have looked into the file."""
+    for run in runs:
+        if run.session is not None:
+            run.session.close()
 
 
 def limit_stages(runs: Sequence[RuntimeRun], stages: Collection[str]) -> None:
@@ -112,6 +154,25 @@ def limit_stages(runs: Sequence[RuntimeRun], stages: Collection[str]) -> None:
             checks = tuple(check for check in known.capabilities.checks if check != "stages" or kinds)
             capabilities = known.capabilities.model_copy(update={"stages": kinds, "checks": checks})
             run.found = replace(run.found, implementation=known.model_copy(update={"capabilities": capabilities}))
+
+
+def declare(runs: Sequence[RuntimeRun], deviations: Collection[str]) -> None:
+    """From now on judge each run against the specification with these deviations (rules V-5, V-6)."""
+    reason = "It is stated to the validation."
+    entries = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
+    for run in runs:
+        if isinstance(run.found, Ready) and entries:
+            known = run.found.implementation
+            run.found = replace(run.found, implementation=known.model_copy(update={"deviations": entries}))
+
+
+def limit_time(runs: Sequence[RuntimeRun], seconds: float | None) -> None:
+    """From now on each run has so long to look into the file, to load it, and for each answer."""
+    for run in runs:
+        if isinstance(run.found, Ready) and seconds is not None:
+            known = run.found.implementation
+            timeouts = known.timeouts.model_copy(update={"build": seconds, "run": seconds})
+            run.found = replace(run.found, implementation=known.model_copy(update={"timeouts": timeouts}))
 
 
 @dataclass(frozen=True)
@@ -126,9 +187,14 @@ class Questions:
 
 
 def ask_all(
-    runs: Sequence[RuntimeRun], questions: Questions, logs: Path, report: Callable[[RuntimeRun, Record], None]
+    runs: Sequence[RuntimeRun],
+    questions: Questions,
+    logs: Path,
+    report: Callable[[RuntimeRun, Record], None],
+    limits: Limits,
 ) -> None:
-    """Ask every run every case, as many workers side by side as there are processors; `report` gets each record."""
+    """Ask every run every case, as many workers side by side as there are processors, each within `limits`; `report`
+    gets each record."""
     ready = [run for run in runs if isinstance(run.found, Ready)]
     jobs = min(len(ready), os.cpu_count() or 1)
     reporting = threading.Lock()
@@ -143,9 +209,7 @@ def ask_all(
         try:
             for run in ready:
                 assert isinstance(run.found, Ready)
-                log = logs / f"{run.name.replace(' ', '-')}.log"
-                log.unlink(missing_ok=True)
-                sessions.append(Session(run.found, "cpu", share(jobs), log))
+                sessions.append(run.session or _started(run, run.found, share(jobs), logs, limits))
             answering = [
                 pool.submit(_ask, *each, questions, report_alone) for each in zip(ready, sessions, strict=True)
             ]
@@ -155,6 +219,12 @@ def ask_all(
             for session in sessions:
                 session.abort()
             raise
+
+
+def _started(run: RuntimeRun, ready: Ready, threads: int, logs: Path, limits: Limits) -> Session:
+    log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
+    log.unlink(missing_ok=True)
+    return Session(ready, "cpu", threads, log, limits=limits)
 
 
 def _ask(run: RuntimeRun, session: Session, questions: Questions, report: Callable[[RuntimeRun, Record], None]) -> None:
@@ -167,5 +237,24 @@ def _ask(run: RuntimeRun, session: Session, questions: Questions, report: Callab
         if answer.answers is not None:
             run.seen.see(task, expected, answer.record, answer.answers)
         report(run, answer.record)
+    _ask_history(run, session, questions)
     run.versions = session.versions
     session.close()
+
+
+def _ask_history(run: RuntimeRun, session: Session, questions: Questions) -> None:
+    """Where it answered both sizes. The reference keeps nothing, and is slow."""
+    assert isinstance(run.found, Ready)
+    if run.runtime == "reference" or run.as_numbers or not run.is_working:
+        return
+    cases = [case for case in questions.cases if case.situation.situation in (SMALL, LARGE)]
+    tasks = {
+        task.case.situation.situation: replace(task, rounded_as=questions.rounded_as)
+        for task in plan(run.found.implementation, cases, (questions.dtype,))
+        if task.check == "output"
+    }
+    expected = {
+        task.case.id: in_format(task.case, questions.expected[task.case.id], task.format) for task in tasks.values()
+    }
+    run.asked_history = {SMALL, LARGE} <= tasks.keys()
+    run.dependence = ask_history(session, tasks, expected)

@@ -3,9 +3,10 @@
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.spec.layer import Layer
+from encoder_conformance.validate.conclusion import OPENINGS, choices_text, comparison
 from encoder_conformance.validate.findings import PHASES, Description, Finding, Phase
 from encoder_conformance.validate.results import Validation
 
@@ -14,7 +15,7 @@ _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "d
 
 def show_validation(screen: Console, validation: Validation) -> None:
     description = validation.description
-    screen.print(f"[bold]{validation.model}[/]{_file(description)}", highlight=False, soft_wrap=True)
+    screen.print(Text.assemble((validation.model, "bold"), _file(description)), soft_wrap=True)
     if validation.layer is not None:
         screen.print(_layer(validation), highlight=False, soft_wrap=True, markup=False)
     screen.print()
@@ -35,7 +36,7 @@ def show_validation(screen: Console, validation: Validation) -> None:
         screen.print(_runtimes(validation))
     for diagnosis in validation.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", highlight=False, soft_wrap=True, markup=False)
-    screen.print(_last_line(validation), highlight=False, soft_wrap=True)
+    screen.print(_last_line(validation), soft_wrap=True)
 
 
 def _show(screen: Console, finding: Finding) -> None:
@@ -55,7 +56,8 @@ def _worst(found: list[Finding]) -> tuple[str, str]:
 def _reached(validation: Validation) -> set[Phase]:
     """The phases that the file went through: all, or those up to the last with a finding."""
     if validation.judged:
-        return {phase for phase in PHASES if phase not in ("reduction", "levels") or phase in validation.summaries}
+        not_always = ("source", "history", "reduction", "levels")
+        return {phase for phase in PHASES if phase not in not_always or phase in validation.summaries}
     last = max((PHASES.index(finding.phase) for finding in validation.findings), default=0)
     return {*PHASES[: last + 1]}
 
@@ -70,20 +72,13 @@ def _layer(validation: Validation) -> str:
     layer, how = validation.layer, validation.layer_from
     assert layer is not None
     source = "as it was told" if how == "told" else "inferred from the graph"
+    if validation.against is not None and "layer" in validation.compared_with:
+        source = f"as {validation.against} is"
     return (
-        f"Judged as {layer.layer} ({source}): {choices(layer)}"
+        f"Judged as {layer.layer} ({source}): {_choices(validation)}"
         if validation.judged
-        else f"Seems to be: {choices(layer)}"
+        else f"Seems to be: {_choices(validation)}"
     )
-
-
-def choices(layer: Layer) -> str:
-    """`post-norm layer_norm ε 1e-05, relu, D = 512, H = 8, F = 2048, N = 6`."""
-    heads, d_ff, norm = layer.attention.num_heads, layer.feed_forward.d_ff, layer.norm
-    sizes = f"D = {layer.d_model}, H = {heads}, F = {d_ff}"
-    stack = f", N = {layer.stack.layers}" if layer.stack.layers > 1 else ""
-    more = stack + (", final norm" if layer.stack.final_norm else "")
-    return f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}, {sizes}{more}"
 
 
 def _runtimes(validation: Validation) -> Table:
@@ -96,6 +91,12 @@ def _runtimes(validation: Validation) -> Table:
             continue
         sigma = ("", "") if result.rms is None else (f"{result.rms:.3g}", f"{result.max or 0:.3g}")
         taken = "" if result.seconds is None else f"{result.seconds * 1e3:.1f}"
+        if result.relative_error is not None:
+            table.add_row(result.runtime, result.level, f"relative error {result.relative_error:.2g}", "", "", taken)
+            continue
+        if result.rms is None and not result.passed:
+            table.add_row(result.runtime, result.level, "does not run it", "", "", "", style="dim")
+            continue
         style = "" if result.passed == result.applicable else "red"
         table.add_row(
             result.runtime, result.level, f"{result.passed} / {result.applicable}", *sigma, taken, style=style
@@ -103,12 +104,23 @@ def _runtimes(validation: Validation) -> Table:
     return table
 
 
-def _last_line(validation: Validation) -> str:
-    errors = len(validation.errors)
-    warnings = sum(1 for finding in validation.findings if finding.severity == "warning")
-    count = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-    if not validation.judged:
-        return f"[bold red]It could not be judged: {count}[/]"
-    if errors:
-        return f"[bold red]It does not do what it should: {count}[/]"
-    return f"[bold green]It does what it should: {count}[/]"
+def _choices(validation: Validation) -> str:
+    roles = validation.description.roles
+    assert validation.layer is not None
+    shown = choices_text(validation.layer, roles.layout if roles else None, roles.masks if roles else ())
+    return f"{shown}, with {' and '.join(validation.deviations)} as stated" if validation.deviations else shown
+
+
+def _last_line(validation: Validation) -> Text:
+    kind, layer = validation.conclusion, validation.layer
+    count = f"{_count(len(validation.errors), 'error')}, {_count(len(validation.warnings), 'warning')}"
+    if validation.strict and validation.warnings:
+        count += " (--strict: a warning fails)"
+    shown = comparison(kind, layer, validation.compared_with, _choices(validation) if layer else "", validation.against)
+    style = "bold green" if kind in ("as_stated", "as_source", "consistent") else "bold red"
+    whose = f" ({', '.join(validation.wrong_runtimes)})" if kind == "runtime_wrong" else ""
+    return Text(f"{OPENINGS[kind]}{whose}{shown}: {count}", style=style)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -3,27 +3,44 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import ValidationError
 
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.build import compute_all
+from encoder_conformance.golden.at_once import compute_at_once
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.progress import Progress
 from encoder_conformance.spec.case import Case, CaseParameters
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Situation
+from encoder_conformance.validate.against.asking import compared_with, opened
 from encoder_conformance.validate.cases import InputLimits, cases_of
+from encoder_conformance.validate.conclusion import Stated
 from encoder_conformance.validate.evidence import Answers, Assessment, Evidence, Subject, distinct
+from encoder_conformance.validate.fault import wrong_runtimes
 from encoder_conformance.validate.findings import Description, Finding, Phase
+from encoder_conformance.validate.history_script import history_script
+from encoder_conformance.validate.large import (
+    BATCH,
+    KEPT,
+    SEQUENCE,
+    expected_of_sample,
+    is_sampled,
+    sampled_note,
+    sampled_runs,
+)
 from encoder_conformance.validate.phases import (
     checker,
     cost,
     dimensions,
     file,
+    history,
     interface,
     layer,
     levels,
@@ -34,12 +51,26 @@ from encoder_conformance.validate.phases import (
     properties,
     reduction,
     shapes,
+    source,
 )
-from encoder_conformance.validate.request import Progress, ValidationRequest
-from encoder_conformance.validate.results import Validation, in_order
-from encoder_conformance.validate.runtimes import FOLDER, Questions, RuntimeRun, ask_all, limit_stages, runtime_runs
+from encoder_conformance.validate.plain import plain
+from encoder_conformance.validate.request import ValidationRequest
+from encoder_conformance.validate.results import RuntimeResult, Validation, in_order
+from encoder_conformance.validate.runtimes import (
+    FOLDER,
+    Questions,
+    RuntimeRun,
+    as_numbers,
+    ask_all,
+    close_all,
+    declare,
+    inspecting,
+    limit_stages,
+    limit_time,
+    runtime_runs,
+)
 from encoder_conformance.wire.messages import Inspect
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
 _ASSESSMENTS: dict[Phase, Callable[[Evidence], Assessment]] = {
@@ -53,8 +84,10 @@ _ASSESSMENTS: dict[Phase, Callable[[Evidence], Assessment]] = {
     "shapes": shapes.assess,
     "masks": masks.assess,
     "numbers": numbers.assess,
+    "source": source.assess,
     "levels": levels.assess,
     "properties": properties.assess,
+    "history": history.assess,
     "reduction": reduction.assess,
     "cost": cost.assess,
 }
@@ -68,28 +101,72 @@ _SITUATIONS: dict[Phase, Callable[[InputLimits], Iterable[Situation]]] = {
 
 def validate(request: ValidationRequest, out: Path, jobs: int, progress: Progress, folder: Path = FOLDER) -> Validation:
     """All findings. A problem of the file itself raises nothing. Logs go to `out`/logs."""
+    named, request = request.model, replace(request, model=reachable(request.model, out))
     runs = runtime_runs(request.model, request.pythons, request.runtimes, folder)
+    limit_time(runs, request.seconds)
+    try:
+        found = _validated(request, runs, out, jobs, progress, folder)
+    finally:
+        close_all(runs)
+    return found.model_copy(update={"model": plain(str(named))})
+
+
+def reachable(model: Path, out: Path) -> Path:
+    """The path, or a link to it where its name is not UTF-8: no message can carry that."""
+    try:
+        str(model.absolute()).encode()
+    except UnicodeEncodeError:
+        link = out.absolute() / "model.onnx"
+        link.unlink(missing_ok=True)
+        link.symlink_to(model.absolute())
+        return link
+    return model
+
+
+def _validated(
+    request: ValidationRequest, runs: list[RuntimeRun], out: Path, jobs: int, progress: Progress, folder: Path
+) -> Validation:
     progress.begin("looking into the file", 1)
     subject = _inspected(request, runs, out / "logs")
     progress.step("looked into the file")
-    answers = _answers(subject, runs, out / "logs", jobs, progress) if subject.can_be_judged else None
-    return _assessed(Evidence(subject, answers))
+    if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
+        runs.append(as_numbers(request.model, request.pythons, ready, folder))
+    declare(runs, request.deviations)
+    if request.against is None or not subject.is_understood:
+        return _assessed(Evidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
+    with opened(request.against, subject, out / "logs", progress) as (held, origin):
+        answers = _answers(held, runs, out / "logs", jobs, progress)
+        compared = compared_with(origin, held, answers, progress) if answers else ()
+        return _assessed(Evidence(held, answers, origin, compared))
+
+
+def _inspect(request: ValidationRequest) -> Inspect:
+    new = None if request.fix is None else str(request.fix.absolute())
+    return Inspect(path=str(request.model.absolute()), mask=request.mask, fix=new)
+
+
+def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple[str, ...]:
+    """Writes `request.fix`, the file with what is mechanical mended. What that was; () where nothing was written."""
+    runs = runtime_runs(reachable(request.model, out), request.pythons, request.runtimes, folder)
+    try:
+        return _inspected(request, runs, out / "logs").description.fixed
+    finally:
+        close_all(runs)
 
 
 def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> Subject:
-    """The file as the first worker that can be started describes it."""
-    ready = [run.found for run in runs if isinstance(run.found, Ready)]
-    if not ready:
+    """The file as a worker describes it, which stays: it knows the file, and is asked for its run."""
+    run = inspecting(runs)
+    if run is None:
         found = runs[0].found
         assert not isinstance(found, Ready)
         raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / "inspect.log"
-    session = Session(ready[0], "cpu", 1, log)
-    try:
-        answer = session.inspect(Inspect(path=str(request.model.absolute()), mask=request.mask))
-    finally:
-        session.close()
+    log.unlink(missing_ok=True)
+    assert isinstance(run.found, Ready)
+    run.session = Session(run.found, "cpu", 1, log, limits=request.limits)
+    answer = run.session.inspect(_inspect(request))
     if isinstance(answer, Failure):
         raised = answer.outcome == Outcome.ERROR
         problem = "it could not be looked into" if raised else "looking into it did not end well"
@@ -105,28 +182,58 @@ def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Pat
     return Subject(request, description, answer[1])
 
 
-def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress) -> Answers:
-    """Ask every runtime the cases of each phase."""
+def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress) -> Answers | None:
+    """Ask every runtime the cases of each phase; None where the file cannot be judged."""
+    if not subject.can_be_judged:
+        return None
     assert subject.layer is not None
     limits, held = InputLimits.of(subject.description), CaseParameters.of(subject.parameters)
+    sampled = is_sampled(subject)
     cases = {
-        phase: list(cases_of(situations(limits), limits, subject.layer, subject.dtype, held))
+        phase: list(
+            cases_of(
+                (each for each in situations(limits) if not sampled or each.situation in KEPT),
+                limits,
+                subject.layer,
+                subject.dtype,
+                held,
+                (BATCH, SEQUENCE) if sampled else None,
+            )
+        )
         for phase, situations in _SITUATIONS.items()
     }
+    if sampled and not subject.request.runtimes:
+        runs = sampled_runs(runs)
     limit_stages(runs, subject.description.stages)
     every_case = distinct(cases)
-    expected = _expected(every_case, jobs, progress)
+    expected = expected_of_sample(every_case) if sampled else _expected(every_case, subject.format, jobs, progress)
     answers = Answers(cases, expected, runs)
     progress.begin("asking", len(every_case) * sum(isinstance(run.found, Ready) for run in runs))
     questions = Questions(every_case, expected, subject.dtype, subject.rounded_as)
-    ask_all(runs, questions, logs, lambda run, record: progress.step(f"{run.name} {record.case}"))
+    own_limits = subject.request.limits
+    ask_all(runs, questions, logs, lambda run, record: progress.step(f"{run.name} {record.case}"), own_limits)
+    for run in runs:
+        run.history_script = _history_script(run, subject, logs)
     return answers
 
 
-def _expected(cases: list[Case], jobs: int, progress: Progress) -> dict[str, Expected]:
+def _history_script(run: RuntimeRun, subject: Subject, logs: Path) -> str | None:
+    """Writes the script that shows a run's dependence on what was asked before; its path."""
+    if run.dependence is None or subject.layer is None:
+        return None
+    heads, model = subject.layer.attention.num_heads, subject.request.model.absolute()
+    script = history_script(model, run.runtime, run.level, subject.description, heads, run.dependence)
+    if script is None:
+        return None
+    path = logs / f"history-{run.name.replace(' ', '-')}.py"
+    path.write_text(script, encoding="utf-8")
+    return str(path)
+
+
+def _expected(cases: list[Case], format: Format, jobs: int, progress: Progress) -> dict[str, Expected]:
     progress.begin("computing what it should give", len(cases))
     expected = {}
-    with closing(compute_all(cases, constants(), jobs)) as computed:
+    with closing(compute_at_once(cases, jobs, format)) as computed:
         for case, result in computed:
             expected[case.id] = result
             progress.step(f"computed {case.id}")
@@ -137,17 +244,44 @@ def _assessed(evidence: Evidence) -> Validation:
     subject, answers, description = evidence.subject, evidence.answers, evidence.description
     assessments = {phase: assess(evidence) for phase, assess in _ASSESSMENTS.items()}
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
+    if answers is not None and is_sampled(subject):
+        findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
+    judged_findings = source.excused(evidence, masks.declared(evidence, findings))
     layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
     return Validation(
         model=str(subject.request.model),
         judged=answers is not None and bool(answers.working),
+        strict=subject.request.strict,
+        deviations=subject.request.deviations,
+        compared_with=_compared_with(subject.request),
+        against=evidence.source.name if evidence.source else None,
         layer=subject.layer if answers else description.layer,
         layer_from="told" if answers and subject.request.layer else layer_from,
         dtype=subject.dtype if answers else None,
-        rounded_as=None if not answers else "int8" if subject.is_quantised else subject.rounded_as,
+        rounded_as=None if not answers else subject.integers or subject.rounded_as,
         description=description,
-        runtimes=tuple(run.result() for run in answers.runs) if answers else (),
-        findings=in_order(findings),
+        runtimes=_results(evidence),
+        wrong_runtimes=wrong_runtimes(evidence),
+        source_names=dict(evidence.source.own) if evidence.source else {},
+        findings=in_order(judged_findings),
+        excused=judged_findings != masks.declared(evidence, findings),
         diagnoses=numbers.diagnoses(evidence),
         summaries={phase: assessment.summary for phase, assessment in assessments.items() if assessment.summary},
     )
+
+
+def _results(evidence: Evidence) -> tuple[RuntimeResult, ...]:
+    if evidence.answers is None:
+        return ()
+    errors = reduction.relative_errors(evidence)
+    relative = {name: None if np.isnan(error) else error for name, (error, _) in errors.items()}  # JSON has no NaN
+    return tuple(
+        run.result().model_copy(update={"relative_error": relative.get(run.name)}) for run in evidence.answers.runs
+    )
+
+
+def _compared_with(request: ValidationRequest) -> tuple[Stated, ...]:
+    stated: dict[Stated, object] = {
+        "layer": request.layer, "parameters": request.parameters, "source": request.against
+    }  # fmt: skip
+    return tuple(source for source, value in stated.items() if value is not None)

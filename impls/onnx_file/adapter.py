@@ -1,5 +1,6 @@
 """Drives an ONNX file of any origin as an implementation of the layer that it holds, and inspects it."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
+from encoder_conformance.impls.onnx_file.fixing import write_fixed
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
@@ -40,7 +42,11 @@ class OnnxFile(Adapter):
             return super().other(message)
         inspection = inspect(Path(message["path"]), message["mask"])
         self.inspected = message["path"], inspection
-        return {"description": inspection.description()}, inspection.parameters()
+        gc.collect()  # the trace and the whole file hold themselves; each is as large as the weights
+        description = inspection.description()
+        if new := message.get("fix"):
+            description["fixed"] = list(write_fixed(Path(message["path"]), Path(new), inspection))
+        return {"description": description}, inspection.parameters()
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.sessions: dict[str, Session] = {}
@@ -55,7 +61,9 @@ class OnnxFile(Adapter):
         self.semantics, self.inferred = inspection.semantics, inspection.inferred
         self.layer = requested_layer(layer, parameters, dtype, self.inferred, self.semantics)
         graph, locations = inspection.graph, self.inferred.parameters
-        if all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
+        if self.choices.get("integers") == "as_numbers":  # those that they stand for, without any rounding
+            self.model = graph.model
+        elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
             self.model, self.file = graph.original, inspection.model
         else:
             self.model = onnx.ModelProto()
@@ -89,21 +97,24 @@ class OnnxFile(Adapter):
         """`deployed` is the file as it is; `staged` has an output for every stage that a value of the graph is."""
         if kind not in self.sessions:
             deployed = self.file if self.file is not None else self.model
-            model = self.staged_model() if kind == "staged" else deployed
+            serialized = self.staged_model() if kind == "staged" else deployed.SerializeToString()
             # With every optimiser, as whoever deploys the file runs it.
-            self.sessions[kind] = open(model.SerializeToString(), self.runtime, self.level, self.threads, without=())
+            self.sessions[kind] = open(serialized, self.runtime, self.level, self.threads, without=())
         return self.sessions[kind]
 
-    def staged_model(self) -> onnx.ModelProto:
-        model = onnx.ModelProto()
-        model.CopyFrom(self.model)
-        own = {output.name for output in model.graph.output}
+    def staged_model(self) -> bytes:
+        """The outputs stand in the model itself for as long as it takes: a copy of it is as large as its weights."""
+        outputs = self.model.graph.output
+        count, own = len(outputs), {output.name for output in outputs}
         shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
         for name, stage in shown.items():
             dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(stage.dtype))
             rank = [None] * len(stage.layout.axes)
-            model.graph.output.append(onnx.helper.make_tensor_value_info(name, dtype, rank))
-        return model
+            outputs.append(onnx.helper.make_tensor_value_info(name, dtype, rank))
+        try:
+            return self.model.SerializeToString()
+        finally:
+            del outputs[count:]
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes

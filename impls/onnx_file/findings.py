@@ -9,8 +9,9 @@ from encoder_conformance.validate.findings import PHASES, Finding, Phase, Severi
 class Findings:
     found: list[Finding] = field(default_factory=list)
 
-    def error(self, phase: Phase, message: str, hint: str = "") -> None:
-        self.add(phase, "error", message, hint)
+    def error(self, phase: Phase, message: str, hint: str = "", deviation: str | None = None) -> None:
+        """`deviation`: the one that it is, if it is one of the catalogue."""
+        self.add(phase, "error", message, hint, deviation)
 
     def warning(self, phase: Phase, message: str, hint: str = "") -> None:
         self.add(phase, "warning", message, hint)
@@ -18,8 +19,8 @@ class Findings:
     def note(self, phase: Phase, message: str, hint: str = "") -> None:
         self.add(phase, "note", message, hint)
 
-    def add(self, phase: Phase, severity: Severity, message: str, hint: str = "") -> None:
-        finding = Finding(phase=phase, severity=severity, message=message, hint=hint)
+    def add(self, phase: Phase, severity: Severity, message: str, hint: str = "", deviation: str | None = None) -> None:
+        finding = Finding(phase=phase, severity=severity, message=message, hint=hint, deviation=deviation)
         if finding not in self.found:
             self.found.append(finding)
 

@@ -1,7 +1,7 @@
 """Inspects a file: reading, interface and layer, phase by phase, as far as it goes; every finding is kept."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,20 @@ from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, every_node
+from encoder_conformance.impls.onnx_file.interface.cutting import CONVOLUTIONS, Cut, cuts
 from encoder_conformance.impls.onnx_file.interface.dimensions import check_dimensions, check_free_sizes
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics, infer_semantics
 from encoder_conformance.impls.onnx_file.interface.mask_checks import check_masks
-from encoder_conformance.impls.onnx_file.interface.ports import Interface, port_of
+from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, Interface, port_of
 from encoder_conformance.impls.onnx_file.interface.selection import select_interface
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer, infer_layer
+from encoder_conformance.impls.onnx_file.layer.whole import judge_whole
 from encoder_conformance.impls.onnx_file.reading.checker import check_model
 from encoder_conformance.impls.onnx_file.reading.functions import check_functions
 from encoder_conformance.impls.onnx_file.reading.loading import Unreadable, load
 from encoder_conformance.impls.onnx_file.reading.node_order import check_order
 from encoder_conformance.impls.onnx_file.reading.operators import check_operators, unknown_opset
+from encoder_conformance.impls.onnx_file.reading.weights import check_weights
 from encoder_conformance.validate.findings import Description, FileFacts, MaskInput, MaskMeaning, Roles
 
 
@@ -37,6 +40,7 @@ class Inspection:
     interface: Interface | None = None
     semantics: InputSemantics | None = None
     inferred: InferredLayer | None = None
+    cut: Cut | None = None
 
     def description(self) -> dict[str, Any]:
         """A `Description` as JSON: the answer to the request `inspect`."""
@@ -46,10 +50,12 @@ class Inspection:
             findings=self.findings.in_order(),
             file=self.file,
             nodes=len(nodes),
+            quantised=self.graph is not None and self.graph.quantised,
             operators=dict(sorted(Counter(_operator(node) for node in nodes).items())),
             inputs=tuple(map(port_of, self.graph.inputs)) if self.graph else (),
             outputs=tuple(map(port_of, self.graph.model.graph.output)) if self.graph else (),
             roles=self._roles(),
+            cut=self.cut.x if self.cut else None,
             layer=inferred.layer,
             facts=tuple(inferred.facts),
             stages={name: stage.anchor() for name, stage in inferred.stages.items()},
@@ -102,6 +108,58 @@ def _inspect(path: Path, expected: MaskMeaning | None, inspection: Inspection, t
     inspection.graph = graph = _graph(model, findings)
     if graph is None:
         return
+    if _is_whole_model(graph):  # of which the encoder is taken; each copy is as large as the weights
+        inspection.model = model = graph.original
+    finite = not thoroughly or check_weights(graph, findings)
+    if not finite:  # every number of a run would be NaN, and say nothing
+        select_interface(graph, findings)
+        return
+    if _is_whole_model(graph):
+        _inspect_encoder(inspection, graph, expected, thoroughly)
+    else:
+        _inspect_layers(inspection, graph, expected, thoroughly)
+
+
+def _is_whole_model(graph: Graph) -> bool:
+    """Whether something stands before the layers: no input is [batch, sequence, features], or it has a convolution."""
+    floats = [port for port in map(port_of, graph.inputs) if port.dtype in FLOATS]
+    layers = [port for port in floats if port.shape is None or len(port.shape) in (2, 3)]
+    return not layers or any(node.op_type in CONVOLUTIONS for node in graph.nodes)
+
+
+def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool) -> None:
+    """The encoder inside of a whole model, cut out: the first cut whose layers are understood, else the first."""
+    before, first = inspection.findings, None
+    for cut in cuts(graph):
+        graph.forget_numbers()
+        tried = replace(inspection, findings=Findings(list(before.found)), model=cut.model, cut=cut)
+        tried.findings.note("interface", *_said(cut))
+        tried.graph = _graph(cut.model, tried.findings, copied=False)
+        tried.model = tried.graph.original if tried.graph else None
+        if tried.graph is not None:
+            _inspect_layers(tried, tried.graph, expected, thoroughly)
+        first = first or tried
+        if tried.inferred is not None and tried.inferred.layer is not None:
+            first = tried
+            if thoroughly and tried.semantics is not None:
+                judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
+            break
+    if first is None:
+        select_interface(graph, before)
+        return
+    for name in ("findings", "model", "graph", "interface", "semantics", "inferred", "cut"):
+        setattr(inspection, name, getattr(first, name))
+
+
+def _said(cut: Cut) -> tuple[str, str]:
+    aside = f"; {', '.join(cut.after)} left aside" if cut.after else ""
+    taken = f"of {', '.join(cut.inputs)} " if cut.inputs else ""
+    message = f"the encoder is judged from {cut.x!r}, what {cut.before} makes {taken}, to {cut.output!r}{aside}"
+    return " ".join(message.split()).replace(" ,", ","), "each phase takes what stands before it as given numbers"
+
+
+def _inspect_layers(inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool) -> None:
+    findings = inspection.findings
     inspection.interface = interface = select_interface(graph, findings)
     if interface is None:
         return
@@ -119,9 +177,9 @@ def _inspect(path: Path, expected: MaskMeaning | None, inspection: Inspection, t
     inspection.inferred = infer_layer(graph, semantics, runner, findings, verified=thoroughly)
 
 
-def _graph(model: onnx.ModelProto, findings: Findings) -> Graph | None:
+def _graph(model: onnx.ModelProto, findings: Findings, *, copied: bool = True) -> Graph | None:
     try:
-        graph = Graph(model)
+        graph = Graph(model, copied=copied)
         graph.constants  # noqa: B018  raises if the data of a tensor does not fit its shape
     except MemoryError:
         raise

@@ -24,7 +24,7 @@ def assess_answers(phase: Phase, evidence: Evidence) -> Assessment:
 
 def _summary(cases: Sequence[Case], answers: Answers) -> str:
     ids = {case.id for case in cases}
-    records = [record for run in answers.runs for record in run.records if record.case in ids]
+    records = [record for run in answers.in_sigma if run.is_working for record in run.records if record.case in ids]
     tally = Tally.of(record.outcome for record in records)
     rms = max((record.rms for record in records if record.rms is not None), default=None)
     if not tally.applicable:
@@ -44,7 +44,7 @@ def _findings(phase: Phase, evidence: Evidence, answers: Answers) -> Iterator[Fi
     echoes = set()
     for case in answers.cases[phase]:
         by_cause: dict[Cause, dict[str, Record]] = defaultdict(dict)
-        for name, record in _failures(case, evidence, answers).items():
+        for name, record in _failures(case, answers).items():
             if phase != "numbers" and _echoes(record, plain[name]):
                 echoes.add(case.id)
             else:
@@ -52,19 +52,20 @@ def _findings(phase: Phase, evidence: Evidence, answers: Answers) -> Iterator[Fi
         for cause, records in by_cause.items():
             shared[cause, tuple(records)].append((case, next(iter(records.values()))))
     for ((_, stage), runs), failed in shared.items():
-        where = "every runtime" if 1 < len(answers.working) == len(runs) else ", ".join(runs)
-        yield _finding(phase, failed, where, _node(evidence, stage))
+        yield _finding(phase, failed, runs, len(answers.working), _node(evidence, stage))
     if echoes:
         count = f"{len(echoes)} of {len(answers.cases[phase])}"
-        message = f"{count} situations are out of line as no-mask is: see numbers"
+        message = f"{count} situations go wrong as no-mask does: see numbers"
         yield Finding(phase=phase, severity="warning", message=message)
 
 
-def _failures(case: Case, evidence: Evidence, answers: Answers) -> dict[str, Record]:
-    """Run → its worst record of the case. σ says nothing of integer weights: with them wrong numbers are no failure."""
+def _failures(case: Case, answers: Answers) -> dict[str, Record]:
+    """Run → its worst record of the case. σ says nothing of a run with integers: `reduction` judges its numbers."""
+    judged = {run.name for run in answers.in_sigma}
     worst = {run.name: _worst(run, case) for run in answers.working}
-    excused = {Outcome.FAIL} if evidence.subject.is_quantised else set()
-    return {name: record for name, record in worst.items() if record and record.outcome not in excused}
+    return {
+        name: record for name, record in worst.items() if record and (name in judged or record.outcome != Outcome.FAIL)
+    }
 
 
 def _worst(run: RuntimeRun, case: Case) -> Record | None:
@@ -78,7 +79,10 @@ def _without_mask(run: RuntimeRun, answers: Answers) -> Record | None:
 
 
 def _echoes(record: Record, plain: Record | None) -> bool:
-    """Whether the numbers are wrong as they are without a mask, as far as the file shows: from the same stage on."""
+    """Whether it fails to run as it does without a mask, or its numbers are wrong as they are there, as far as the file
+    shows: from the same stage on."""
+    if plain is not None and record.outcome == plain.outcome == Outcome.ERROR:
+        return True
     if plain is None or not record.outcome == plain.outcome == Outcome.FAIL or record.check == "invariant":
         return False
     return record.check == "output" or record.stage == plain.stage
@@ -89,11 +93,16 @@ def _node(evidence: Evidence, stage: str | None) -> str:
     return f"the first node out of line makes {stage}: {anchor.node} ({anchor.tensor})" if anchor else ""
 
 
-def _finding(phase: Phase, failed: Sequence[tuple[Case, Record]], where: str, node: str) -> Finding:
-    """One finding for all the cases; the record of the first speaks for them."""
+def _finding(
+    phase: Phase, failed: Sequence[tuple[Case, Record]], runs: tuple[str, ...], working: int, node: str
+) -> Finding:
+    """One finding for all the cases of these of the `working` runs; the record of the first speaks for them."""
+    where = "every runtime" if 1 < working == len(runs) else ", ".join(runs)
     situations, record = [case.situation for case, _ in failed], failed[0][1]
     sizes = {f"B = {situation.batch}, S = {situation.sequence}" for situation in situations}
     size = f" ({sizes.pop()})" if len(sizes) == 1 else ""
     names = ", ".join(situation.situation for situation in situations)
     message = f"{names}{size}, {where}: {record.outcome.value}: {record.message}"
-    return Finding(phase=phase, severity="error", message=message, hint=node if record.check == "stages" else "")
+    hint = node if record.check == "stages" else ""
+    out = record.outcome == Outcome.FAIL and record.check != "invariant"
+    return Finding(phase=phase, severity="error", message=message, hint=hint, runtimes=runs, out_of_line=out)

@@ -11,7 +11,7 @@ def assess(evidence: Evidence) -> Assessment:
     if answers is None or description.file is None:
         return Assessment()
     milliseconds: dict[str, list[float]] = {}
-    for result in (run.result() for run in answers.runs):
+    for result in (run.result() for run in answers.of_the_file):
         if result.seconds is not None:
             milliseconds.setdefault(result.runtime, []).append(result.seconds * 1e3)
     times = [f"{runtime} {_range(taken)} ms" for runtime, taken in milliseconds.items()]

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.validate.evidence import Answers, Array, Assessment, Evidence, distinct
 from encoder_conformance.validate.findings import Finding
 from encoder_conformance.validate.runtimes import RuntimeRun
@@ -20,7 +20,7 @@ Difference = tuple[str, TensorVerdict]
 
 def assess(evidence: Evidence) -> Assessment:
     answers = evidence.answers
-    if answers is None or evidence.subject.is_quantised:
+    if answers is None or evidence.subject.integers:
         return Assessment()
     if len(answers.working) < 2:
         return Assessment("one runtime and level alone; nothing to compare")
@@ -38,24 +38,28 @@ def _findings(largest: dict[str, Difference], first: str) -> Iterator[Finding]:
     for name, (case, verdict) in largest.items():
         if not verdict.conforms:
             problem = verdict.problem or f"rms {verdict.rms or 0:.3g} √2 σ, max {verdict.max or 0:.3g} √2 σ"
-            yield Finding(phase="levels", severity="error", message=f"{name} and {first} differ in {case}: {problem}")
+            message = f"{name} and {first} differ in {case}: {problem}"
+            hint = "deploy with a level that is right (SessionOptions.graph_optimization_level), or name what it fuses "
+            hint += "in disabled_optimizers"
+            yield Finding(phase="levels", severity="error", message=message, hint=hint, runtimes=(name,))
 
 
 def _largest_differences(answers: Answers, evidence: Evidence) -> dict[str, Difference]:
     """Run → the case where its output is furthest from the first run's, and how far, in √2 σ."""
     first, *others = answers.working
     largest: dict[str, Difference] = {}
+    format = evidence.subject.format
     for run in others:
         for case in distinct(answers.cases):
-            expected = answers.expected[case.id].tensors.get("output")
-            if expected is None:  # properties have no expected result
+            if "output" not in answers.expected[case.id].tensors:  # properties have no expected result
                 continue
+            expected = in_format(case, answers.expected[case.id], format).tensors["output"]
             mine, theirs = (_output(each, case, expected) for each in (first, run))
             if mine is None or theirs is None:
                 continue
             values = mine.reshape(-1)[expected.positions].astype(np.float64)
             between = replace(expected, golden=values, condition=expected.condition * np.sqrt(2.0))
-            verdict = judge_tensor(run.name, theirs, between, FORMATS[evidence.subject.dtype], constants())
+            verdict = judge_tensor(run.name, theirs, between, format, constants())
             if run.name not in largest or (verdict.rms or 0.0) > (largest[run.name][1].rms or 0.0):
                 largest[run.name] = case.id, verdict
     return largest

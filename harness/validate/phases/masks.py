@@ -1,6 +1,6 @@
 """Phase `masks`: padding, causal and drawn masks, and items that are padding alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Situation
@@ -18,7 +18,7 @@ HEADS = ("mask-per-head",)
 def situations(limits: InputLimits) -> Iterator[Situation]:
     attention = ATTENTION if limits.padding else ATTENTION[:1]
     names = (
-        *(PADDING if limits.padding else ()),
+        *(PADDING[: 1 if limits.counted else None] if limits.padding else ()),
         *(attention if limits.attention else ()),
         *(HEADS if limits.by_head else ()),
     )
@@ -27,7 +27,29 @@ def situations(limits: InputLimits) -> Iterator[Situation]:
 
 def assess(evidence: Evidence) -> Assessment:
     answered = assess_answers("masks", evidence)
-    return Assessment(answered.summary, (*_empty_rows(evidence.subject), *answered.findings))
+    return Assessment(
+        answered.summary, (*_empty_rows(evidence.subject), *_one_for_all(evidence.subject), *answered.findings)
+    )
+
+
+def declared(evidence: Evidence, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, in which a deviation that the user stated is a note."""
+    stated = evidence.subject.request.deviations
+    return [
+        each.model_copy(update={"severity": "note", "hint": "as stated"}) if each.deviation in stated else each
+        for each in findings
+    ]
+
+
+def _one_for_all(subject: Subject) -> Iterator[Finding]:
+    """That no mask tells items apart. It is no error: padding is then never given."""
+    roles = subject.description.roles
+    if not subject.can_be_judged or roles is None or InputLimits.of(subject.description).padding:
+        return
+    if names := [repr(mask.name) for mask in roles.masks if mask.meaning]:
+        message = f"{' and '.join(names)} is one for all items: items of different lengths cannot be padded"
+        hint = "export with a mask [batch, sequence], or [batch, 1, sequence, sequence], to give it such batches"
+        yield Finding(phase="masks", severity="note", message=message, hint=hint)
 
 
 def _empty_rows(subject: Subject) -> Iterator[Finding]:

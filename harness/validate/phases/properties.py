@@ -24,7 +24,7 @@ def situations(limits: InputLimits) -> Iterator[Situation]:
     if limits.batch or limits.sequence:
         return
     for name in PROPERTIES:
-        if limits.padding:
+        if limits.padding and not limits.counted:
             yield known[name]
         elif name not in NEEDS_MASK:
             yield known[name].model_copy(update={"mask": known["no-mask"].mask})

@@ -7,19 +7,29 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case, CaseParameters
-from encoder_conformance.validate.evidence import Answers, Array, Assessment, Evidence, Subject
+from encoder_conformance.validate.evidence import Array, Assessment, Evidence, Subject
 from encoder_conformance.validate.findings import Finding
+from encoder_conformance.validate.own_operands import stages_from_operands
 
 
 def assess(evidence: Evidence) -> Assessment:
     subject, answers = evidence.subject, evidence.answers
     if answers is None:
         return Assessment()
-    if subject.is_quantised:
-        return _integer_weights(answers, subject.request.limit)
-    if not subject.rounded_as and not subject.description.stored():
-        return Assessment()
-    return Assessment(_format(subject) + _cost(subject, answers.cases["numbers"][0]))
+    findings = list(stages_from_operands(evidence, answers))
+    said = []
+    if subject.rounded_as or subject.description.stored():
+        said.append(_format(subject) + _cost(subject, answers.cases["numbers"][0]))
+    if subject.integers:
+        summary, more = _relative(evidence)
+        said.append(summary)
+        findings += more
+    elif subject.request.limit is not None:
+        message = "--limit holds the error of a file with integer weights, and this one has none"
+        findings.append(Finding(phase="reduction", severity="note", message=message))
+    if fact := subject.description.fact("integers"):
+        said.append(fact.evidence)
+    return Assessment("; ".join(said), findings)
 
 
 def _format(subject: Subject) -> str:
@@ -30,7 +40,9 @@ def _format(subject: Subject) -> str:
     counts = Counter(subject.description.stored().values())
     stored = ", ".join(f"{n} of {len(subject.parameters)} parameters as {name}" for name, n in counts.items())
     by = f"computes in {subject.dtype}, and is judged by its roundoff with the weights as they are stored"
-    return f"stores {stored}; {by}"
+    if subject.description.quantised:
+        by = f"rounds activations to integers, and is judged in {subject.dtype} by the numbers that they stand for"
+    return f"stores {stored}; {by}" if stored else by
 
 
 def _cost(subject: Subject, case: Case) -> str:
@@ -44,26 +56,44 @@ def _cost(subject: Subject, case: Case) -> str:
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"
 
 
-def _integer_weights(answers: Answers, limit: float | None) -> Assessment:
-    """The largest relative error of any run and case; σ is of floating-point arithmetic."""
-    worst, where = 0.0, ""
-    for run in answers.runs:
-        for case in answers.cases["numbers"]:
-            answer, expected = run.answers.get((case.id, "output")), answers.expected[case.id].tensors["output"]
+def _relative(evidence: Evidence) -> tuple[str, list[Finding]]:
+    """The largest relative error of any run, which `--limit` holds."""
+    subject = evidence.subject
+    errors, limit = relative_errors(evidence), subject.request.limit
+    run = max(errors, key=lambda name: np.nan_to_num(errors[name][0], nan=np.inf), default="")
+    worst, situation = errors.get(run, (0.0, ""))
+    against = "what it was made from" if subject.request.parameters else "the numbers that its integers stand for"
+    text = f"relative error {worst:.2g} against {against} (rms, {situation}, {run})"
+    if limit is None:
+        message, hint = "no limit was given: any relative error passes", "--limit makes a larger one an error"
+        return text, [Finding(phase="reduction", severity="note", message=message, hint=hint)]
+    if worst <= limit:
+        return f"{text}, within {limit:g}", []
+    return text, [Finding(phase="reduction", severity="error", message=f"{text}, over the limit of {limit:g}")]
+
+
+def relative_errors(evidence: Evidence) -> dict[str, tuple[float, str]]:
+    """Of a file with integers, each run → its largest relative error, and the situation: against what the file was made
+    from, where that is stated, else against the numbers that its integers stand for."""
+    subject, answers = evidence.subject, evidence.answers
+    found: dict[str, tuple[float, str]] = {}
+    for case in answers.cases["numbers"] if answers and subject.integers else ():
+        assert answers is not None
+        expected = answers.expected[case.id].tensors["output"]
+        golden = expected.golden
+        if source := subject.request.parameters:
+            original = Case(case.layer, case.situation, held=CaseParameters.of(source))
+            exact = evaluate(original, Arithmetic(), None).stages["output"]
+            golden = exact.reshape(-1)[expected.positions].astype(np.float64)
+        for run in answers.of_the_file:
+            answer = run.answers.get((case.id, "output"))
             if answer is None or answer.answers is None or answer.answers["output"].shape != expected.shape:
                 continue
             values = answer.answers["output"].reshape(-1)[expected.positions].astype(np.float64)
-            error = _relative_error(values, expected.golden)
-            if not error <= worst:  # NaN is the worst
-                worst, where = error, f"{case.situation.situation}, {run.name}"
-    summary = f"integer weights: relative error {worst:.2g} (rms, {where})"
-    if limit is None:
-        hint = "--limit makes a larger one an error"
-        return Assessment(summary, [Finding(phase="reduction", severity="note", message=summary, hint=hint)])
-    if worst <= limit:
-        return Assessment(f"{summary}, within {limit:g}")
-    message = f"{summary}, over the limit of {limit:g}"
-    return Assessment(summary, [Finding(phase="reduction", severity="error", message=message)])
+            error = _relative_error(values, golden)
+            if not error <= found.get(run.name, (-1.0, ""))[0]:  # NaN is the worst
+                found[run.name] = error, case.situation.situation
+    return found
 
 
 def _relative_error(values: Array, expected: Array) -> float:

@@ -1,5 +1,6 @@
 """Executes a model, with or without its intermediate values, or one node by itself."""
 
+import threading
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import lru_cache
@@ -14,15 +15,23 @@ Array = np.ndarray
 Tensors = dict[str, Array]
 
 
+LONGEST = 60.0
+"""Seconds of one run of a file that is looked into: a loop may have no end."""
+
+
 class ExecutionError(Exception):
     """A model or a node does not run on its inputs."""
+
+
+class TooLong(ExecutionError):
+    """A run was ended after LONGEST seconds."""
 
 
 class ModelRunner:
     """A model in ONNX Runtime without optimisation, or in ONNX's reference implementation where that fails.
 
     One session gives the outputs and every intermediate value: a large file is loaded once. `problem` is ONNX Runtime's
-    complaint about the model.
+    complaint about the model. `ended`: a run was ended because it took too long.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -32,7 +41,7 @@ class ModelRunner:
         self._all = [*self._own, *dict.fromkeys(name for name in produced if name not in self._own)]
         self._reference: ReferenceEvaluator | None = None
         self.session: ort.InferenceSession | None = None
-        self.problem = ""
+        self.problem, self.ended = "", False
         for shown in (self._all[len(self._own) :], []):  # some types of value cannot be outputs
             try:
                 self.session = _session(model, shown)
@@ -53,11 +62,14 @@ class ModelRunner:
     def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
         try:
             if self.session:
-                answers = self.session.run(names, dict(feeds))
+                answers = _bounded(self.session, names, feeds)
             else:
                 self._reference = self._reference or ReferenceEvaluator(self._model)
                 with np.errstate(all="ignore"):
                     answers = self._reference.run(names, dict(feeds))
+        except ExecutionError:
+            self.ended = True
+            raise
         except Exception as error:
             raise ExecutionError(error_text(error)) from None
         return {name: np.asarray(value) for name, value in zip(names, answers, strict=True)}
@@ -69,6 +81,22 @@ class ModelRunner:
         return other
 
 
+def _bounded(session: ort.InferenceSession, names: list[str], feeds: Mapping[str, Array]) -> list[Array]:
+    """The outputs; raises TooLong."""
+    options = ort.RunOptions()
+    timer = threading.Timer(LONGEST, lambda: setattr(options, "terminate", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        return list(session.run(names, dict(feeds), options))
+    except Exception:
+        if options.terminate:
+            raise TooLong(f"a run does not end within {LONGEST:.0f} s") from None
+        raise
+    finally:
+        timer.cancel()
+
+
 def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
     """A session with these intermediate values as extra outputs."""
     options = ort.SessionOptions()
@@ -76,6 +104,7 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
     outputs = model.graph.output
     count = len(outputs)
     outputs.extend(onnx.ValueInfoProto(name=name) for name in shown)
@@ -84,6 +113,12 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
     finally:
         del outputs[count:]
     return ort.InferenceSession(data, options, ["CPUExecutionProvider"])
+
+
+def showing(model: onnx.ModelProto, names: list[str]) -> ort.InferenceSession:
+    """A session that has these values among its outputs."""
+    own = {output.name for output in model.graph.output} | {info.name for info in model.graph.input}
+    return _session(model, [name for name in dict.fromkeys(names) if name not in own])
 
 
 class NodeRunner:

@@ -8,33 +8,57 @@ import onnx
 import onnx.inliner
 from onnx import numpy_helper
 
-from encoder_conformance.impls.onnx_file.graph.lowering import MICROSOFT, is_quantised, lower
+from encoder_conformance.impls.onnx_file.graph.integers import is_quantised, stored_integers, to_real_numbers
+from encoder_conformance.impls.onnx_file.graph.lowering import FUSED, MICROSOFT, lower
 from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, inputs_of
 
 
 class Graph:
     """`original` has the nodes of the file. `model` is written in ONNX's own operators; every value keeps its name.
 
-    `quantised`: the file computes with integers, and `model` with the numbers that they stand for.
+    `quantised`: the file rounds activations to integers, and `model` computes with the numbers that they stand for.
+    `integers` says of the values that integer weights become how they are stored.
     """
 
-    def __init__(self, source: onnx.ModelProto) -> None:
-        model = onnx.ModelProto()
-        model.CopyFrom(source)
+    def __init__(self, source: onnx.ModelProto, *, copied: bool = True) -> None:
+        """Not `copied`: `source` is changed in place, and is this graph's from now on."""
+        model = source
+        if copied:
+            model = onnx.ModelProto()
+            model.CopyFrom(source)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         constants_to_initializers(model.graph)
         self.original = model
         self.quantised = is_quantised(model.graph)
-        if self.quantised or any(node.domain == MICROSOFT for node in model.graph.node):
+        self.integers = stored_integers(model.graph)
+        drops = any(node.op_type == "Dropout" and len(node.input) > 2 for node in model.graph.node)
+        if (
+            drops
+            or self.quantised
+            or any(node.domain == MICROSOFT or node.op_type in FUSED for node in model.graph.node)
+        ):
             self.original = onnx.ModelProto()
             self.original.CopyFrom(model)
-            lower(model.graph)
+            packed = lower(model)
+            self.quantised = self.quantised or is_quantised(model.graph)
+            self.integers |= stored_integers(model.graph) | packed | to_real_numbers(model.graph, rounded=False)
+        for node in model.graph.node:
+            if node.op_type == "Dropout":  # in training mode it drops at random, which is said; it is looked at without
+                del node.input[1:]
         self.model = model
         self.opsets = {entry.domain: entry.version for entry in model.opset_import}
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         self.inputs = [info for info in model.graph.input if info.name not in self.initializers]
         self.producers = {name: node for node in model.graph.node for name in node.output if name}
+
+    def rounded(self) -> onnx.ModelProto:
+        """`model`, with activations rounded as the file rounds them."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.original)
+        lower(model)
+        to_real_numbers(model.graph, rounded=True)
+        return model
 
     @property
     def nodes(self) -> Iterator[onnx.NodeProto]:
@@ -55,6 +79,10 @@ class Graph:
         """Name → value of every initializer."""
         return {name: numpy_helper.to_array(tensor) for name, tensor in self.initializers.items()}
 
+    def forget_numbers(self) -> None:
+        """What `constants` has read is read anew when it is asked for again."""
+        self.__dict__.pop("constants", None)
+
     @cached_property
     def offsets(self) -> dict[str, int]:
         """Name → the number of its first element, with the elements of all initializers numbered consecutively."""
@@ -63,6 +91,12 @@ class Graph:
             offsets[name] = total
             total += value.size
         return offsets
+
+    @cached_property
+    def numbering(self) -> np.ndarray:
+        """The numbers of all initializers' elements: what rearranges some of them takes views of it."""
+        total = sum(value.size for value in self.constants.values())
+        return np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
 
     def depending_on(self, name: str) -> set[str]:
         """`name` and the values whose numbers, not only shapes, depend on it."""

@@ -1,7 +1,6 @@
-"""Lowers ONNX Runtime's fused and quantised operators to ONNX's own, so that the graph can be traced.
+"""Lowers ONNX Runtime's fused operators to ONNX's own, so that the graph can be traced.
 
-Only the traced copy changes; the file that runs stays as it is. Integer weights become the real numbers that they
-stand for, and the rounding of activations is left out. A run then shows how far that is from the file.
+Only the traced copy changes; the file that runs stays as it is. `integers` has what computes with integers.
 """
 
 from collections.abc import Callable
@@ -9,45 +8,61 @@ from math import sqrt
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
+
+from encoder_conformance.impls.onnx_file.graph.fused_attention import (
+    attention,
+    multi_head_attention,
+    quantised_attention,
+)
+from encoder_conformance.impls.onnx_file.graph.fused_integers import integer_operator, packed_product, real_product
+from encoder_conformance.impls.onnx_file.graph.integers import Integers
+from encoder_conformance.impls.onnx_file.graph.parts import Parts
 
 MICROSOFT = "com.microsoft"
-ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
+FUSED = frozenset({"QLinearMatMul"})
+"""ONNX's own operators that are lowered, too."""
 Nodes = list[onnx.NodeProto]
 
 
-def lower(graph: onnx.GraphProto) -> None:
-    """In place; Constant nodes are initializers already."""
-    kept: Nodes = []
+def lower(model: onnx.ModelProto) -> dict[str, Integers]:
+    """In place; Constant nodes are initializers already. Gives how weights were stored that were packed."""
+    graph, kept, packed = model.graph, Nodes(), dict[str, Integers]()
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+    parts = Parts(graph, opset)
     for node in graph.node:
         lowering = LOWERINGS.get(node.op_type) if node.domain == MICROSOFT else None
-        kept += lowering(node, graph) if lowering else [node]
-    kept = _without_rounding(kept, graph)
+        if node.op_type == "MatMulNBits":
+            lowered = packed_product(node, parts, packed)
+        elif node.op_type in FUSED:
+            lowered = integer_operator(node, parts)
+        else:
+            lowered = lowering(node, parts) if lowering else None
+        kept += [node] if lowered is None else lowered
     del graph.node[:]
     graph.node.extend(kept)
+    return packed
 
 
-def is_quantised(graph: onnx.GraphProto) -> bool:
-    """Whether the graph computes with integers that stand for real numbers."""
-    return any(node.op_type in ROUNDING for node in graph.node)
+def lower_embeddings(model: onnx.ModelProto) -> None:
+    """Only EmbedLayerNormalization, in place."""
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+    parts, kept = Parts(model.graph, opset), Nodes()
+    for node in model.graph.node:
+        kept += _embed_norm(node, parts) if node.op_type == "EmbedLayerNormalization" else [node]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
     return next((attribute.f for attribute in node.attribute if attribute.name == name), default)
 
 
-def _constant(graph: onnx.GraphProto, name: str, value: np.ndarray) -> str:
-    graph.initializer.append(numpy_helper.from_array(value, name))
-    return name
-
-
-def _number(graph: onnx.GraphProto, name: str, value: float) -> str:
-    return _constant(graph, name, np.array(value, np.float32))
-
-
-def _skip_norm(node: onnx.NodeProto, graph: onnx.GraphProto) -> Nodes:
+def _skip_norm(node: onnx.NodeProto, parts: Parts) -> Nodes:
     """(x + skip + bias) normed; the sum is the fourth output."""
     inputs, simplified = list(node.input), "Simplified" in node.op_type
+    if _is_skipped(inputs[0], parts):
+        inputs[:2] = inputs[1], inputs[0]
     gain, *rest = inputs[2:]
     shift, bias = ("", *rest, "")[:2] if simplified else (*rest, "", "")[:2]
     out = node.output[0]
@@ -65,28 +80,36 @@ def _skip_norm(node: onnx.NodeProto, graph: onnx.GraphProto) -> Nodes:
     return [*nodes, norm]
 
 
-def _gelu(node: onnx.NodeProto, graph: onnx.GraphProto) -> Nodes:
+def _is_skipped(name: str, parts: Parts) -> bool:
+    """Whether a summand is an input or a norm's, and no linear map's: ONNX Runtime writes the two in either order."""
+    if any(info.name == name for info in parts.graph.input):
+        return True
+    maker = next((node for node in parts.graph.node if name in node.output), None)
+    return maker is not None and "Norm" in maker.op_type
+
+
+def _gelu(node: onnx.NodeProto, parts: Parts) -> Nodes:
     """BiasGelu, FastGelu (by tanh) and Gelu, whose bias is optional, in the operators of every opset."""
     out, x = node.output[0], node.input[0]
     nodes = []
     if len(node.input) > 1 and node.input[1]:
         x = f"{out}/biased"
         nodes.append(helper.make_node("Add", list(node.input[:2]), [x]))
-    half, one = _number(graph, f"{out}/half", 0.5), _number(graph, f"{out}/one", 1.0)
+    half, one = parts.number(f"{out}/half", 0.5), parts.number(f"{out}/one", 1.0)
     if node.op_type == "FastGelu":
-        cubic, scale = _number(graph, f"{out}/c", 0.044715), _number(graph, f"{out}/s", sqrt(2 / np.pi))
-        three = _number(graph, f"{out}/three", 3.0)
+        cubic, scale = parts.number(f"{out}/c", 0.044715), parts.number(f"{out}/s", sqrt(2 / np.pi))
+        three = parts.number(f"{out}/three", 3.0)
         steps = [("Pow", [x, three]), ("Mul", ["", cubic]), ("Add", ["", x]), ("Mul", ["", scale]), ("Tanh", [""])]
     else:
-        steps = [("Mul", [x, _number(graph, f"{out}/r", sqrt(0.5))]), ("Erf", [""])]
+        steps = [("Mul", [x, parts.number(f"{out}/r", sqrt(0.5))]), ("Erf", [""])]
     steps += [("Add", ["", one]), ("Mul", ["", x]), ("Mul", ["", half])]
     return [*nodes, *_chain(steps, out)]
 
 
-def _quick_gelu(node: onnx.NodeProto, graph: onnx.GraphProto) -> Nodes:
+def _quick_gelu(node: onnx.NodeProto, parts: Parts) -> Nodes:
     """x · sigmoid(alpha · x): SiLU, where alpha is 1."""
     out, x = node.output[0], node.input[0]
-    alpha = _number(graph, f"{out}/alpha", _attribute(node, "alpha", 1.702))
+    alpha = parts.number(f"{out}/alpha", _attribute(node, "alpha", 1.702))
     return _chain([("Mul", [x, alpha]), ("Sigmoid", [""]), ("Mul", ["", x])], out)
 
 
@@ -99,62 +122,64 @@ def _chain(steps: list[tuple[str, list[str]]], out: str) -> Nodes:
     return nodes
 
 
-LOWERINGS: dict[str, Callable[[onnx.NodeProto, onnx.GraphProto], Nodes]] = {
+def _embed_norm(node: onnx.NodeProto, parts: Parts) -> Nodes:
+    """Words, positions and token types, summed and normed; the count of the mask's ones is the second output."""
+    ids, types, words, positions, kinds, gain, shift, mask, places = (*node.input, *[""] * 9)[:9]
+    out = node.output[0]
+    total = node.output[2] if len(node.output) > 2 and node.output[2] else f"{out}/sum"
+    nodes = [helper.make_node("Gather", [words, ids], [f"{out}/words"], axis=0)]
+    if not places:
+        one, zero = (parts.constant(f"{out}/{n}", np.array(n)) for n in (1, 0))
+        places = f"{out}/places"
+        nodes += [
+            helper.make_node("Shape", [ids], [f"{out}/shape"]),
+            helper.make_node("Gather", [f"{out}/shape", one], [f"{out}/length"], axis=0),
+            helper.make_node("Range", [zero, f"{out}/length", one], [places]),
+        ]
+    nodes.append(helper.make_node("Gather", [positions, places], [f"{out}/positions"], axis=0))
+    placed = f"{out}/placed" if kinds else total
+    nodes.append(helper.make_node("Add", [f"{out}/words", f"{out}/positions"], [placed]))
+    if kinds:
+        nodes.append(helper.make_node("Gather", [kinds, types], [f"{out}/types"], axis=0))
+        nodes.append(helper.make_node("Add", [placed, f"{out}/types"], [total]))
+    epsilon = _attribute(node, "epsilon", 1e-12)
+    nodes.append(
+        helper.make_node("LayerNormalization", [total, gain, shift], [out], name=node.name, axis=-1, epsilon=epsilon)
+    )
+    if len(node.output) > 1 and node.output[1]:
+        nodes += _counted(parts, node.output[1], mask, ids)
+    return nodes
+
+
+def _counted(parts: Parts, out: str, mask: str, ids: str) -> Nodes:
+    """How many ones the mask has in each item; 0 without a mask."""
+    flags = f"{out}/flags"
+    source = mask or ids
+    nodes = [helper.make_node("Cast", [source], [f"{out}/integers"], to=onnx.TensorProto.INT64)]
+    if mask:
+        nodes.append(helper.make_node("Identity", [f"{out}/integers"], [flags]))
+    else:
+        zero = parts.constant(f"{out}/zero", np.array(0))
+        nodes.append(helper.make_node("Mul", [f"{out}/integers", zero], [flags]))
+    if parts.opset < 13:
+        return [*nodes, helper.make_node("ReduceSum", [flags], [out], axes=[1], keepdims=0)]
+    axis = parts.constant(f"{out}/axis", np.array([1]))
+    return [*nodes, helper.make_node("ReduceSum", [flags, axis], [out], keepdims=0)]
+
+
+LOWERINGS: dict[str, Callable[[onnx.NodeProto, Parts], Nodes | None]] = {
     "SkipLayerNormalization": _skip_norm,
     "SkipSimplifiedLayerNormalization": _skip_norm,
     "BiasGelu": _gelu,
     "FastGelu": _gelu,
     "Gelu": _gelu,
     "QuickGelu": _quick_gelu,
+    "EmbedLayerNormalization": _embed_norm,
+    "Attention": attention,
+    "MultiHeadAttention": multi_head_attention,
+    "QAttention": quantised_attention,
+    "MatMulIntegerToFloat": real_product,
+    "DynamicQuantizeMatMul": real_product,
+    "QLinearAdd": integer_operator,
+    "QLinearMul": integer_operator,
 }
-
-
-def _without_rounding(nodes: Nodes, graph: onnx.GraphProto) -> Nodes:
-    """Bypass the quantisation of activations, and multiply by integer matrices as real ones."""
-    initializers = {tensor.name: tensor for tensor in graph.initializer}
-    rounded = {name: node.input[0] for node in nodes for name in node.output[:1]
-               if node.op_type in ROUNDING and node.input[0] not in initializers}  # fmt: skip
-    scales = {node.output[1]: node for node in nodes if node.op_type == "DynamicQuantizeLinear"}
-    kept: Nodes = []
-    for node in nodes:
-        if node.op_type in ROUNDING and node.output[0] in rounded:
-            continue
-        if node.op_type == "DequantizeLinear" and node.input[0] in rounded:
-            node = helper.make_node("Identity", [rounded[node.input[0]]], [node.output[0]], name=node.name)
-        elif node.op_type == "MatMulInteger" and node.input[0] in rounded and node.input[1] in initializers:
-            zero = initializers.get(node.input[3]) if len(node.input) > 3 else None
-            whole = numpy_helper.to_array(initializers[node.input[1]]).astype(np.float32)
-            if zero is not None:
-                whole = whole - numpy_helper.to_array(zero).astype(np.float32)
-            weight = _constant(graph, f"{node.input[1]}/real", whole)
-            node = helper.make_node("MatMul", [rounded[node.input[0]], weight], [node.output[0]], name=node.name)
-        elif node.op_type == "Mul" and any(name in scales for name in node.input):
-            other = [name for name in node.input if name not in scales]
-            node = helper.make_node("Identity", other, [node.output[0]], name=node.name)  # the weight's scale alone
-        kept.append(node)
-    return _scaled_weights(kept, graph)
-
-
-def _scaled_weights(nodes: Nodes, graph: onnx.GraphProto) -> Nodes:
-    """Move the scale of an integer matrix, a factor of its product, into the matrix."""
-    initializers = {tensor.name: tensor for tensor in graph.initializer}
-    passing = {node.output[0]: node.input[0] for node in nodes if node.op_type in ("Identity", "Cast")}
-    products = {node.output[0]: node for node in nodes if node.op_type == "MatMul" and node.input[1].endswith("/real")}
-
-    def origin(name: str) -> str:
-        while name in passing:
-            name = passing[name]
-        return name
-
-    for node in nodes:
-        if node.op_type != "Mul":
-            continue
-        for product, scale in (node.input, node.input[::-1]):
-            if origin(product) in products and origin(scale) in initializers:
-                tensor = initializers[products[origin(product)].input[1]]
-                real = numpy_helper.to_array(tensor) * numpy_helper.to_array(initializers[origin(scale)])
-                tensor.CopyFrom(numpy_helper.from_array(real.astype(np.float32), tensor.name))
-                changed = helper.make_node("Identity", [product], [node.output[0]], name=node.name)
-                node.CopyFrom(changed)
-                break
-    return nodes

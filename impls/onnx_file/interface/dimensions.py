@@ -52,9 +52,21 @@ def _check_axes(x: Port, shape: tuple[int | str | None, ...], layout: str, findi
                 "was it exported with batch_first=False? Export with batch_first=True, or name the axes right",
             )
             break
+    else:
+        if layout == "SBD" and not _says_sequence_first(shape):
+            findings.warning(
+                "dimensions",
+                f"attention goes along the first axis, x is [sequence, batch, features], and no name in {x} says so",
+                "who gives it [batch, sequence, features] mixes items: export with batch_first=True, or name the axes",
+            )
     if isinstance(shape[0], str) and shape[0] == shape[1]:
         message = f"batch and sequence are one symbol, {shape[0]!r}, in {x}"
         findings.error("dimensions", message, "give the two axes two names")
+
+
+def _says_sequence_first(shape: tuple[int | str | None, ...]) -> bool:
+    first, second = (size.lower() if isinstance(size, str) else "" for size in shape[:2])
+    return "seq" in first or "len" in first or "batch" in second
 
 
 def _check_mask(mask: Port, batch: int | str | None, sequence: int | str | None, findings: Findings) -> None:
@@ -82,7 +94,8 @@ def check_free_sizes(interface: Interface, semantics: InputSemantics, runner: Mo
         findings.error(
             "dimensions",
             f"{declared}, and the file runs at {alone} alone",
-            "a Reshape in it holds the sizes of the example: export with sizes taken from x, or with dynamo=True",
+            "a Reshape in it holds the sizes of the example: take sizes from x.shape in the module, and export with "
+            "dynamo=True and dynamic_shapes, which refuses sizes that are not free",
         )
 
 

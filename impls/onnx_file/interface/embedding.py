@@ -7,10 +7,13 @@ import onnx
 
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of, node_label
-from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES
+from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, MOVES
 
-ADDED = frozenset(("Add", "Sum", "Mul", "LayerNormalization")) | IDENTITIES
+ADDED = frozenset(("Add", "Sum", "Mul", "LayerNormalization", "DequantizeLinear")) | IDENTITIES
 """Operators between an embedding and the first layer: sums with positions and token types, a factor, a norm."""
+
+
+_OF_A_BYTE = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ def embedding(graph: Graph, integers: Collection[str]) -> Embedding | None:
     consumers = _consumers(graph)
     for node in graph.nodes:
         table = graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
-        if table is None or len(table.dims) != 2 or table.data_type not in FLOAT_TYPES:
+        if table is None or len(table.dims) != 2 or table.data_type not in (*FLOAT_TYPES, *_OF_A_BYTE):
             continue
         ids = _origin(graph, node.input[1])
         if ids in integers:
@@ -50,7 +53,7 @@ def _consumers(graph: Graph) -> dict[str, list[onnx.NodeProto]]:
 
 
 def _origin(graph: Graph, name: str) -> str:
-    while (node := graph.producers.get(name)) is not None and node.op_type in IDENTITIES:
+    while (node := graph.producers.get(name)) is not None and node.op_type in IDENTITIES | MOVES:
         name = node.input[0]
     return name
 

@@ -7,43 +7,17 @@ import numpy as np
 
 from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics, Polarity
 from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, Interface, numpy_dtype
 from encoder_conformance.impls.onnx_file.interface.probe_runs import ProbeRun, first_that_runs, probe_runs
-from encoder_conformance.validate.findings import MaskInput, MaskMeaning, Port, Roles
+from encoder_conformance.validate.findings import Layout, MaskInput, Port, Roles
 
 HIDDEN = 1e-3
 """The influence that a hidden position may keep, relatively."""
 HIDDEN_IN_PART = 0.3
 """The influence that a mask may leave to a hidden position and still count as a mask."""
+SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
-
-
-@dataclass(frozen=True)
-class Polarity:
-    """`open` hides nothing, `shut` hides a key."""
-
-    meaning: MaskMeaning
-    open: float
-    shut: float
-
-
-@dataclass(frozen=True)
-class MaskSemantics:
-    """`axes` has a letter for each: B, H, S or 1, and X for none of them. Keys are counted along `key_axis`.
-
-    `polarity` None: flagging a position changes nothing. `leakage` is the influence left to a hidden position.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    axes: str
-    polarity: Polarity | None
-    key_axis: int = -1
-    leakage: float = 0.0
-
-    def filled(self, value: float, shape: tuple[int, ...] | None = None) -> Array:
-        return np.full(self.shape if shape is None else shape, value, numpy_dtype(self.dtype))
 
 
 @dataclass(frozen=True)
@@ -55,7 +29,7 @@ class InputSemantics:
 
     x: Port
     output: Port
-    layout: str
+    layout: Layout
     B: int
     S: int
     d_model: int
@@ -66,10 +40,15 @@ class InputSemantics:
 
     def roles(self) -> Roles:
         masks = (
-            MaskInput(name=mask.name, axes=mask.axes, meaning=mask.polarity.meaning if mask.polarity else None)
+            MaskInput(
+                name=mask.name,
+                axes=mask.axes,
+                meaning=mask.polarity.meaning if mask.polarity else None,
+                counted=mask.counted,
+            )
             for mask in self.masks
         )
-        return Roles(x=self.x.name, output=self.output.name, masks=tuple(masks))
+        return Roles(x=self.x.name, output=self.output.name, masks=tuple(masks), layout=self.layout)
 
     @property
     def num_heads(self) -> int:
@@ -91,34 +70,36 @@ class InputSemantics:
         return y if self.layout == "BSD" else y.swapaxes(0, 1) if self.layout == "SBD" else y[None]
 
     def open_masks(self) -> Tensors:
-        return {mask.name: mask.filled(mask.polarity.open if mask.polarity else 0) for mask in self.masks}
+        return {mask.name: mask.filled(mask.open) for mask in self.masks}
 
 
 def infer_semantics(graph: Graph, interface: Interface) -> tuple[InputSemantics, ModelRunner]:
     """Raises ExecutionError where the file runs at no size, neither in ONNX Runtime nor in the reference."""
     runner = ModelRunner(graph.model)
     probe, problem = first_that_runs(probe_runs(runner, graph, interface, 2), TRIES)
-    if probe is None and runner.session:
+    if probe is None and runner.session and not runner.ended:
         reference = runner.on_reference(problem)
         probe, other = first_that_runs(probe_runs(reference, graph, interface, 2), TRIES_OF_REFERENCE)
         if probe is not None:
-            return _best(probe), reference
+            return semantics_of(probe, graph), reference
         probe, _ = first_that_runs(probe_runs(runner, graph, interface, 1), TRIES)
         problem = f"ONNX Runtime: {problem}; ONNX's reference: {other}"
     if probe is None:
         raise ExecutionError(problem)
-    return _best(probe), runner
+    return semantics_of(probe, graph), runner
 
 
 def _polarities(mask: Port) -> list[Polarity]:
     by_truth = [Polarity("attend", 1, 0), Polarity("ignore", 0, 1)]
-    if mask.dtype not in FLOATS:
-        return by_truth
-    return [*by_truth, Polarity("additive", 0, -6e4 if mask.dtype == "float16" else -1e9)]
+    return [*by_truth, _additive(mask, -1)] if mask.dtype in FLOATS else by_truth
 
 
-def _best(probe: ProbeRun) -> InputSemantics:
-    """The semantics under which most masks hide keys."""
+def _additive(mask: Port, sign: int) -> Polarity:
+    return Polarity("additive", 0, sign * (6e4 if mask.dtype == "float16" else 1e9))
+
+
+def semantics_of(probe: ProbeRun, graph: Graph | None = None) -> InputSemantics:
+    """The semantics under which most masks hide keys. Where a `graph` is known, masks past its softmax are marked."""
     masks = probe.interface.masks
     best: tuple[float, InputSemantics] | None = None
     for polarities in product(*map(_polarities, masks)):
@@ -127,7 +108,70 @@ def _best(probe: ProbeRun) -> InputSemantics:
             best = found
             if found[0] == len(masks) + 1:  # every mask hides, wholly
                 break
-    return best[1] if best else _without_numbers(probe)
+    if best is None:
+        return _without_numbers(probe)
+    found = best[1] if graph is None else _with_past_softmax(graph, best[1])
+    return _with_flipped(probe, _with_counted(probe, found))
+
+
+def _with_counted(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
+    """Of the masks that hide no flagged position, those whose ones are only counted are marked, and mean `attend`."""
+    masks = tuple(
+        replace(mask, polarity=Polarity("attend", 1, 0), counted=True)
+        if mask.polarity is None and not mask.past_softmax and _is_counted(probe, found, mask)
+        else mask
+        for mask in found.masks
+    )
+    return replace(found, masks=masks)
+
+
+def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> bool:
+    """Whether flagging any one position hides the last one, and no other."""
+    S, shape, axis = found.S, mask.shape, 1 if found.layout == "BSD" else 0
+    if not shape or shape[-1] != S or S < 4 or mask.dtype == "bool" or mask.dtype in FLOATS:
+        return False
+    feeds = {each.name: each.filled(1 if each is mask else each.open) for each in found.masks}
+    seen = []
+    for place in (0, S // 2):
+        flagged = feeds[mask.name].copy()
+        flagged[..., place] = 0
+        influence = _on_others(probe.influence({**feeds, mask.name: flagged}, axis))
+        if not np.isfinite(influence).all() or influence[S - 1].any() or not influence[: S - 1].any(1).all():
+            return False
+        seen.append(probe.output({**feeds, mask.name: flagged}))
+    return bool(np.array_equal(*seen))
+
+
+def _with_past_softmax(graph: Graph, found: InputSemantics) -> InputSemantics:
+    """Masks that the first softmax does not depend on are marked. What they seem to hide in part, they do not hide."""
+    first = next((node for node in graph.nodes if node.op_type in SOFTMAXES), None)
+    if first is None:
+        return found
+    masks = []
+    for mask in found.masks:
+        past = graph.depending_on(mask.name).isdisjoint(first.output)
+        seeming = past and bool(mask.leakage)  # added to the weights, where 0 changes nothing
+        masks.append(replace(mask, past_softmax=past, **({"polarity": None, "fill": 0.0} if seeming else {})))
+    return replace(found, masks=tuple(masks))
+
+
+def _with_flipped(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
+    """Of the masks that hide nothing, those that hide where their numbers have the other sign are marked."""
+    ports = probe.interface.masks
+    if all(mask.polarity or mask.dtype not in FLOATS for mask in found.masks):
+        return found
+    turned = tuple(
+        mask.polarity or (_additive(port, 1) if port.dtype in FLOATS else Polarity("attend", mask.fill, 0))
+        for mask, port in zip(found.masks, ports, strict=True)
+    )
+    other = _under(probe, turned)
+    if other is None:
+        return found
+    masks = tuple(
+        replace(mask, flipped=mask.polarity is None and again.polarity is not None and mask.dtype in FLOATS)
+        for mask, again in zip(found.masks, other[1].masks, strict=True)
+    )
+    return replace(found, masks=masks)
 
 
 def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> tuple[float, InputSemantics] | None:
@@ -145,9 +189,8 @@ def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> tuple[float, In
     if not all(np.isfinite(influence).all() for influence in influences):
         return None
     mixed = [bool(_on_others(influence).any()) for influence in influences]
-    layout, axis = "SD", 0
-    if len(sizes) == 2:
-        layout, axis = ("SBD", 0) if mixed[0] and not mixed[1] else ("BSD", 1)
+    layout: Layout = "SD" if len(sizes) == 1 else "SBD" if mixed[0] and not mixed[1] else "BSD"
+    axis = 1 if layout == "BSD" else 0
     S, B = sizes[axis], 1 if len(sizes) == 1 else sizes[1 - axis]
     influence = influences[axis]
     on_earlier, on_later = np.tril(influence, -1), np.triu(influence, 1)
@@ -192,7 +235,7 @@ class _HidingTest:
             else:
                 leakage = leakage if leakage > HIDDEN else 0.0
                 return MaskSemantics(mask.name, mask.dtype, shape, axes, polarity, key_axis - len(shape), leakage)
-        return MaskSemantics(mask.name, mask.dtype, shape, axes, None)
+        return MaskSemantics(mask.name, mask.dtype, shape, axes, None, fill=polarity.open)
 
     def leakage(self, mask: Port, polarity: Polarity, key_axis: int, place: int) -> float:
         """The largest share of its influence that a flagged place keeps on any other."""
@@ -218,7 +261,8 @@ def _without_numbers(probe: ProbeRun) -> InputSemantics:
     """The semantics of a file whose output is never finite."""
     interface = probe.interface
     *sizes, d_model = probe.x.shape
-    layout, (B, S) = ("SD", (1, sizes[0])) if len(sizes) == 1 else ("BSD", (sizes[0], sizes[1]))
+    layout: Layout = "SD" if len(sizes) == 1 else "BSD"
+    B, S = (1, *sizes)[-2:]
     shapes = {mask.name: probe.shapes[mask.name] for mask in interface.masks}
     masks = tuple(
         MaskSemantics(m.name, m.dtype, shapes[m.name], "X" * len(shapes[m.name]), None) for m in interface.masks

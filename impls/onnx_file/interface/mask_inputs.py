@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance import Array, Masks, Tensors
-from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics, MaskSemantics
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 
 
@@ -60,12 +61,13 @@ def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_head
 
 
 def _open(mask_input: MaskSemantics, full: tuple[int, ...], axes: tuple[str, ...] | None) -> Array:
-    """A mask that hides nothing. An input of unknown meaning gets zeros."""
+    """A mask that hides nothing."""
     if axes is None:
         B, _, S, _ = full
         sizes = {"B": B, "S": S, "1": 1}
         return mask_input.filled(
-            0, tuple(sizes.get(letter, size) for letter, size in zip(mask_input.axes, mask_input.shape, strict=True))
+            mask_input.fill,
+            tuple(sizes.get(letter, size) for letter, size in zip(mask_input.axes, mask_input.shape, strict=True)),
         )
     assert mask_input.polarity is not None
     return _placed(np.ones(full, np.bool_), mask_input, axes)

@@ -6,7 +6,7 @@ from itertools import islice, product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors, TooLong
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.ports import Interface, Port, numpy_dtype
 
@@ -60,6 +60,8 @@ def first_that_runs(probes: Iterator[ProbeRun], tries: int) -> tuple[ProbeRun | 
         try:
             masks = probe.interface.masks
             output = probe.output({p.name: np.zeros(probe.shapes[p.name], numpy_dtype(p.dtype)) for p in masks})
+        except TooLong as error:
+            return None, str(error)
         except ExecutionError as error:
             problems.append(str(error))
             continue

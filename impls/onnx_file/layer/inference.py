@@ -13,12 +13,14 @@ from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.layer.description import describe
 from encoder_conformance.impls.onnx_file.layer.parameters import ParameterLocation, locate_parameters
+from encoder_conformance.impls.onnx_file.layer.rounding import judge_rounding
 from encoder_conformance.impls.onnx_file.layer.stages import StageTensor, letters, locate_stages, sizes_at
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, match_encoder
 from encoder_conformance.impls.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
 from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_of
 from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.impls.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.layer import Layer
@@ -59,8 +61,8 @@ def infer_layer(
     try:
         encoder = _match(trace, semantics.output.name, index)
     except UnsupportedPattern as reason:
-        message = f"not an encoder layer as the specification knows it: {reason}"
-        findings.error("layer", message, "conform list layers shows what it knows")
+        sentence, hint = _sentence(reason)
+        findings.error("layer", f"not an encoder layer as the specification knows it: {sentence}", hint)
         return None
     parameters = locate_parameters(encoder, graph, run.x.dtype)
     dtype = dtype_named(semantics.x.dtype)
@@ -80,9 +82,19 @@ def infer_layer(
         errors = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
         findings.error("layer", f"the specification's language does not hold it: {errors}")
         return inferred
+    if verified and graph.quantised and (judged := judge_rounding(graph, stages, run.feeds, findings)):
+        facts.append(judged)
     if verified:
-        _verify(inferred, run, FORMATS[dtype].computed_in(FORMATS[computed_in]), findings)
+        _verify(inferred, run, FORMATS[dtype].computed_in(FORMATS[computed_in]))
     return inferred
+
+
+def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
+    """What is not supported, with the node that shows it, and what to do."""
+    if reason.feature is None:
+        return str(reason), "conform list layers shows what it knows"
+    sentence, hint = SENTENCES[reason.feature]
+    return f"{sentence} ({reason})", hint
 
 
 def _match(trace: SymbolicTrace, name: str, index: Array) -> Encoder:
@@ -101,11 +113,12 @@ def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) ->
         findings.note("layer", f"computed in the file, and so not to be given other values: {', '.join(computed)}")
 
 
-def _verify(inferred: InferredLayer, run: TracedRun, format: Format, findings: Findings) -> None:
-    """Compare one run with the oracle in `format`, and find out the result for a query without any key."""
+def _verify(inferred: InferredLayer, run: TracedRun, format: Format) -> None:
+    """Compare one run with the oracle in `format`, and find out the result for a query without any key. What the run
+    does not prove, the phases tell by how much."""
     semantics, layer = run.semantics, inferred.layer
     assert layer is not None
-    parameters = {name: location.value.astype(np.float64) for name, location in inferred.parameters.items()}
+    parameters = {name: location.value for name, location in inferred.parameters.items()}
     for mask in semantics.masks:
         if mask.polarity and (row := fully_masked_row(layer, parameters, mask, run)):
             attention = layer.attention.model_copy(update={"fully_masked_row": row})
@@ -122,12 +135,6 @@ def _verify(inferred: InferredLayer, run: TracedRun, format: Format, findings: F
         rms = max(verdict.rms or 0.0 for verdict in verdicts)
         evidence = f"batch {semantics.B}, sequence {semantics.S}, {len(verdicts)} tensors, largest rms {rms:.2f} σ"
     else:
-        problem = off.problem or f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"
-        evidence = f"{off.tensor}: {problem}"
-        first = f"the first stage out of line is {off.tensor} ({problem})"
-        findings.warning(
-            "layer",
-            f"the file does not compute what was read off its graph: {first}",
-            "see numbers: by how much, and which known deviation it is",
-        )
+        problem = off.problem.text if off.problem else f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"
+        evidence = f"the first stage out of line is {off.tensor} ({problem})"
     inferred.facts.append(Fact(key="proved", value=off is None, evidence=evidence))

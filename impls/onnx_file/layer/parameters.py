@@ -17,7 +17,8 @@ from encoder_conformance.validate.findings import Form, ParameterSource
 class ParameterLocation:
     """`elements` are the parameter's own, numbered as `Graph.offsets` counts those of all initializers.
 
-    `stored` is the format of the initializers, where the file widens their numbers before it computes with them.
+    `stored` is the format of the initializers, where the file widens their numbers before it computes with them, `step`
+    the distance of two neighbours among integers.
     """
 
     value: Array
@@ -25,9 +26,11 @@ class ParameterLocation:
     initializers: tuple[str, ...]
     form: Form
     stored: str | None = None
+    step: float | None = None
 
     def source(self) -> ParameterSource:
-        return ParameterSource(initializer=", ".join(self.initializers), form=self.form, stored=self.stored)
+        names = ", ".join(self.initializers)
+        return ParameterSource(initializer=names, form=self.form, stored=self.stored, step=self.step)
 
 
 def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
@@ -69,8 +72,14 @@ def _columns(projection: Projection) -> tuple[Source, Source | None]:
     linear = projection.linear
     if linear.heads > 1:
         return linear.weight, linear.bias
-    weight = linear.weight.take(slice(None), projection.columns)
-    return weight, None if linear.bias is None else linear.bias.take(projection.columns)
+    columns = _as_slice(projection.columns)
+    weight = linear.weight.take(slice(None), columns)
+    return weight, None if linear.bias is None else linear.bias.take(columns)
+
+
+def _as_slice(at: Array) -> Array | slice:
+    """Neighbours in order as a slice, which copies nothing."""
+    return slice(int(at[0]), int(at[-1]) + 1) if at.size and (np.diff(at) == 1).all() else at
 
 
 def _norm(name: str, norm: Norm, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
@@ -95,14 +104,18 @@ def _locate(source: Source | None, default: Array | None, graph: Graph) -> Param
         assert default is not None
         return ParameterLocation(default, None, (), "absent")
     value = np.ascontiguousarray(source.value)
+    integers = source.integers
+    computed = ParameterLocation(
+        value, None, (), "computed", integers and integers.format, integers.step if integers else None
+    )
     if source.elements is None:
-        return ParameterLocation(value, None, (), "computed")
+        return computed
     names = initializers_of(source.elements, graph)
     if not set(names) <= graph.original_initializers:
-        return ParameterLocation(value, None, (), "computed")
+        return computed
     form: Form = "joined"
     if len(names) == 1:
-        form = _form(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)
+        form = form_of(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)
     narrower = {graph.constants[name].dtype.name for name in names} - {value.dtype.name}
     stored = max(narrower, key=lambda name: FORMATS[name].roundoff, default=None)
     return ParameterLocation(value, source.elements, names, form, stored)
@@ -121,7 +134,7 @@ def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _form(at: Array, shape: tuple[int, ...]) -> Form:
+def form_of(at: Array, shape: tuple[int, ...]) -> Form:
     """The form of a parameter whose elements are these of one initializer of this shape."""
     whole = np.arange(int(np.prod(shape)))
     if at.size == whole.size:

@@ -128,9 +128,16 @@ def _pre_norm(residual1: Operation, hidden: Linear) -> tuple[None, Norm, Operati
     if not isinstance(norm2, Norm) or norm2.of.operation is not residual1:
         raise UnsupportedPattern(
             f"the second residual sum adds {formula(residual1)}, and the feed-forward network takes {formula(norm2)}, "
-            "which is not its norm: neither a pre-norm layer nor a post-norm one"
+            "which is not its norm: neither a pre-norm layer nor a post-norm one",
+            "parallel" if _side_by_side(residual1, norm2) else None,
         )
     return None, norm2, residual1
+
+
+def _side_by_side(residual1: Operation, given: Operation) -> bool:
+    """Whether the feed-forward network takes the norm of what the first residual sum skips."""
+    skipped = [side.operation for side in (residual1.one, residual1.other)] if isinstance(residual1, Sum) else []
+    return isinstance(given, Norm) and given.of.operation in skipped
 
 
 def _projections(context: Context) -> tuple[list[Projection], Operation]:
@@ -173,18 +180,32 @@ def _attention(total: Sum) -> tuple[Operation, Linear, Context]:
             raise UnsupportedPattern("attention has no output projection")
     raise UnsupportedPattern(
         f"attention was looked for in the sum {total.name!r}, "
-        f"and it adds {formula(total.one.operation)} and {formula(total.other.operation)}"
+        f"and it adds {formula(total.one.operation)} and {formula(total.other.operation)}",
+        "sandwich" if _normed_attention(total) else None,
     )
+
+
+def _normed_attention(total: Sum) -> bool:
+    """Whether one side of a sum is the norm of what attention gives."""
+    for side in (total.one.operation, total.other.operation):
+        inner = side.of.operation if isinstance(side, Norm) else None
+        if isinstance(inner, Linear) and isinstance(inner.of.operation, Context):
+            return True
+    return False
 
 
 def _projection(view: View, heads: Array, what: str) -> Projection:
     linear = view.operation
     if not isinstance(linear, Linear):
-        raise UnsupportedPattern(f"{what} is no linear map: it is {formula(linear)}")
+        normed = isinstance(linear, Norm) and isinstance(linear.of.operation, Linear)
+        raise UnsupportedPattern(
+            f"{what} is no linear map: it is {formula(linear)}", "qk_norm" if normed and what != "value" else None
+        )
     columns = heads.reshape(-1)
     if len(set(columns.tolist())) < len(columns):
         raise UnsupportedPattern(
-            f"several heads share their {what}: grouped-query attention, which the specification does not know"
+            f"several heads share their {what}: grouped-query attention, which the specification does not know",
+            "grouped_queries",
         )
     return Projection(linear, columns)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
-from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics, MaskSemantics
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
@@ -46,9 +47,9 @@ def verify(
 ) -> tuple[TensorVerdict, ...]:
     """A verdict on each of the file's `stages`, in the order of computation.
 
-    `parameters` are float64; `x` [B, S, D] is the file's input, without masks; `stages` have the dtype of `format`.
+    `x` [B, S, D] is the file's input, without masks; `stages` have the dtype of `format`.
     """
-    inputs = LayerInputs(x.astype(np.float64), dict(parameters), None)
+    inputs = LayerInputs(x.astype(np.float64), parameters, None)
     with np.errstate(all="ignore"):
         exact = forward(layer, inputs, Arithmetic(np.float64))
         spread = Spread(exact)
@@ -68,7 +69,7 @@ def verify(
 def fully_masked_row(layer: Layer, parameters: Mapping[str, Array], mask: MaskSemantics, run: TracedRun) -> str | None:
     """The file's result for a query without any key: zero, uniform or nan; None where it is none of them.
 
-    Every key of the first item is hidden, and the output compared with the oracle's. `parameters` are float64.
+    Every key of the first item is hidden, and the output compared with the oracle's.
     """
     observed = _with_hidden_item(mask, run)
     if observed is None:
@@ -79,7 +80,7 @@ def fully_masked_row(layer: Layer, parameters: Mapping[str, Array], mask: MaskSe
     allowed = np.zeros((1, 1, 1, run.x.shape[1]), np.bool_)
     for row in ("zero", "uniform"):
         attention = layer.attention.model_copy(update={"fully_masked_row": row})
-        inputs = LayerInputs(run.x[:1].astype(np.float64), dict(parameters), allowed)
+        inputs = LayerInputs(run.x[:1].astype(np.float64), parameters, allowed)
         with np.errstate(all="ignore"):
             variant = layer.model_copy(update={"attention": attention})
             expected = forward(variant, inputs, Arithmetic(np.float64))["output"]

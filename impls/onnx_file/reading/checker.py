@@ -90,6 +90,6 @@ def _check_stated_shapes(model: onnx.ModelProto, findings: Findings) -> None:
             findings.warning(
                 "checker",
                 f"{info.name!r} is stated as {stated}, and {inferred} follows from the inputs",
-                "a stale value_info, left over from another export: infer shapes anew",
+                "a stale value_info, left over from another export: --fix drops it",
             )
             return

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.nodes import subgraphs
+from encoder_conformance.impls.onnx_file.graph.nodes import node_label, subgraphs
 from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
 
+MOST_DEPTH = 12
+"""Graphs inside of nodes of graphs. Every tool copies what is inside once more for each."""
 MOST_NODES = 1_000_000
 """Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
 Key = tuple[str, str, str]
@@ -18,7 +20,10 @@ def check_functions(model: onnx.ModelProto, findings: Findings) -> None:
     try:
         count = _Counting(model).of(model.graph.node)
     except Unreadable as reason:
-        findings.error("file", str(reason), "a function may call others, and not itself")
+        hint = (
+            "unroll the loops and branches" if "nested" in str(reason) else "a function may call others, and not itself"
+        )
+        findings.error("file", str(reason), hint)
         raise
     if count > MOST_NODES:
         message = (
@@ -35,13 +40,18 @@ class _Counting:
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.known: dict[Key, int] = {}
         self.within: list[Key] = []
+        self.depth = 0
 
     def of(self, nodes: Iterable[onnx.NodeProto]) -> int:
         total = 0
         for node in nodes:
             key = node.domain, node.op_type, getattr(node, "overload", "")
             total += self._called(key) if key in self.functions else 1
+            self.depth += 1
+            if self.depth > MOST_DEPTH:
+                raise Unreadable(f"its graphs are nested more than {MOST_DEPTH} deep, at {node_label(node)}")
             total += sum(self.of(graph.node) for graph in subgraphs(node))
+            self.depth -= 1
         return total
 
     def _called(self, key: Key) -> int:

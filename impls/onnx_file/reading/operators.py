@@ -43,11 +43,11 @@ def _check_opset(model: onnx.ModelProto, findings: Findings) -> int | None:
         findings.error(
             "operators",
             f"opset {opset} is newer than the installed onnx {onnx.__version__} knows, {newest}",
-            "export at a lower opset, or install a newer onnx",
+            f"export with opset_version={newest}, or install a newer onnx",
         )
     elif opset is not None and opset < 7:
         oldest = f"opset {opset} is older than any that ONNX Runtime promises to run, 7"
-        findings.warning("operators", oldest, "export anew")
+        findings.warning("operators", oldest, "export with opset_version=17 or higher")
     return opset
 
 
@@ -64,7 +64,7 @@ def _check_schemas(model: onnx.ModelProto, opset: int | None, findings: Findings
             findings.error(
                 "operators",
                 f"{node.op_type} is no operator of opset {version}{_since(node.op_type)}",
-                "the exporter wrote an operator that does not exist there",
+                "export with another opset_version, one that has the operator",
             )
             continue
         if schema.deprecated:
@@ -79,7 +79,7 @@ def _check_other_domains(model: onnx.ModelProto, findings: Findings) -> None:
             message += f"; ONNX Runtime {ort.__version__} has it, other runtimes do not"
             findings.warning("operators", message, "keep the file from before ONNX Runtime optimised it")
         else:
-            findings.error("operators", f"{message}: a custom operator", "export for the standard operators")
+            findings.error("operators", f"{message}: a custom operator", "export for ONNX's own operators")
 
 
 def _without_own_functions(model: onnx.ModelProto) -> list[onnx.NodeProto]:

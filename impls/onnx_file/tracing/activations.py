@@ -29,16 +29,26 @@ ACTIVATIONS = {
 def activation_of(observed: Array, inputs: Array, name: str) -> tuple[str, float, float]:
     """The name, the factor and the largest error, which is 0 where the function is exact.
 
-    The factor is not 1 where an optimiser moved a factor, such as GELU's half, past the next product.
+    The factor is not 1 where an optimiser moved a factor, such as GELU's half, past the next product. One that is taken
+    for an inexact activation has a power of 2: another would hide what is wrong with it.
     """
     with np.errstate(all="ignore"):
         expected = {function: f(inputs) for function, f in ACTIVATIONS.items()}
-        errors = {function: float(np.abs(observed - values).max()) for function, values in expected.items()}
         for function, values in expected.items():
             factor = float(np.vdot(observed, values) / np.vdot(values, values))
             if np.abs(observed - factor * values).max() <= EXACT * max(1.0, abs(factor)):
                 return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
+        powers = {function: _power_of_2(observed, values) for function, values in expected.items()}
+        errors = {
+            function: float(np.abs(observed / powers[function] - values).max()) for function, values in expected.items()
+        }
     function = min(errors, key=lambda f: errors[f] if np.isfinite(errors[f]) else np.inf)
     if not errors[function] <= NEAR:
         raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
-    return function, 1.0, errors[function]
+    return function, powers[function], errors[function]
+
+
+def _power_of_2(observed: Array, values: Array) -> float:
+    """The power of 2 nearest to what multiplies `values`; 1 where nothing does."""
+    factor = float(np.vdot(observed, values) / np.vdot(values, values))
+    return float(2.0 ** np.round(np.log2(factor))) if factor > 0 else 1.0

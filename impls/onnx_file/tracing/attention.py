@@ -62,12 +62,13 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     if len(node.input) > 4 and any(node.input[4:6]):
         raise UnsupportedPattern("Attention with a cache of keys and values")
     if attributes.get("softcap"):
-        raise UnsupportedPattern(f"Attention with softcap = {attributes['softcap']}")
+        raise UnsupportedPattern(f"Attention with softcap = {attributes['softcap']}", "softcap")
     heads = [attributes.get("q_num_heads"), attributes.get("kv_num_heads"), attributes.get("kv_num_heads")]
     if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
         heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]
     if heads[0] != heads[1]:
-        raise UnsupportedPattern(f"{heads[0]} heads of query that share {heads[1]} of key and value")
+        message = f"{heads[0]} heads of query that share {heads[1]} of key and value"
+        raise UnsupportedPattern(message, "grouped_queries")
     q, k, v = (_by_heads(view.index, count) for view, count in zip((query, key, value), heads, strict=True))
     scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, q, key, k, 1.0)
     assert isinstance(scores.operation, Scores)

@@ -7,10 +7,14 @@ An operation on features has shape [N, F]: N = B · S positions, item by item, o
 has its features head by head. An operation on pairs has shape [B, H, Q, K].
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from encoder_conformance.impls.onnx_file.graph.integers import Integers
+from encoder_conformance.impls.onnx_file.tracing.unsupported import Feature
 
 Array = np.ndarray[Any, Any]
 
@@ -20,20 +24,27 @@ class Source:
     """The numbers of a parameter or of a part of it.
 
     `elements` are the numbers of the initializer elements that they come from, as `Graph.offsets` counts them; None
-    where they are computed by more than rearrangement.
+    where they are computed by more than rearrangement. `integers` says how they are stored, where that is as integers.
     """
 
     value: Array
     elements: Array | None
+    integers: Integers | None = None
 
     def take(self, *at: Any) -> "Source":
-        return Source(self.value[at], None if self.elements is None else self.elements[at])
+        return Source(self.value[at], None if self.elements is None else self.elements[at], self.integers)
 
     def reshape(self, *shape: int) -> "Source":
-        return Source(self.value.reshape(shape), None if self.elements is None else self.elements.reshape(shape))
+        elements = None if self.elements is None else self.elements.reshape(shape)
+        return Source(self.value.reshape(shape), elements, self.integers)
 
     def flat(self) -> "Source":
         return self.reshape(-1)
+
+    def arranged(self, arrange: Callable[[Array], Array]) -> "Source":
+        """Values and elements, each as `arrange` moves them."""
+        elements = None if self.elements is None else arrange(self.elements)
+        return Source(arrange(self.value), elements, self.integers)
 
     def key(self) -> bytes:
         return (self.value if self.elements is None else self.elements).tobytes()
@@ -156,17 +167,23 @@ class Constant:
 
 @dataclass(frozen=True)
 class Unknown:
-    """`node` is the first one that the trace does not support, and `reason` says why."""
+    """`node` is the first one that the trace does not support, and `reason` says why; `feature` what that is."""
 
     reason: str
     node: str
+    feature: Feature | None = None
 
 
 Value = View | Expression | Constant | Unknown
 
 
 class UnsupportedPattern(Exception):
-    """A node or an operation that no encoder layer of the specification has in this place."""
+    """A node or an operation that no encoder layer of the specification has in this place. `feature` is what other
+    layers have there, where that is known."""
+
+    def __init__(self, reason: str, feature: Feature | None = None) -> None:
+        super().__init__(reason)
+        self.feature = feature
 
 
 def rows_of(operation: Operation, index: Array, axis: int) -> Array:

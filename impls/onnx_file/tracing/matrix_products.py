@@ -142,11 +142,9 @@ def linear_map(product: Product, index: Array, source: Source, F: int) -> tuple[
         raise UnsupportedPattern("a linear map of some of the features alone")
     else:
         features, block = features[0], np.zeros(len(data), np.int64)
-    weight_at = arranged(
-        np.arange(source.value.size).reshape(source.value.shape), product.second, groups.summed, groups.second
-    )
-    in_order = np.argsort(features)
-    weight = source.flat().take(weight_at[in_order])
+    weight = source.arranged(lambda values: arranged(values, product.second, groups.summed, groups.second))
+    if not np.array_equal(features, np.arange(len(features))):
+        weight = weight.take(np.argsort(features))
     out = weight.value.shape[1]
     labels = positions[:, None] * (out * heads) + block[:, None] * out + np.arange(out)
     spread = spread_out(labels, sizes, product.out, groups.first + groups.shared, groups.second)

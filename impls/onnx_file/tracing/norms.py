@@ -15,7 +15,8 @@ NEAR = 0.2
 
 @dataclass(frozen=True)
 class NormOperand:
-    """A constant operand: `source` is flat, `shape` is the file's; `name` is "" for an attribute."""
+    """A constant operand: `source` is flat, `shape` is the file's, whose rows may all be `source`; `name` is "" for an
+    attribute."""
 
     name: str
     source: Source
@@ -37,15 +38,33 @@ def norm_of(
     """Raises UnsupportedPattern. `of` is the function, of the operation's values and of replacements for its constants;
     `at` rearranges values of the operation as the function does.
 
-    Every vector is tried as the gain and as the shift, with numbers drawn for it: the file's own two may be equal.
+    Every vector is tried as the gain and as the shift, with numbers drawn for it: the file's own two may be equal. If
+    that is no norm, vectors of ones stay: a norm without a gain, which another follows, is written with such a one.
     """
-    N, F = shape
+    vectors = [c for c in constants if c.name and c.source.value.size == shape[1] and (shape[1] > 1 or c.shape)]
+    others = [c for c in vectors if not (c.source.value == 1).all()]
+    best = _norm_with(of, at, shape, constants, vectors)
+    if best.error > CLOSE and others and len(others) < len(vectors):
+        best = min(best, _norm_with(of, at, shape, constants, others), key=lambda form: form.error)
+    if best.error <= NEAR:
+        return best
+    raise UnsupportedPattern("a function of each row of features that is neither LayerNorm nor RMSNorm")
+
+
+def _norm_with(
+    of: Callable[[Array, Mapping[str, Array]], Array],
+    at: Callable[[Array], Array],
+    shape: tuple[int, ...],
+    constants: list[NormOperand],
+    vectors: list[NormOperand],
+) -> NormForm:
+    """The best form, with `vectors` as what may be gain and shift."""
+    N, _ = shape
     draw = np.random.default_rng(1)
     ordinary = draw.normal(size=shape) + 0.5
     rows = ordinary * np.resize([1.0, 1e-2, 1e-3, 1e-5], N)[:, None]
-    vectors = [c for c in constants if c.name and c.source.value.size == F and (F > 1 or c.shape)]
     drawn = {c.name: draw.uniform(0.5, 1.5, c.source.value.size) for c in vectors}
-    put = {c.name: drawn[c.name].reshape(c.shape) for c in vectors}
+    put = {c.name: np.resize(drawn[c.name], c.shape) for c in vectors}
     observed, observed_ordinary = of(rows, put), of(ordinary, put)
     pairs: list[tuple[NormOperand | None, NormOperand | None]] = [
         *product(vectors, vectors), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)
@@ -63,9 +82,7 @@ def norm_of(
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
         if error < best.error:
             best = replace(found, error=error)
-    if best.error <= NEAR:
-        return best
-    raise UnsupportedPattern("a function of each row of features that is neither LayerNorm nor RMSNorm")
+    return best
 
 
 def distance(observed: Array, expected: Array) -> float:

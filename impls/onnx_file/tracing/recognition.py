@@ -3,7 +3,7 @@
 The function is computed in float64 on probes and compared, so the spelling of a GELU or a LayerNorm does not matter.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -16,6 +16,7 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Array,
     Constant,
     Expression,
+    Linear,
     Norm,
     Operation,
     Scores,
@@ -42,7 +43,7 @@ def view_of(table: ValueTable, name: str) -> View:
     if isinstance(value, Expression):
         value = table.values[name] = recognise(table, name, value)
     if isinstance(value, Unknown):
-        raise UnsupportedPattern(f"{value.reason} ({value.node})")
+        raise UnsupportedPattern(f"{value.reason} ({value.node})", value.feature)
     if not isinstance(value, View):
         raise UnsupportedPattern(f"{name!r} does not depend on x")
     return value
@@ -84,16 +85,34 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         return View(operation, expression.index, factor)
     if isinstance(operation, Scores | Weights):
         kind = "scores" if isinstance(operation, Scores) else "weights"
-        raise UnsupportedPattern(f"attention's {kind} go through something that is no scale and no mask")
+        message = f"attention's {kind} go through something that is no scale and no mask"
+        raise UnsupportedPattern(message, "softcap" if kind == "scores" else None)
+    if _is_scale_by_feature(expression, observed, inputs):
+        message = f"{name!r} multiplies each feature of {operation.name!r} by a number of its own"
+        raise UnsupportedPattern(message, "layer_scale" if isinstance(operation, Linear) else None)
     kind, factor, error = activation_of(observed, inputs, name)
     activation = Activation(operation.shape, name, _whole(operation), kind, error)
     return View(table.intern((id(operation), kind), activation), expression.index, factor)
 
 
+def _is_scale_by_feature(expression: Expression, observed: Array, inputs: Array) -> bool:
+    """Whether each feature is multiplied by one number, wherever it stands."""
+    features = (expression.index % expression.operation.shape[-1]).reshape(-1)
+    with np.errstate(all="ignore"):
+        factors = (observed / inputs).reshape(-1)
+    first = {int(feature): factor for feature, factor in zip(features, factors, strict=True)}
+    due = np.array([first[int(feature)] for feature in features])
+    return bool(np.isfinite(due).all() and np.abs(factors - due).max() <= CLOSE * np.abs(due).max())
+
+
 def _softmax(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
     scores, index = expression.operation, expression.index
     assert isinstance(scores, Scores)
-    found = softmax_of(function, scores.shape, expression)
+    try:
+        found = softmax_of(function, scores.shape, expression)
+    except UnsupportedPattern as reason:
+        capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
+        raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
     weights = Weights(scores.shape, name, scores, found.scale, expression.axis == -1, found.constant)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]
@@ -143,7 +162,7 @@ def evaluate(
     def compute(name: str) -> Array:
         value = table.value(name)
         if isinstance(value, Unknown):
-            raise UnsupportedPattern(value.reason)
+            raise UnsupportedPattern(value.reason, value.feature)
         if isinstance(value, View) and value.operation is operation:
             return values.reshape(-1)[value.index] * value.factor
         if isinstance(value, Constant):
@@ -166,9 +185,8 @@ def cast(table: ValueTable, node: onnx.NodeProto, value: Array) -> Array:
     return value if value.dtype.kind == "f" else value.astype(np.float64)
 
 
-def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[NormOperand]:
-    """The other operands of a function of `operation`: floating-point constants, and each node's own epsilon."""
-    found: dict[tuple[str, str], NormOperand] = {}
+def _nodes_between(table: ValueTable, name: str, operation: Operation) -> Iterator[onnx.NodeProto]:
+    """The nodes that compute the value of `name` from the operation, the last first."""
     waiting, visited = [name], set()
     while waiting:
         current = waiting.pop()
@@ -177,14 +195,30 @@ def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[No
             continue
         visited.add(current)
         node = table.graph.producers[current]
+        yield node
+        waiting += [each for each in node.input if each in table.values]
+
+
+def _repeated_vector(source: Source, F: int) -> Source | None:
+    """The row of a constant [..., F] whose rows are all the same: a vector that was expanded before it is used."""
+    value = source.value
+    if value.ndim < 2 or value.shape[-1] != F or value.size == F or not (value == value.reshape(-1, F)[0]).all():
+        return None
+    return source.flat().take(np.arange(F))
+
+
+def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[NormOperand]:
+    """The other operands of a function of `operation`: floating-point constants, and each node's own epsilon."""
+    found: dict[tuple[str, str], NormOperand] = {}
+    for node in _nodes_between(table, name, operation):
+        current = node.output[0]
         if "Normalization" in node.op_type:
             epsilon = np.array(attributes_of(node).get("epsilon", 1e-5))
             found["", current] = NormOperand("", Source(epsilon, None), f"{node_label(node)}, attribute epsilon")
         for each in node.input:
-            if each in table.values:
-                waiting.append(each)
-            elif each and table.number(each).dtype.kind == "f":
+            if each and each not in table.values and table.number(each).dtype.kind == "f":
                 source = table.source(each)
                 evidence = f"constant {each!r} at {node_label(node)}"
-                found[each, current] = NormOperand(each, source.flat(), evidence, source.value.shape)
+                shape, vector = source.value.shape, _repeated_vector(source, operation.shape[-1])
+                found[each, current] = NormOperand(each, vector or source.flat(), evidence, shape)
     return list(found.values())

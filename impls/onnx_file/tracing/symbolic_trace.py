@@ -39,6 +39,7 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import (
 from encoder_conformance.impls.onnx_file.tracing.matrix_products import linear_map, product_of
 from encoder_conformance.impls.onnx_file.tracing.recognition import CLOSE, recognise, view_of
 from encoder_conformance.impls.onnx_file.tracing.rows import axes_of, row_axis
+from encoder_conformance.impls.onnx_file.tracing.unsupported import OPERATORS
 from encoder_conformance.impls.onnx_file.tracing.value_table import ValueTable, data_inputs
 
 
@@ -62,7 +63,7 @@ class SymbolicTrace(ValueTable):
             for name, value in zip(outputs, self._outputs(node, inputs), strict=False):
                 self.values[name] = value
         except UnsupportedPattern as reason:
-            self.values.update(dict.fromkeys(outputs, Unknown(str(reason), node_label(node))))
+            self.values.update(dict.fromkeys(outputs, Unknown(str(reason), node_label(node), reason.feature)))
         except RecursionError:
             unknown = Unknown("more nodes in a row lead to it than are followed", node_label(node))
             self.values.update(dict.fromkeys(outputs, unknown))
@@ -86,7 +87,8 @@ class SymbolicTrace(ValueTable):
             return [self._rowwise(node)]
         if op == "Attention" and node.domain in ("", "ai.onnx"):
             return attention_operator(self, node)
-        raise UnsupportedPattern(f"{op} has no place in an encoder layer as the specification knows it")
+        message = f"{op} has no place in an encoder layer as the specification knows it"
+        raise UnsupportedPattern(message, OPERATORS.get(op))
 
     def _rearranged(self, node: onnx.NodeProto) -> list[Value]:
         data = data_inputs(node)
@@ -102,7 +104,8 @@ class SymbolicTrace(ValueTable):
         assert isinstance(first, View | Expression)
         factors = {getattr(value, "factor", 1) for value in values}
         if len(factors) > 1 or any(value.operation is not first.operation for value in values):  # type: ignore[union-attr]
-            raise UnsupportedPattern("Concat of different things")
+            turned = len(factors) > 1 and all(value.operation is first.operation for value in values)  # type: ignore[union-attr]
+            raise UnsupportedPattern("Concat of different things", "rope" if turned else None)
         indices = self.nodes.run(node, [*(value.index for value in values), *others])  # type: ignore[union-attr]
         if isinstance(first, View):
             return [View(first.operation, index, first.factor) for index in indices]
@@ -162,7 +165,9 @@ class SymbolicTrace(ValueTable):
         whole = [np.broadcast_to(v.index, shape) for v in dependent if not (isinstance(v, Expression) and v.reduced)]
         rows = [np.broadcast_to(v.index, shape) for v in dependent if isinstance(v, Expression) and v.reduced]
         if any(not np.array_equal(index, whole[0]) for index in whole[1:]):
-            raise UnsupportedPattern(f"{node.op_type} of different elements of {operation.name!r} with each other")
+            turned = isinstance(operation, Linear) and node.op_type in ("Add", "Sub")
+            message = f"{node.op_type} of different elements of {operation.name!r} with each other"
+            raise UnsupportedPattern(message, "rope" if turned else None)
         own_rows = rows_of(operation, whole[0], axis) if whole else rows[0]
         if any(not np.array_equal(index, own_rows) for index in rows):
             raise UnsupportedPattern(f"{node.op_type} of an element of {operation.name!r} with another row's")
@@ -197,6 +202,7 @@ class SymbolicTrace(ValueTable):
         spread = Source(
             np.broadcast_to(source.value, shape).reshape(-1),
             None if source.elements is None else np.broadcast_to(source.elements, shape).reshape(-1),
+            source.integers,
         )
         bias = spread.take(first)
         if not np.array_equal(spread.value, bias.value[np.searchsorted(present, features)]):
@@ -215,7 +221,9 @@ class SymbolicTrace(ValueTable):
             present, bias = present[: F // operation.heads], bias.take(slice(F // operation.heads))
             weight, width = operation.weight, F
         else:
-            weight, width = operation.weight.take(slice(None), present), len(present)
+            whole = len(present) == F
+            weight = operation.weight if whole else operation.weight.take(slice(None), present)
+            width = len(present)
             index = index // F * width + np.searchsorted(present, index % F)
         mapped = Linear((operation.shape[0], width), node.output[0], operation.of, weight, bias, operation.heads)
         return View(mapped, index)
@@ -223,7 +231,8 @@ class SymbolicTrace(ValueTable):
     def _sum(self, node: onnx.NodeProto) -> View:
         names = [name for name in node.input if name]
         if node.op_type not in ("Add", "Sum") or len(names) != 2:
-            raise UnsupportedPattern(f"{node.op_type} of two different things that depend on x")
+            message = f"{node.op_type} of two different things that depend on x"
+            raise UnsupportedPattern(message, "gated" if node.op_type == "Mul" else None)
         one, two = (view_of(self, name) for name in names)
         if one.operation is two.operation:
             return self._expression(node, [one, two])  # type: ignore[return-value]
@@ -231,7 +240,7 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern("a sum of scores or weights of attention with something else that depends on x")
         if one.factor != 1 or two.factor != 1:
             raise UnsupportedPattern(
-                f"a residual sum of {one.factor:.6g} times one and {two.factor:.6g} times the other"
+                f"a residual sum of {one.factor:.6g} times one and {two.factor:.6g} times the other", "residual_scale"
             )
         if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
             raise UnsupportedPattern("a sum of elements of different positions or features")

@@ -7,6 +7,7 @@ import onnx
 
 from encoder_conformance.impls.onnx_file.graph.execution import NodeRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.graph.integers import Integers
 from encoder_conformance.impls.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Array,
@@ -48,13 +49,23 @@ class ValueTable:
 
     def source(self, name: str) -> Source:
         """A value that does not depend on x, with the initializer elements that it consists of."""
-        return Source(self.number(name), self.elements(name))
+        return Source(self.number(name), self.elements(name), self.integers(name))
+
+    def integers(self, name: str) -> Integers | None:
+        """How a weight is stored as integers; None for any other."""
+        while name not in self.graph.integers:
+            node = self.graph.producers.get(name)
+            if node is None or node.op_type not in MOVES | IDENTITIES:
+                return None
+            name = node.input[0]
+        return self.graph.integers[name]
 
     def elements(self, name: str) -> Array | None:
         """The numbers of the initializer elements that a value consists of; None where it is computed from them."""
         constants = self.graph.constants
         if name in constants:
-            return np.arange(constants[name].size).reshape(constants[name].shape) + self.graph.offsets[name]
+            start = self.graph.offsets[name]
+            return self.graph.numbering[start : start + constants[name].size].reshape(constants[name].shape)
         node = self.graph.producers.get(name)
         if node is None or node.op_type not in MOVES | IDENTITIES:
             return None

@@ -1,0 +1,84 @@
+"""What both sides are asked: the core, in the situations that both can be given, or inputs of the user's own."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from encoder_conformance.diff.sides import DTYPE, Side
+from encoder_conformance.errors import InputError
+from encoder_conformance.exchange.asking import question_of
+from encoder_conformance.exchange.tensors import digest_of
+from encoder_conformance.inspect.layer_selection import at_size
+from encoder_conformance.module_check.cases import OWN, neutral, pool
+from encoder_conformance.spec.case import Case, CaseParameters, layer_parameters
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.spec.situation import Check
+
+_CHECKS: tuple[Check, ...] = ("output", "stages", "gradients")
+
+
+def cases_of_both(first: Side, second: Side, layer: Layer, inputs: Path | None) -> list[Case]:
+    """Raises InputError if the first one's parameters are none of the layer's, or if there is nothing to ask."""
+    absent = (*first.absent, *second.absent)
+    own = _own(first, layer, absent)
+    if inputs is not None:
+        return [_of_file(inputs, layer, own, absent)]
+    found: list[Case] = []
+    seen = set[bytes]()
+    for case in pool(layer, [side.limits for side in (first, second) if side.limits], "core"):
+        if case.situation.invariant is not None:
+            continue
+        content = digest_of(question_of(case, DTYPE), f"{case.situation.parameter_exponents}")
+        if content not in seen:
+            seen.add(content)
+            held = CaseParameters.of(neutral(case.parameters(), absent)) if absent else None
+            found.append(_asked(case, held, layer.layer))
+            if own is not None and case.situation.situation in OWN:
+                found.append(_asked(case, own, f"{layer.layer}-own"))
+    return found
+
+
+def _asked(case: Case, held: CaseParameters | None, name: str) -> Case:
+    situation = case.situation
+    checks = tuple(check for check in _CHECKS if check in situation.checks)
+    asked = situation.model_copy(update={"checks": checks, "dtypes": (DTYPE,)})
+    layer = case.layer.model_copy(update={"layer": name})
+    return Case(layer, asked, held=held or case.held, in_core=case.in_core)
+
+
+def _own(first: Side, layer: Layer, absent: tuple[str, ...]) -> CaseParameters | None:
+    """The first side's own parameters; None if it has none."""
+    if not first.own:
+        return None
+    whole = {**neutral(layer_parameters(layer, {}), absent), **first.own}
+    if problem := unlike(layer, {name: np.shape(value) for name, value in whole.items()}):
+        raise InputError(f"its parameters are none of {layer.layer}: {problem}", where=first.name)
+    return CaseParameters.of(whole)
+
+
+def _of_file(path: Path, layer: Layer, own: CaseParameters | None, absent: tuple[str, ...]) -> Case:
+    """`x` [B, S, d_model], and if it has it `lengths` [B]: how many positions of each item are no padding."""
+    try:
+        tensors: Mapping[str, Any] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot be read: {error}", where=f"--inputs {path}", hint="a safetensors file") from None
+    x = tensors.get("x")
+    if x is None or x.ndim != 3 or x.shape[-1] != layer.d_model or x.dtype.kind != "f":
+        found = "no tensor x" if x is None else f"x is {x.dtype} {list(x.shape)}"
+        due = f"it needs x [batch, sequence, {layer.d_model}], of floating-point numbers"
+        raise InputError(f"{found}; {due}", where=f"--inputs {path}")
+    unknown = sorted(set(tensors) - {"x", "lengths"})
+    if unknown:
+        raise InputError(f"the tensor {unknown[0]!r} is no input", where=f"--inputs {path}", hint="known: x, lengths")
+    B, S, _ = x.shape
+    sized = at_size(layer, B, S, tuple(int(length) for length in tensors.get("lengths", ())))
+    held = own or CaseParameters.of(neutral(layer_parameters(layer, {}), absent))
+    case = _asked(sized, held, layer.layer)
+    asked = case.situation.model_copy(update={"checks": _CHECKS, "situation": "own-inputs"})
+    return replace(case, situation=asked, held_x=CaseParameters.of({"x": x.astype(DTYPE)}))

@@ -1,0 +1,73 @@
+"""`diff.json`: how far two layers are apart, tensor by tensor, and each from the oracle."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.situation import Check
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Apart(_Frozen):
+    """One tensor that both gave. `rms`, `max`: in √2 σ, of their difference; None where shapes differ.
+
+    `sides`: rms of each from the oracle, in σ.
+    """
+
+    case: str
+    check: Check
+    tensor: str
+    rms: float | None
+    max: float | None
+    sides: tuple[float | None, float | None]
+
+    @property
+    def agrees(self) -> bool:
+        limits = constants()
+        fits = self.rms is not None and self.max is not None
+        return fits and (self.rms or 0) <= limits.rms_limit and (self.max or 0) <= limits.max_limit
+
+
+class SideResult(_Frozen):
+    """`layer`: what it is, read off it; None for an implementation."""
+
+    name: str
+    versions: dict[str, str]
+    layer: Layer | None
+    records: tuple[Record, ...]
+    diagnoses: tuple[Diagnosis, ...]
+
+    @property
+    def failed(self) -> list[Record]:
+        return [record for record in self.records if record.outcome not in EXPECTED]
+
+
+class DiffResult(_Frozen):
+    format: Literal["encoder-conformance diff"] = "encoder-conformance diff"
+    version: Literal[1] = 1
+    layer: Layer
+    sides: tuple[SideResult, SideResult]
+    apart: tuple[Apart, ...]
+
+    @property
+    def differing(self) -> list[Apart]:
+        return [each for each in self.apart if not each.agrees]
+
+    @property
+    def unanswered(self) -> list[Record]:
+        """What a side was asked and gave no tensors for."""
+        return [record for side in self.sides for record in side.failed if not record.tensors]
+
+    @property
+    def status(self) -> int:
+        """0 they agree; 1 they do not; 2 nothing could be compared."""
+        if self.differing or (self.apart and self.unanswered):
+            return 1
+        return 0 if self.apart else 2

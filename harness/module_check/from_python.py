@@ -1,0 +1,121 @@
+"""`encoder_conformance.check` and `assert_conforms`: a module of the user's own process, judged in other processes."""
+
+import functools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from encoder_conformance.errors import InputError
+from encoder_conformance.module_check.declared import declared_from
+from encoder_conformance.module_check.handover import LIVE, hand_over
+from encoder_conformance.module_check.report import CheckReport
+from encoder_conformance.module_check.results import CheckResult
+from encoder_conformance.module_check.separate import PROBLEM, RESULT, write_request
+from encoder_conformance.module_check.stated import as_stated
+from encoder_conformance.module_check.subject import CheckRequest
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.level import Level
+
+_LOG = 4_000
+"""The last characters of a process that failed which are shown."""
+
+
+def check(
+    module: object,
+    layer: str | Path | None = None,
+    *,
+    level: Level = "core",
+    at: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    deviations: Sequence[str] = (),
+    dtypes: Sequence[DtypeName] = (),
+    jobs: int | None = None,
+) -> CheckReport:
+    """Judge a module, as `conform check` does; it stays as it is.
+
+    `module`: an instance, a class or function that makes one with `arguments`, or a target as on the command line
+    ("package.module:name", "file.py:name", "hf:bert"). `layer`: what it should be, an id of the specification, the path
+    of a YAML file, or "hf:bert" for that of a model of transformers; None: what can be read off it. `at`: a part of it,
+    as "encoder.layer.0". `deviations`: ids of those that it is known for. `dtypes`: formats to ask it in, as
+    "bfloat16"; default: float64 and float32. `jobs`: processes that compute; default: one for each processor.
+
+    An object is pickled into a private temporary folder and loaded in a worker process. Raises InputError if it cannot
+    be, or if nothing in it can be judged.
+    """
+    declared, formats = declared_from(deviations), _known_formats(dtypes)
+    stated = as_stated(None if layer is None else str(layer), "`check` judges encoder layers")
+    with tempfile.TemporaryDirectory(prefix="conform-") as temporary:
+        folder = Path(temporary)
+        if isinstance(module, str):
+            target, told = module, {name: repr(value) for name, value in (arguments or {}).items()}
+        else:
+            made = functools.partial(_callable(module), **arguments) if arguments else module
+            target, told = f"{LIVE}{hand_over(made, folder)}", {}
+        request = CheckRequest(
+            target=target,
+            arguments=told,
+            at=at,
+            layer=stated.layer,
+            resize=stated.resize,
+            like=stated.like,
+            level=level,
+            dtypes=formats,
+            declared=declared,
+        )
+        result = _judged_apart(request, folder, jobs)
+    shown = module if isinstance(module, str) else _name_of(module)
+    return CheckReport(result.model_copy(update={"target": shown}))
+
+
+def assert_conforms(
+    module: object,
+    layer: str | Path,
+    level: Level = "core",
+    *,
+    at: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    deviations: Sequence[str] = (),
+) -> None:
+    """Assert that a module does what `layer` says, for a test. Arguments are those of `check`.
+
+    Raises AssertionError with the report, and InputError if nothing can be judged.
+    """
+    report = check(module, layer, level=level, at=at, arguments=arguments, deviations=deviations)
+    if not report.conforms:
+        raise AssertionError(f"it does not do what {layer} says\n{report!r}")
+
+
+def _judged_apart(request: CheckRequest, folder: Path, jobs: int | None) -> CheckResult:
+    """In a process of its own: a notebook or a script is no place to start processes from, or to set signals in."""
+    asked = write_request(request, folder, jobs)
+    command = [sys.executable, "-m", "encoder_conformance.module_check.separate", str(asked)]
+    ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    problem, result = folder / PROBLEM, folder / RESULT
+    if problem.is_file():
+        raise InputError(**json.loads(problem.read_text(encoding="utf-8")))
+    if not result.is_file():
+        raise RuntimeError(f"the check ended with status {ended.returncode}:\n{ended.stderr[-_LOG:]}")
+    return CheckResult.model_validate_json(result.read_text(encoding="utf-8"))
+
+
+def _known_formats(names: Sequence[str]) -> tuple[DtypeName, ...]:
+    for name in names:
+        if name not in FORMATS:
+            raise InputError(f"no format {name!r}", where="dtypes", hint=f"one of {', '.join(FORMATS)}")
+    return tuple(name for name in get_args(DtypeName) if name in names)
+
+
+def _callable(module: object) -> Any:
+    if not isinstance(module, type) and not hasattr(module, "__code__"):
+        hint = "give the class or function that makes it"
+        raise InputError("is a module already, and takes no arguments", where=_name_of(module), hint=hint)
+    return module
+
+
+def _name_of(module: object) -> str:
+    found = module if hasattr(module, "__qualname__") else type(module)
+    return f"{found.__module__}.{getattr(found, '__qualname__', type(module).__name__)}"

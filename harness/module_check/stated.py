@@ -1,0 +1,64 @@
+"""What a module should be, as the user says: a layer of the specification, a YAML file, or a model of transformers."""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from encoder_conformance.errors import InputError
+from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
+from encoder_conformance.module_check.description import Problem
+from encoder_conformance.module_check.subject import CheckRequest, Subject
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+
+TRANSFORMERS = "hf:"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """`layer`, with `resize` at the module's own sizes; or `like`: hf:NAME, whose layer a worker reads. Or nothing."""
+
+    layer: Layer | None = None
+    resize: bool = False
+    like: str | None = None
+
+
+def as_stated(named: str | None, command: str) -> Stated:
+    """`command`: what it does with layers, for the error. Raises InputError for a layer that is not there."""
+    if not named:
+        return Stated()
+    if named.startswith(TRANSFORMERS):
+        return Stated(like=named)
+    return Stated(encoder_layer_of(find_layer(named), command), named in load().layers)
+
+
+def with_layer_read(request: CheckRequest, log: Path) -> CheckRequest:
+    """`request` with the layer that `like` has in place of its name."""
+    if request.like is None:
+        return request
+    layer = layer_of_transformers(request.like, request.folder, log.with_name(f"stated-{log.name}"), request.pythons)
+    return replace(request, layer=layer, resize=True, like=None)
+
+
+def layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[str, str] | None = None) -> Layer:
+    """The layer that hf:NAME has, or its part hf:NAME@PATH; without a path the first of its layers.
+
+    It is read off transformers' own module, by its configuration, and proved. Raises InputError for one that is not
+    there, or is no layer that the layer language can say.
+    """
+    target, _, path = text.partition("@")
+    subject = Subject(CheckRequest(target=target, folder=folder, pythons=pythons or {}), log)
+    with contextlib.closing(subject):
+        at = path or next(iter(subject.listed()), None)
+        found = subject.examined(at)
+        if isinstance(found, Problem):
+            raise InputError(found.message, where=f"--layer {text}", hint=found.hint)
+    described = found.described
+    if described.layer is None or described.proof is None or not described.proof.holds:
+        reason = described.not_read.problem if described.not_read else "what was read off it was not proved"
+        where = f"--layer {text}" + (f", its part {at}" if at else "")
+        raise InputError(f"is no layer that can be stated: {reason}", where=where, hint="state it with a YAML file")
+    name = Path(target.removeprefix(TRANSFORMERS)).name
+    return described.layer.model_copy(update={"layer": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "stated"})

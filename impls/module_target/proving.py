@@ -1,0 +1,136 @@
+"""Proves a map on the live module: its output is the oracle's, and stays so when each parameter is moved alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.impls.module_target.live import LiveModule
+from encoder_conformance.impls.module_target.mapping import ElementMap
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.impls.onnx_file.layer.verification import verify
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.spec.case import causal_mask, layer_parameters
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.layer import Layer
+
+Array = np.ndarray[Any, Any]
+_MOVED = 64
+"""The most parameters that are moved, evenly chosen."""
+_SAME = {"float64": 1e-6, "float32": 2e-2}
+"""The share of a change that may be missing or too much: roundoff, and nothing else."""
+_NOTHING = {"float64": 1e-12, "float32": 1e-5}
+"""A change of the output, relative to it, that is none."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`rms`: of the output, in σ. `wrong`: parameters that, moved alone, do not move the output as the oracle's do;
+    `inert`: those that move neither. `problem`: why the output is not the oracle's."""
+
+    rms: float | None
+    moved: int
+    of: int
+    wrong: tuple[str, ...]
+    inert: tuple[str, ...]
+    problem: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return not self.problem and not self.wrong and self.moved > len(self.inert)
+
+
+@dataclass
+class Bench:
+    """A copy of the module in one dtype, and an input without masks for it."""
+
+    module: LiveModule
+    semantics: InputSemantics
+    dtype: DtypeName
+    always_causal: bool
+    """Whether no mask that it takes lets a position see a later one."""
+
+    def x(self) -> Array:
+        shape = self.semantics.B, self.semantics.S, self.semantics.d_model
+        return np.random.default_rng(3).normal(size=shape).astype(np.float32)
+
+    def output(self, x: Array) -> Array:
+        """[B, S, D], with masks that hide nothing where the module is causal without any."""
+        return self.semantics.batch_first(self.module.run(self.feeds(x))["output"])
+
+    def feeds(self, x: Array) -> dict[str, Array]:
+        numpy_dtype = FORMATS[self.dtype].numpy
+        feeds = {"x": self.semantics.laid_out(x.astype(numpy_dtype))}
+        if self.semantics.causal:
+            opened = self.semantics.open_masks().items()
+            feeds |= {name: mask.astype(numpy_dtype) if mask.dtype.kind == "f" else mask for name, mask in opened}
+        return feeds
+
+    def allowed(self) -> Array | None:
+        """The mask of a module that is causal by itself, and takes none."""
+        return causal_mask(self.semantics.S) if self.always_causal else None
+
+
+def parameters_for(layer: Layer, absent: tuple[str, ...]) -> dict[str, Array]:
+    """Portable ones; those that the module lacks have the value that does nothing."""
+    drawn = {name: value.copy() for name, value in layer_parameters(layer, {}).items()}
+    for name in absent:
+        drawn[name][...] = 1.0 if name.endswith("gain") else 0.0
+    return drawn
+
+
+def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> Proof:
+    x, parameters = bench.x(), parameters_for(layer, absent)
+    for first, second in map.shared():
+        parameters[second] = parameters[first]
+    map.load(bench.module, parameters)
+    observed = bench.output(x)
+    if bench.allowed() is None:
+        [verdict] = verify(layer, parameters, x, {"output": observed}, constants(), FORMATS[bench.dtype])
+        rms, conforms = verdict.rms, verdict.conforms
+    else:
+        expected = _oracle(layer, x, parameters, bench.allowed())
+        rms, conforms = None, bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
+    names = list(map.elements)
+    chosen = names[:: max(1, -(-len(names) // _MOVED))]
+    wrong, inert = [], []
+    right = _oracle(layer, x, parameters, bench.allowed())
+    for name in chosen:
+        moved = _moved(name, parameters, map)
+        map.load(bench.module, moved)
+        change = bench.output(x).astype(np.float64) - observed.astype(np.float64)
+        due = _oracle(layer, x, moved, bench.allowed()) - right
+        match _compared(change, due, right, bench.dtype):
+            case "inert":
+                inert.append(name)
+            case "wrong":
+                wrong.append(name)
+    map.load(bench.module, parameters)
+    problem = "" if conforms else f"the output is {rms or 0:.3g} σ off"
+    return Proof(rms, len(chosen), len(names), tuple(wrong), tuple(inert), problem)
+
+
+def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[str, Array]:
+    value = parameters[name]
+    size = max(float(np.sqrt(np.mean(value**2))), 0.05)
+    step = np.random.default_rng(len(name)).normal(size=value.shape) * 0.5 * size
+    together = {name, *(other for pair in map.shared() for other in pair if name in pair)}
+    return {**parameters, **{each: parameters[each] + step for each in together}}
+
+
+def _oracle(layer: Layer, x: Array, parameters: Mapping[str, Array], allowed: Array | None) -> Array:
+    with np.errstate(all="ignore"):
+        inputs = LayerInputs(x.astype(np.float64), dict(parameters), allowed)
+        return np.asarray(forward(layer, inputs, Arithmetic(np.float64))["output"])
+
+
+def _compared(change: Array, due: Array, right: Array, dtype: DtypeName) -> str:
+    """`inert` if neither changes, `wrong` if they change differently, else `right`."""
+    least = _NOTHING[dtype] * float(np.linalg.norm(right))
+    observed, expected = float(np.linalg.norm(change)), float(np.linalg.norm(due))
+    if observed <= least and expected <= least:
+        return "inert"
+    return "right" if np.linalg.norm(change - due) <= _SAME[dtype] * expected + least else "wrong"

@@ -1,0 +1,172 @@
+"""Finds the map of a module whose graph is no layer's: candidates by shapes and names, tried with each deviation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations, product
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.deviations.catalogue import is_noisy, seen_in_evaluation
+from encoder_conformance.deviations.simulate import simulate
+from encoder_conformance.impls.module_target.mapping import ElementMap, OwnParameters
+from encoder_conformance.impls.module_target.naming import score
+from encoder_conformance.impls.module_target.proving import Bench, parameters_for
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.parameters import parameters_of
+
+Array = np.ndarray[Any, Any]
+Elements = dict[str, Array]
+_QKV = ("attention.query", "attention.key", "attention.value")
+_CANDIDATES = 192
+_MATCH = {"float64": 1e-6, "float32": 1e-3}
+"""The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
+_LIKELY = 1.0
+"""The least that a name must sound like a parameter for it to be one without numbers that say so."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The best map. `deviation`: that with which the oracle's output is the module's; "" without any, None if no map
+    matches with any. `tried`: maps and deviations. `distance`: of the outputs, relatively."""
+
+    map: ElementMap
+    absent: tuple[str, ...]
+    deviation: str | None
+    distance: float
+    tried: tuple[int, int]
+
+
+def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> Searched | None:
+    """None if the module's parameters cannot be those of the stated layer, by number and shape."""
+    if stated.is_stack:
+        return None
+    shapes = {parameter.name: parameter.shape(stated) for parameter in parameters_of(stated)}
+    maps = list(islice(_candidates(own, shapes), _CANDIDATES))
+    if not maps:
+        return None
+    absent = tuple(name for name in shapes if name not in maps[0])
+    parameters = parameters_for(stated, absent)
+    case = Case(stated, load().situations["no-mask"], held=CaseParameters.of(parameters))
+    outputs = [_output(bench, ElementMap(own, each), case, parameters) for each in maps]
+    best: tuple[float, int, str] = (np.inf, 0, "")
+    predictions = _predictions(case)
+    for deviation, predicted in predictions.items():
+        scale = float(np.linalg.norm(predicted - predicted.mean()))
+        for number, observed in enumerate(outputs):
+            if observed is not None and (distance := float(np.linalg.norm(observed - predicted)) / scale) < best[0]:
+                best = distance, number, deviation
+        if deviation == "" and best[0] <= _MATCH[bench.dtype]:
+            break
+    distance, number, deviation = best
+    matches = distance <= _MATCH[bench.dtype]
+    chosen = number if matches else 0
+    found = deviation if matches else None
+    return Searched(ElementMap(own, maps[chosen]), absent, found, distance, (len(maps), len(predictions)))
+
+
+def _predictions(case: Case) -> dict[str, Array]:
+    """Deviation, "" for none → the output. Those that change this case, and whose values are no matter of chance."""
+    found = {"": simulate(case, [])["output"]}
+    for name, deviation in seen_in_evaluation().items():
+        if changes(case, deviation) and not is_noisy(deviation):
+            output = simulate(case, [deviation])["output"]
+            if output.shape == found[""].shape and np.isfinite(output).all():
+                found[name] = output
+    return found
+
+
+def _output(bench: Bench, map: ElementMap, case: Case, parameters: Mapping[str, Array]) -> Array | None:
+    try:
+        map.load(bench.module, parameters)
+        return bench.output(case.x()).astype(np.float64)
+    except ExecutionError:
+        return None
+
+
+def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
+    """Maps by shape, the one that the names speak for first."""
+    pieces = _pieces(own, shapes)
+    base = _assigned(pieces, shapes)
+    if base is None:
+        return
+    names = {name: label for name, (label, _) in base.items()}
+    weights = [part for part in (*_QKV, "attention.output") if f"{part}.weight" in base]
+    seen: set[bytes] = set()
+    for order, norms, turned in product(_orders(weights, names), (False, True), (False, True)):
+        elements = {name: at for name, (_, at) in base.items()}
+        for kind in ("weight", "bias"):
+            for to, source in zip(weights, order, strict=True):
+                if f"{to}.{kind}" in base and f"{source}.{kind}" in base:
+                    elements[f"{to}.{kind}"] = base[f"{source}.{kind}"][1]
+        if norms:
+            for kind in ("gain", "shift"):
+                one, two = f"norm1.{kind}", f"norm2.{kind}"
+                if one in base and two in base:
+                    elements[one], elements[two] = base[two][1], base[one][1]
+        if turned:
+            elements = {n: at.T if at.ndim == 2 and at.shape[0] == at.shape[1] else at for n, at in elements.items()}
+        key = b"".join(elements[name].tobytes() for name in sorted(elements))
+        if key not in seen:
+            seen.add(key)
+            yield elements
+
+
+def _orders(weights: Sequence[str], names: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Which part gets whose elements: as the names have it first, then query, key and value otherwise, then all."""
+    every = list(permutations(weights))
+    return sorted(every, key=lambda order: sum(a != b for a, b in zip(order, weights, strict=True)))
+
+
+def _pieces(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, Array]]:
+    """Name → elements in a form that a parameter may have: matrices [in, out], fused ones cut in three."""
+    found: list[tuple[str, Array]] = []
+    square = shapes["attention.query.weight"]
+    for name, shape in own.shapes.items():
+        at = own.elements(name)
+        if len(shape) == 2:
+            found += _matrices(name, at, square)
+        elif len(shape) == 3:
+            flat = (at.reshape(shape[0], -1), at.reshape(-1, shape[2]), at.transpose(1, 0, 2).reshape(shape[1], -1))
+            found += [(name, each) for each in flat]
+        elif len(shape) == 1 and shape[0] == 3 * square[1]:
+            found += [(f"{name}.{word}", part) for word, part in zip("qkv", np.split(at, 3), strict=True)]
+        else:
+            found.append((name, at.reshape(-1)))
+    return found
+
+
+def _matrices(name: str, at: Array, square: tuple[int, ...]) -> list[tuple[str, Array]]:
+    D, P = square
+    if at.shape == (3 * P, D):
+        return [(f"{name}.{word}", part.T) for word, part in zip("qkv", np.split(at, 3, axis=0), strict=True)]
+    if at.shape == (D, 3 * P):
+        return [(f"{name}.{word}", part) for word, part in zip("qkv", np.split(at, 3, axis=1), strict=True)]
+    return [(name, at.T), (name, at)]  # torch's own linear maps are [out, in]
+
+
+def _assigned(
+    pieces: list[tuple[str, Array]], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[str, Array]] | None:
+    """A piece for each parameter, the best names first; None if a weight or a norm's gain has none."""
+    pairs = [
+        (score(label, name), -order, name, number)
+        for order, name in enumerate(shapes)
+        for number, (label, at) in enumerate(pieces)
+        if at.shape == shapes[name]
+    ]
+    found: dict[str, tuple[str, Array]] = {}
+    taken: set[str] = set()
+    for _, _, name, number in sorted(pairs, key=lambda pair: (-pair[0], -pair[1], pair[3])):
+        label, at = pieces[number]
+        if name not in found and label not in taken:
+            found[name] = label, at
+            taken.add(label)
+    missing = [name for name in shapes if name not in found]
+    if any(name.endswith((".weight", ".gain")) for name in missing):
+        return None
+    return found

@@ -1,0 +1,137 @@
+"""What stands before the encoder, as far as it is an embedding: rows of tables, sums, a norm, a linear map."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from encoder_conformance.impls.onnx_file.graph.execution import Array, Tensors
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
+from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, MOVES
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.steps.norm import layer_norm
+
+
+class Unfollowed(Exception):
+    """A value before the encoder that is no sum of rows, norm or linear map."""
+
+
+@dataclass
+class Front:
+    """What stands before the encoder. `rows`: each Gather of a table; `traced`: values that are taken from the run."""
+
+    graph: Graph
+    rows: list[onnx.NodeProto] = field(default_factory=list)
+    traced: set[str] = field(default_factory=set)
+    normed: bool = False
+    _numbers: dict[str, Array] = field(default_factory=dict)
+
+    def plan(self, name: str) -> None:
+        """Finds out what is needed of a run to compute this value; raises Unfollowed."""
+        node = self._node(name)
+        if node is None:
+            return
+        if self._is_rows(node):
+            self.rows.append(node)
+            self.traced.add(node.input[1])
+        elif node.op_type in MOVES or node.op_type == "Constant":
+            if self._depends_on_input(name):
+                raise Unfollowed(node.op_type)
+            self.traced.add(name)
+            below = self.graph.producers.get(origin_of(self.graph, name, self._is_rows))
+            if below is not None and self._is_rows(below):
+                self.rows.append(below)
+                self.traced.add(below.input[1])
+        else:
+            self.normed |= node.op_type == "LayerNormalization"
+            for each in self._operands(node):
+                self.plan(each)
+
+    def value(self, name: str, a: Arithmetic, run: Tensors) -> Array:
+        node = self._node(name)
+        if node is None:
+            return a.exact(self._number(name))
+        if self._is_rows(node):
+            return a.exact(self._number(node.input[0])[run[node.input[1]]])
+        if name in run and name in self.traced:
+            return a.exact(run[name])
+        return self._computed(node, a, [self.value(each, a, run) for each in self._operands(node)])
+
+    def _number(self, name: str) -> Array:
+        """One initializer: of all, a large file has too many."""
+        if name not in self._numbers:
+            self._numbers[name] = numpy_helper.to_array(self.graph.initializers[name])
+        return self._numbers[name]
+
+    def _node(self, name: str) -> onnx.NodeProto | None:
+        if name in self.graph.initializers:
+            return None
+        node = self.graph.producers.get(name)
+        if node is None:
+            raise Unfollowed("an input")
+        return node
+
+    def _is_rows(self, node: onnx.NodeProto) -> bool:
+        table = self.graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
+        return table is not None and len(table.dims) == 2 and table.data_type in FLOAT_TYPES
+
+    def _depends_on_input(self, name: str) -> bool:
+        waiting, seen = [name], set[str]()
+        inputs = {info.name for info in self.graph.inputs}
+        while waiting:
+            name = waiting.pop()
+            node = self.graph.producers.get(name)
+            if name in inputs:
+                return True
+            if name not in seen and node is not None and node.op_type not in ("Shape", "Size"):
+                seen.add(name)
+                waiting += [each for each in node.input if each]
+        return False
+
+    def _operands(self, node: onnx.NodeProto) -> list[str]:
+        names = [name for name in node.input if name]
+        match node.op_type:
+            case "Add" | "Sum" | "Mul" | "Sub" | "Div" | "Sqrt" | "LayerNormalization" | "MatMul":
+                return names
+            case "Pow" | "ReduceMean":
+                return names[:1]
+            case op if op in IDENTITIES:
+                return names[:1]
+        raise Unfollowed(node.op_type)
+
+    def _computed(self, node: onnx.NodeProto, a: Arithmetic, values: list[Array]) -> Array:
+        first = values[0]
+        match node.op_type:
+            case "Add" | "Sum":
+                for each in values[1:]:
+                    first = a.add(first, each)
+                return first
+            case "Sub":
+                return a.subtract(first, values[1])
+            case "Mul":
+                return a.multiply(first, values[1])
+            case "Div":
+                return a.divide(first, values[1])
+            case "Pow":
+                return a.multiply(first, first)
+            case "Sqrt":
+                return a.sqrt(first)
+            case "ReduceMean":
+                return a.mean(first)
+            case "MatMul":
+                return a.affine(first, values[1], np.zeros(values[1].shape[-1]))
+            case "LayerNormalization":
+                epsilon = float(attributes_of(node).get("epsilon", 1e-5))  # type: ignore[arg-type]
+                shift = values[2] if len(values) > 2 else np.zeros_like(values[1])
+                return layer_norm(a, first, values[1], shift, epsilon)[0]
+        return first
+
+
+def origin_of(graph: Graph, name: str, ends: Callable[[onnx.NodeProto], bool] = lambda node: False) -> str:
+    """What a value is rearranged from, or the first on the way that `ends`."""
+    while (node := graph.producers.get(name)) is not None and node.op_type in IDENTITIES | MOVES and not ends(node):
+        name = node.input[0]
+    return name

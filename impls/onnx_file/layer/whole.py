@@ -1,0 +1,184 @@
+"""Judges a whole model: what stands before the encoder, where it is an embedding, and from its inputs to hidden states.
+
+The file runs once as it is. Rows of tables, their sum, a norm and a linear map are computed by the oracle's arithmetic;
+what the file computes otherwise, as a convolution, is taken from the run.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnxruntime as ort
+
+from encoder_conformance.impls.onnx_file.findings import Findings
+from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, Tensors, error_text, showing
+from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.interface.cutting import Cut
+from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, numpy_dtype, port_of
+from encoder_conformance.impls.onnx_file.layer.front import Front, Unfollowed, origin_of
+from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
+from encoder_conformance.impls.onnx_file.layer.verification import LARGE, RUNS, RUNS_OF_LARGE
+from encoder_conformance.judge.expected import ExpectedTensor
+from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.validate.formats import dtype_named, narrower
+
+
+def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> None:
+    """`graph` is that of the whole file. Says how far it is off, or why it was not judged as a whole."""
+    front = Front(graph)
+    try:
+        front.plan(cut.x)
+        followed = not graph.quantised and bool(front.rows)
+    except Unfollowed:
+        followed = False
+    if not followed:
+        front.rows, front.traced = [], set()
+    feeds = _feeds(graph, cut, front, semantics)
+    if feeds is None:
+        return
+    try:
+        run = _run(graph, feeds, [cut.x, cut.output, *sorted(front.traced - feeds.keys())])
+    except ExecutionError as error:
+        findings.error(
+            "interface", f"from its inputs on it does not run: {error}", "the encoder inside was judged alone"
+        )
+        return
+    if run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
+        return
+    _judge(graph, cut, inferred, semantics, findings, front if followed else None, {**feeds, **run})
+
+
+def _judge(
+    graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings,
+    front: Front | None, run: Tensors,
+) -> None:  # fmt: skip
+    layer = inferred.layer
+    assert layer is not None
+    parameters = {name: location.value for name, location in inferred.parameters.items()}
+
+    def evaluated(a: Arithmetic) -> dict[str, Array]:
+        x = semantics.batch_first(run[cut.x]).astype(np.float64)
+        found = {}
+        if front is not None:
+            x = np.broadcast_to(semantics.batch_first(front.value(cut.x, a, run)), x.shape)
+            found["before"] = x
+        return {**found, "output": forward(layer, LayerInputs(x, parameters, None), a)["output"]}
+
+    with np.errstate(all="ignore"):
+        exact = evaluated(Arithmetic(np.float64))
+        spread = Spread(exact)
+        large = sum(value.size for value in parameters.values()) > LARGE
+        for number in range(RUNS_OF_LARGE if large else RUNS):
+            spread.add(evaluated(Rounded(SAMPLE_ROUNDOFF, number)))
+        conditions = spread.conditions()
+    seen = {"before": semantics.batch_first(run[cut.x]), "output": semantics.batch_first(run[cut.output])}
+    dtype = dtype_named(semantics.x.dtype)
+    computed_in = narrower(parameters, dtype) or dtype
+    format = FORMATS[dtype].computed_in(FORMATS[computed_in])
+    verdicts = {}
+    for name, value in exact.items():
+        flat = value.reshape(-1)
+        expected = ExpectedTensor(value.shape, np.arange(value.size), flat, conditions[name].reshape(-1))
+        verdicts[name] = judge_tensor(name, seen[name].astype(format.numpy), expected, format, constants())
+    _say(cut, findings, _described(graph, front, run) if front else "", verdicts, quantised=graph.quantised)
+    if front is not None:
+        _check_positions(graph, front, run, findings)
+
+
+def _say(cut: Cut, findings: Findings, before: str, verdicts: Mapping[str, TensorVerdict], *, quantised: bool) -> None:
+    inputs = ", ".join(cut.inputs) or "its inputs"
+    far = {name: each.problem.text if each.problem else f"rms {each.rms or 0:.2g} σ" for name, each in verdicts.items()}
+    first = next((name for name, each in verdicts.items() if not each.conforms), None)
+    if first == "before":
+        message = f"{cut.x!r} is not {before}: {far['before']}"
+        findings.error("interface", message, "what stands before the encoder computes something else beside these rows")
+    elif first is not None and not quantised:
+        message = f"from {inputs} to {cut.output!r} it is off: {far['output']}"
+        findings.error("interface", message, "the encoder inside was judged alone, see below")
+    elif first is None:
+        stands = f"{before}: {far['before']}; " if before else ""
+        findings.note(
+            "interface", f"as a whole, from {inputs} to {cut.output!r}: {stands}hidden states {far['output']}"
+        )
+
+
+def _described(graph: Graph, front: Front, run: Tensors) -> str:
+    """Whose rows are summed, and by what they are chosen."""
+    parts = []
+    for node in front.rows:
+        rows, source = graph.initializers[node.input[0]].dims[0], origin_of(graph, node.input[1])
+        by = source if source in {info.name for info in graph.inputs} else "position"
+        parts.append(f"a row of {rows} by {by}")
+    return f"the sum of {', '.join(parts)}{', normed' if front.normed else ''}"
+
+
+def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Findings) -> None:
+    """Rows that no input chooses are those of positions, one after the other."""
+    inputs = {info.name for info in graph.inputs}
+    for node in front.rows:
+        if origin_of(graph, node.input[1]) in inputs:
+            continue
+        rows = run[node.input[1]]
+        if rows.ndim and rows.shape[-1] > 1 and not (np.diff(rows, axis=-1) == 1).all():
+            taken = rows.reshape(-1, rows.shape[-1])[0][:6].tolist()
+            message = f"positions take rows {taken} of {node.input[0]!r}, which are not one after the other"
+            findings.warning(
+                "interface", message, "position ids were folded from an example, or are computed otherwise"
+            )
+
+
+def _feeds(graph: Graph, cut: Cut, front: Front, semantics: InputSemantics) -> Tensors | None:
+    """Drawn inputs of the whole file, with masks that hide nothing; None where one of them is not known."""
+    draw, open_masks = np.random.default_rng(4), semantics.open_masks()
+    tables = {origin_of(graph, node.input[1]): graph.initializers[node.input[0]].dims[0] for node in front.rows}
+    if not front.rows:
+        tables = _tables(graph)
+    found: Tensors = {}
+    for port in map(port_of, graph.inputs):
+        shape = _shape(port.shape, semantics)
+        if port.name in open_masks:
+            found[port.name] = open_masks[port.name]
+        elif shape is None:
+            return None
+        elif port.dtype in INTEGERS and port.name in tables:
+            rows = tables[port.name]
+            found[port.name] = draw.integers(rows // 2, rows, shape).astype(numpy_dtype(port.dtype))
+        elif port.dtype in FLOATS and port.name in cut.inputs:
+            found[port.name] = draw.normal(size=shape).astype(numpy_dtype(port.dtype))
+        else:
+            return None
+    return found
+
+
+def _tables(graph: Graph) -> dict[str, int]:
+    """Input → the rows of the table that it chooses from."""
+    found = {}
+    for node in graph.nodes:
+        table = graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
+        if table is not None and len(table.dims) == 2:
+            found[origin_of(graph, node.input[1])] = table.dims[0]
+    return found
+
+
+def _shape(shape: tuple[int | str | None, ...] | None, semantics: InputSemantics) -> tuple[int, ...] | None:
+    """Sizes, with the batch first and the sequence after it where they are free; None where another axis is."""
+    if shape is None or any(not isinstance(size, int) for size in shape[2:]):
+        return None
+    if len(shape) > 2 and not all(isinstance(size, int) for size in shape[1:]):
+        return None
+    free = (semantics.B, semantics.S)
+    return tuple(size if isinstance(size, int) else free[axis] for axis, size in enumerate(shape))
+
+
+def _run(graph: Graph, feeds: Tensors, names: list[str]) -> Tensors:
+    """Raises ExecutionError."""
+    try:
+        session: ort.InferenceSession = showing(graph.model, names)
+        return dict(zip(names, session.run(names, feeds), strict=True))
+    except Exception as error:  # ONNX Runtime has a class of its own for every status
+        raise ExecutionError(error_text(error)) from None

@@ -1,0 +1,60 @@
+"""What some encoder layers have and the specification has not: a plain sentence for each, and what to do.
+
+A pattern that is not followed names its node. Where it is one of these, the user is told which.
+"""
+
+from typing import Literal
+
+Feature = Literal[
+    "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
+    "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product",
+]  # fmt: skip
+
+_SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
+_ALONE = "export the encoder layers by themselves, and validate those"
+_PLAIN = "validate the file from before the optimiser: the same layer in ONNX's own operators"
+SENTENCES: dict[Feature, tuple[str, str]] = {
+    "rope": ("rotary positions (RoPE) turn query and key before their product; the specification has none", _SOURCE),
+    "layer_scale": (
+        "a layer scale multiplies each feature of a sub-layer's output by its own number; the specification has none",
+        f"multiply it into the linear map before it, which computes the same, or {_SOURCE}",
+    ),
+    "gated": ("the feed-forward network is gated (GLU): it multiplies two maps; the specification has none", _SOURCE),
+    "qk_norm": ("query or key is normed before their product (qk-norm); the specification has no such norm", _SOURCE),
+    "softcap": ("the scores are capped (softcap) before the softmax; the specification has no cap", _SOURCE),
+    "sandwich": ("a norm stands between a sub-layer and its sum (sandwich norm); the specification has none", _SOURCE),
+    "residual_scale": (
+        "a residual sum weighs its two sides; the specification adds them as they are",
+        f"multiply the number into the linear map before it, which computes the same, or {_SOURCE}",
+    ),
+    "grouped_queries": (
+        "several heads of queries share one key and value (grouped queries); the specification has one each",
+        f"repeat the key's and the value's columns, which computes the same, or {_SOURCE}",
+    ),
+    "parallel": (
+        "attention and the feed-forward network stand side by side; in the specification one follows the other",
+        _SOURCE,
+    ),
+    "convolution": ("there is a convolution in it; the specification has none", _ALONE),
+    "recurrence": ("there is a recurrent network in it; the specification has none", _ALONE),
+    "control_flow": (
+        "there are branches or loops in it (If, Loop, Scan); they are not followed",
+        "export with torch.export (dynamo=True), or unroll the loop over the layers",
+    ),
+    "experts": ("it chooses among experts (TopK); the specification has one feed-forward network", _SOURCE),
+    "fused": ("ONNX Runtime's optimiser fused attention or an embedding into one operator; it is not followed", _PLAIN),
+    "integer_product": (
+        "its weights go into a product of packed integers; it is not followed",
+        "quantise with quant_format=QuantFormat.QDQ, which stores the same integers for ONNX's own operators",
+    ),
+}  # fmt: skip
+OPERATORS: dict[str, Feature] = {
+    "RotaryEmbedding": "rope",
+    **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv"), "convolution"),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), "recurrence"),
+    **dict.fromkeys(("If", "Loop", "Scan"), "control_flow"),
+    **dict.fromkeys(("TopK", "MoE", "QMoE"), "experts"),
+    **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
+    **dict.fromkeys(("QAttention", "MatMulNBits", "DynamicQuantizeMatMul", "QLinearMatMul"), "integer_product"),
+}  # fmt: skip
+"""An operator → what it shows."""
