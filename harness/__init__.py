@@ -1,6 +1,7 @@
 """encoder-conformance: a conformance suite for Transformer encoder layers.
 
 The names of the Python adapter API are exported here. They need numpy and safetensors only (docs/adapter-api.md).
+`check` and `assert_conforms` judge a module, from Python and in tests (docs/checking.md).
 """
 
 from importlib import import_module
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
         between_taps,
         cache_folder,
         serve,
+        shows_inside,
         stack_of,
         timed,
     )
+    from encoder_conformance.errors import InputError
+    from encoder_conformance.module_check.from_python import assert_conforms, check
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,26 +35,32 @@ __all__ = [
     "Array",
     "Environment",
     "Fresh",
+    "InputError",
     "Masks",
     "ParameterMap",
     "Recent",
     "Take",
     "Tensors",
     "__version__",
+    "assert_conforms",
     "between_taps",
     "cache_folder",
+    "check",
     "serve",
+    "shows_inside",
     "stack_of",
     "timed",
 ]
 
+_FOR_USERS = {"InputError": "errors", **dict.fromkeys(("assert_conforms", "check"), "module_check.from_python")}
+"""Name → its module, of those that are no part of the adapter API."""
 _FOLDER = Path(__file__).resolve().parent
 if not (_FOLDER / "impls").is_dir():  # a checkout, where impls/ lies beside this folder
     __path__.append(str(_FOLDER.parent))
 
 
 def __getattr__(name: str) -> object:
-    """Import the adapter API on first use: commands do not need it."""
+    """Import a name on first use: commands do not need the adapter API, nor adapters the commands."""
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.adapter"), name)
+    return getattr(import_module(f"{__name__}.{_FOR_USERS.get(name, 'adapter')}"), name)

@@ -13,22 +13,27 @@ import numpy as np
 
 from encoder_conformance.checks.declared import judge_declared
 from encoder_conformance.checks.invariants.asking import put as put_invariant
+from encoder_conformance.checks.invariants.follow_ups import base_of
 from encoder_conformance.checks.refusals import BEGINS, Refused, refused
 from encoder_conformance.checks.training.dropout import put_dropout
 from encoder_conformance.checks.training.initialisation import put_initialisation
-from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.narrow import LINEAR_BELOW, in_format
 from encoder_conformance.judge.answers import Answers, Sampled
+from encoder_conformance.judge.digest import digest_of
 from encoder_conformance.judge.expected import NOTHING, Expected, key
+from encoder_conformance.judge.observation import is_large
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.verdict import Judgement, judge
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
+from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
-from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.situation import WITH_GOLDEN, Check
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.sampling import Sampling
 from encoder_conformance.worker.session import Session
 
@@ -58,7 +63,13 @@ class Answer:
     @cached_property
     def expected(self) -> Expected:
         """The golden in the task's format, read on first use."""
-        return in_format(self.task.case, self.golden(self.task.case), self.task.format)
+        return self.expected_again()
+
+    @property
+    def expected_again(self) -> Callable[[], Expected]:
+        """Reads the same anew, and keeps no answer in memory for it."""
+        case, golden, dtype = self.task.case, self.golden, self.task.format
+        return lambda: in_format(case, golden(case), dtype)
 
 
 def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> Asked:
@@ -75,26 +86,61 @@ def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, who
     """
     if task.opt_out:
         return Answer(task, golden, None, 0.0)
+    if session.given_up:
+        return Answer(task, golden, session.given_up, 0.0)
     begun = time.monotonic()
-    result: Answers | Judgement | Failure | Refused
-    if run_check := _WITHOUT_GOLDEN.get(task.check):
-        result = run_check(session, task)
-    elif task.check == "refusal":
-        result = refused(session, task, NOTHING.kinked_rows)
-    elif whole or not _may_be_large(task):
-        result = session.observe(task, _kinked_rows(task, golden))
-    else:
-        result = _observe_compared(session, task, golden(task.case))
+    with session.check():
+        result = _result(session, task, golden, whole=whole)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(result, Refused):
         return Answer(task, golden, result.output, seconds, result.kind)
     return Answer(task, golden, result, seconds)
 
 
+def _result(
+    session: Session, task: Task, golden: Callable[[Case], Expected], *, whole: bool
+) -> Answers | Judgement | Failure | Refused:
+    if run_check := _WITHOUT_GOLDEN.get(task.check):
+        return run_check(session, task)
+    if task.check == "refusal":
+        return refused(session, task, NOTHING.kinked_rows)
+    if whole or not _may_be_large(task):
+        return session.observe(task, _kinked_rows(task, golden))
+    return _observe_compared(session, task, golden(task.case))
+
+
 def prepare_to_judge(cases: Iterable[Case]) -> None:
     """Import the slow modules that judging these cases needs."""
     if any(check in _WITHOUT_GOLDEN for case in cases for check in case.situation.checks):
         importlib.import_module("scipy.special")
+
+
+_MEASURED_AHEAD = 32
+"""Conditions; half of those that are kept."""
+
+
+def measure_ahead(tasks: Iterable[Task], is_waited_for: Callable[[], bool]) -> None:
+    """Measure the conditions that judging the first of these tasks needs, until somebody waits.
+
+    A framework takes seconds to import, and a condition a tenth of one to measure, which else the answers wait for.
+    """
+    measured = set[tuple[str, float]]()
+    for task in tasks:
+        roundoff = _measured_roundoff(task)
+        if roundoff is None or (task.case.id, roundoff) in measured or is_large(task.case.layer):
+            continue
+        if is_waited_for() or len(measured) == _MEASURED_AHEAD:
+            return
+        measured.add((task.case.id, roundoff))
+        measured_condition(base_of(task.case) if task.check == "invariant" else task.case, roundoff)
+
+
+def _measured_roundoff(task: Task) -> float | None:
+    """The roundoff at which the condition of a task is measured when it is judged; None if the golden has it."""
+    if task.check == "invariant":
+        return SAMPLE_ROUNDOFF
+    narrow = task.format.roundoff >= LINEAR_BELOW and task.check in WITH_GOLDEN
+    return task.format.roundoff if narrow else None
 
 
 def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
@@ -142,17 +188,20 @@ def judged(answer: Answer, constants: Constants) -> Record:
         assert task.opt_out
         return _record(task, Outcome.UNSUPPORTED, message=task.opt_out.text, kind=task.opt_out.kind)
     if isinstance(result, Failure):
-        return _record(task, result.outcome, message=result.message, seconds=answer.seconds)
+        return _record(task, result.outcome, message=result.message, kind=result.kind, seconds=answer.seconds)
     if callable(result):
         return _record(task, **dict(result()), seconds=answer.seconds)
+    begun, predicting = time.monotonic(), 0.0
     if deviations := task.deviations:
         verdict = judge_declared(task, deviations, result, answer.expected, constants)
+        predicting = round(time.monotonic() - begun, 4)
     else:
         verdict = judge(task.check, task.tensors, result, answer.expected, task.format, constants)
     if answer.kind and verdict.outcome not in EXPECTED:
         message = f"{BEGINS[answer.kind]}{verdict.message}"
         verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})
-    return _record(task, **dict(verdict), seconds=answer.seconds)
+    told = {**dict(verdict), "seconds": answer.seconds, "predicting": predicting}
+    return _record(task, **told, digest=digest_of(result))
 
 
 _WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Judgement]] = {

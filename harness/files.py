@@ -7,17 +7,38 @@ from pathlib import Path
 from typing import IO
 
 
+class UnwritableError(OSError):
+    """A file cannot be written. `filename` is the one that was asked for."""
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A temporary file beside `path` that replaces it at the end. Readers see the old or the new file, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """A temporary file beside `path` that replaces it at the end. Readers see the old or the new file, never a part.
+
+    A device or a pipe, such as /dev/stdout, is written to and not replaced: root could. Raises UnwritableError.
+    """
     try:
-        with temporary.open("wb") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        if _is_device(path):
+            with path.open("wb") as file:
+                yield file
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with temporary.open("wb") as file:
+                yield file
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UnwritableError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def _is_device(path: Path) -> bool:
+    """Whether `path` is no regular file, or leads to one as /dev/stdout does after a redirection."""
+    if path.absolute().parent in (Path("/dev"), Path("/dev/fd")):
+        return path.exists()
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -1,43 +1,84 @@
-"""A pool of fresh interpreters that ends cleanly on Ctrl-C."""
+"""A pool of fresh interpreters that ends with its parent, however that ends."""
 
+import contextlib
 import multiprocessing
+import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ProcessPoolExecutor
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_FOR_THE_PARENT = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""A terminal, and `timeout`, send these to every process of the group."""
 
 
 class Pool(ProcessPoolExecutor):
-    """A process pool whose workers ignore Ctrl-C: only the parent receives it, and terminates them.
+    """A process pool whose workers leave Ctrl-C and its like to the parent, which then kills them.
 
-    A terminal sends Ctrl-C to every process of the group. Each worker would print a traceback and go on with its queue,
-    in which a case can take a minute.
+    Otherwise each worker would print a traceback and go on with its queue, in which a case can take a minute. A worker
+    whose parent is gone ends by itself.
     """
 
     def __init__(self, jobs: int) -> None:
-        super().__init__(jobs, mp_context=multiprocessing.get_context("spawn"))
+        with _blocked():  # multiprocessing's own process, which keeps account of semaphores, inherits it
+            super().__init__(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
         self._others = multiprocessing.active_children()
 
     def submit(
         self, fn: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> Future[_Result]:
-        """As in the base class, with SIGINT blocked: a process that this call starts inherits the mask."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        """As in the base class; a process that this call starts has the signals blocked."""
+        with _blocked():
             return super().submit(fn, *args, **kwargs)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if kind is not None:
-            self.shutdown(wait=False, cancel_futures=True)
+        if kind is not None:  # what waits fails with the workers; cancelled as well, it would fail twice
             for process in multiprocessing.active_children():
                 if process not in self._others:
-                    process.terminate()
+                    process.kill()
         return super().__exit__(kind, error, trace)
+
+
+@contextlib.contextmanager
+def _blocked() -> Generator[None]:
+    """Processes that start in the block have the signals blocked. One that arrives is handled after it.
+
+    The mask alone would not defer it: another thread may take it, and Python then interrupts the main one.
+    """
+    arrived: list[int] = []
+
+    def defer(number: int, _: FrameType | None) -> None:
+        arrived.append(number)
+
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: handler for number in _FOR_THE_PARENT if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, defer)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_PARENT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if arrived:
+            signal.raise_signal(arrived[0])
+
+
+def _end_with_parent() -> None:
+    """In a worker: end it as soon as its parent is gone, be it in the middle of a case."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -4,7 +4,7 @@ Every value is exact in bfloat16, float16, float32 and float64. Twenty lines of 
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Literal
 
@@ -31,17 +31,31 @@ def drawn_for(name: str, seed: int) -> str:
 
 def splitmix64(start: int, count: int, first: int = 0) -> npt.NDArray[np.uint64]:
     """Outputs `first` … first+count−1 of SplitMix64 started at `start` (rule P-2; Steele, Lea, Flood, OOPSLA 2014)."""
+    drawn = np.empty(count, np.uint64)
+    beside = np.empty(min(count, PART), np.uint64)
     with np.errstate(over="ignore"):
-        # In place from here on: this loop dominates the noise of a large case.
-        z = np.arange(first + 1, first + count + 1, dtype=np.uint64)
-        z *= _GOLDEN_GAMMA
-        z += np.uint64(start)
-        z ^= z >> np.uint64(30)
-        z *= np.uint64(0xBF58476D1CE4E5B9)
-        z ^= z >> np.uint64(27)
-        z *= np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
-    return z
+        # In place, in parts that stay in the cache: this loop dominates a large layer, and the noise of a large case.
+        for at in range(0, count, PART):
+            z = drawn[at : at + PART]
+            shifted = beside[: z.size]
+            np.add(_steps()[: z.size], np.uint64((start + (first + at) * int(_GOLDEN_GAMMA)) % 2**64), out=z)
+            z ^= np.right_shift(z, np.uint64(30), out=shifted)
+            z *= np.uint64(0xBF58476D1CE4E5B9)
+            z ^= np.right_shift(z, np.uint64(27), out=shifted)
+            z *= np.uint64(0x94D049BB133111EB)
+            z ^= np.right_shift(z, np.uint64(31), out=shifted)
+    return drawn
+
+
+@cache
+def _steps() -> npt.NDArray[np.uint64]:
+    """1 … PART times the generator's step, modulo 2**64."""
+    return np.arange(1, PART + 1, dtype=np.uint64) * _GOLDEN_GAMMA
+
+
+PART = 1 << 14
+"""Elements per part: 128 kB, which fits a processor's cache, and which an allocator keeps for the next part. Arrays of
+256 kB and more it returns to the system (allocator.py), and each new one costs several times what is drawn in it."""
 
 
 def integers(name: str, count: int, first: int = 0) -> npt.NDArray[np.int64]:
@@ -81,10 +95,6 @@ def parts(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) ->
     size = prod(shape)
     for first in range(0, size, PART):
         yield _part(integers(name, min(PART, size - first), first), pattern, exponent)
-
-
-PART = 1 << 16
-"""Elements per part: half a megabyte, which fits a processor's cache."""
 
 
 def _part(n: npt.NDArray[np.int64], pattern: Pattern, exponent: int) -> Floats:
@@ -136,13 +146,17 @@ def positions(name: str, available: int, wanted: int) -> npt.NDArray[np.int64]:
 
     Each output z gives floor(top32(z) * available / 2**32).
     """
-    if wanted >= available:
-        return np.arange(available, dtype=np.int64)
+    if wanted >= available or not wanted:
+        return np.arange(min(wanted, available), dtype=np.int64)
     count = 2 * wanted
     while True:
         top = splitmix64(seed(name), count) >> np.uint64(32)
         drawn = ((top * np.uint64(available)) >> np.uint64(32)).astype(np.int64)
-        distinct = list(dict.fromkeys(drawn.tolist()))  # in the order drawn; np.unique takes four times as long
-        if len(distinct) >= wanted:
-            return np.sort(np.array(distinct[:wanted], dtype=np.int64))
+        order = drawn.argsort(kind="stable")
+        ascending = drawn[order]
+        is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])
+        drawn_at = order[is_first]  # when each distinct one was drawn first
+        if drawn_at.size >= wanted:
+            last = np.partition(drawn_at, wanted - 1)[wanted - 1]
+            return np.asarray(ascending[is_first][drawn_at <= last])
         count *= 2

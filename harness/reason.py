@@ -14,8 +14,11 @@ Kind = Literal[
     "dtype",
     "non-finite",  # NaN or an infinity instead of a number, or the reverse
     "bits",  # two answers that should be equal bit for bit
+    "input-ignored",  # an answer that does not depend on the input
     "after-refusal",  # a valid request fails only after an invalid one was refused
     "beside-refusal",  # a valid request fails in the same way before and after the refusal
+    "memory",  # the worker held more than it may
+    "given-up",  # not asked: the checks before it have each lost their worker
 ]
 
 

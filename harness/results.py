@@ -10,6 +10,9 @@ from encoder_conformance.reason import Kind
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.situation import Check
 
+RANDOM = "random"
+"""The value of --seed that draws one. A report's arguments may have it; its environment has the seed."""
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,9 +38,13 @@ class Record(_Frozen):
     kind: Kind | None = None
     """The kind of the reason in `message`, for programs."""
     seconds: float = 0.0
+    predicting: float = 0.0
+    """Seconds that went into judging it by what its declared deviations predict."""
     tensors: tuple[TensorVerdict, ...] = ()
     deviations: tuple[str, ...] = ()
     distance: float | None = None
+    digest: str | None = None
+    """Of the answer: equal where two runs got the same bits. None for checks of several requests."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -55,6 +62,13 @@ class Judged(_Frozen):
     versions: dict[str, str]
     settings: dict[str, Any]
     log: str
+    folder: str = ""
+    """Where its adapter and manifest are."""
+    shows_all_stages: bool = False
+    lock: str | None = None
+    """A digest of what its answers depend on (impl/lock.py); None if that cannot be known."""
+    peak_memory: int | None = None
+    """The largest resident bytes of one of its workers, of those that have ended."""
 
 
 class Absent(_Frozen):
@@ -75,6 +89,8 @@ class Environment(_Frozen):
     cpus: int
     jobs: int
     threads_per_worker: int
+    memory_per_worker: int | None = None
+    """The bytes that a worker and its descendants may hold."""
     device: str
     seed: int
     specification: dict[str, int]
@@ -116,6 +132,8 @@ class Diagnosis(_Frozen):
     dtype: str
     confidence: Literal["explained", "closest", "unknown", "seen"]
     """`seen`: a cause observed without the catalogue; `sentences` describe it and `advice` says what to do."""
+    of: Literal["forward", "backward"] = "forward"
+    """`backward`: of gradients, in layers whose forward pass conforms."""
     cut_short: bool = False
     """Unknown because the time ended before the whole catalogue was tried."""
     deviations: tuple[str, ...] = ()
@@ -132,6 +150,8 @@ class Diagnosis(_Frozen):
     runner_up: tuple[str, ...] = ()
     runner_up_rms: float | None = None
     first_stage: str | None
+    right_before: tuple[str, ...] = ()
+    """Stages before the first one out of line that are in line in every case, where no cause explains all."""
     predicted_stage: str | None = None
     advice: str = ""
     cases: tuple[str, ...]
@@ -170,14 +190,42 @@ class Shown(_Frozen):
         return self.clauses - len(self.not_cited)
 
 
+class Exactness(_Frozen):
+    """An implementation that is more exact in `dtype` than rounding allows: most of its outputs and gradients, `below`
+    of `checks`, are as if rounded once from the expected values."""
+
+    implementation: str
+    dtype: str
+    checks: int
+    below: int
+
+
+class Shard(_Frozen):
+    """Part `number` (from 1) of the `of` parts in which a plan is run."""
+
+    number: int
+    of: int
+
+
+class MergedRun(_Frozen):
+    """Where and when a part of a merged report was run."""
+
+    complete: bool
+    started: str
+    arguments: tuple[str, ...]
+    environment: Environment
+    shard: Shard | None = None
+
+
 class Report(_Frozen):
     """The report of a run. `complete`: every planned check has its record; otherwise `ended_by` is the reason.
 
-    `shown`: the evidence so far about each implementation.
+    `shown`: the evidence so far about each implementation. `suspicious`: what is more exact than it can be.
     """
 
     format: Literal["encoder-conformance report"] = "encoder-conformance report"
-    version: Literal[2] = 2
+    version: Literal[2, 3] = 3
+    """2 had no digests, no folders of implementations, and no shards."""
     complete: bool
     ended_by: EndedBy | None = None
     started: str
@@ -189,3 +237,9 @@ class Report(_Frozen):
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...] = ()
     shown: tuple[Shown, ...] = ()
+    suspicious: tuple[Exactness, ...] = ()
+    cases: dict[str, str] = {}
+    """Case → a digest of what was specified: its layer, its situation and the constants."""
+    shard: Shard | None = None
+    merged: tuple[MergedRun, ...] = ()
+    """The runs that a merged report was made of."""

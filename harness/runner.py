@@ -1,4 +1,7 @@
-"""Runs the plan: workers of different implementations in parallel, each answer judged when it arrives."""
+"""Runs the plan: workers of different implementations in parallel, each answer judged when it arrives.
+
+What judges answers is imported once the workers have started: they import their frameworks at the same time.
+"""
 
 import os
 import queue
@@ -11,26 +14,30 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from encoder_conformance.asking import Answer, judged, put, send_ahead
 from encoder_conformance.impl.manifest import Device
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.results import Diagnosis, Record
-from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent
+from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.judging import Early, Held, JudgeThread
+from encoder_conformance.results import Record
+from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent, speed_beside
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
 from encoder_conformance.threads import share
+from encoder_conformance.worker.limits import Limits
 from encoder_conformance.worker.session import Session
+from encoder_conformance.worker.strikes import Strikes
 
-_UNJUDGED = 8
-"""The most answers that may wait to be judged; each occupies memory."""
+if TYPE_CHECKING:
+    from encoder_conformance.asking import Answer
+    from encoder_conformance.diagnosis.observations import Observations
+
 _REFILL_AT = 2
 """A worker takes its next block when it has at most this many tasks left."""
-_FREE_PROCESSOR = 0.6
-"""The fraction of a processor that must be idle before one more worker starts."""
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
@@ -50,41 +57,49 @@ class Run:
         until: float | None = None,
         fail_fast: bool = False,
         observed: Callable[[Task, Expected, Record, Answers], None] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """`jobs`: the most workers in parallel, first of different implementations, then several of one. None: at most
         one per processor, and a second worker of an implementation only if it pays off.
 
         `threads`: of each worker's framework; by default the workers share all processors but one. `until`: the time,
         by time.monotonic(), at which all workers are killed. `fail_fast`: the first failing case is finished, and
-        nothing runs after it. `observed`: a callback that gets each judged answer.
+        nothing runs after it. `observed`: a callback that gets each judged answer. `limits`: of each worker.
         """
-        self._expected, self._constants, self._observed = expected, constants, observed
+        self._expected = expected
         self._at_once = jobs is not None
         self.jobs = max(1, min(jobs or os.cpu_count() or 1, sum(assignment.workers for assignment in assignments)))
         self.threads = threads or share(self.jobs)
         self.until, self._fail_fast = until, fail_fast
-        self._logs = logs
+        self.logs, self.device = logs, device
+        self.limits = limits or Limits()
+        strikes = {each.name: Strikes() for each in assignments}
 
         def session(assignment: Assignment, number: int) -> Session:
             name = _NOT_IN_FILE_NAMES.sub("-", assignment.name)
             log = logs / f"{name}{'' if number == 1 else f'-{number}'}.log"
             log.unlink(missing_ok=True)
-            return Session(assignment.ready, device, self.threads, log)
+            return Session(
+                assignment.ready, device, self.threads, log, limits=self.limits, strikes=strikes[assignment.name]
+            )
 
+        spool = Spool()
         self._queues = {
-            each.name: WorkQueue(each, partial(session, each), at_once=self._at_once) for each in assignments
+            each.name: WorkQueue(each, partial(session, each), at_once=self._at_once, spool=spool)
+            for each in assignments
         }
-        self._records: queue.Queue[Record | BaseException | None] = queue.Queue()
+        self._records: queue.Queue[Record | Early | BaseException | None] = queue.Queue()
         self._aborted = threading.Event()
         self._stopping = threading.Event()
         self._iterating = threading.Event()
+        self.waited_for = threading.Event()
+        """Set once a worker has started, and waits for the iteration."""
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._begun = 0.0, 0.0
         self._working = 0
         self._deadline = threading.Timer(0.0, self.abort)
-        self._judge_thread = ThreadPoolExecutor(1)
-        self._unjudged = threading.Semaphore(_UNJUDGED)
+        self._judging = JudgeThread(constants, self._records, observed)
 
     def begin(self) -> ThreadPoolExecutor:
         """Start the workers, which import their frameworks in the meantime.
@@ -92,11 +107,13 @@ class Run:
         They run no task before the iteration over the records begins. If it never does, `abort` ends them.
         """
         if self._pool is None:
-            self._logs.mkdir(parents=True, exist_ok=True)
+            self.logs.mkdir(parents=True, exist_ok=True)
             self._pool = ThreadPoolExecutor(self.jobs)
             with self._lock:  # no worker ends before all are counted
                 for _ in range(self.jobs if self._at_once else min(self.jobs, len(self._queues))):
                     self._add_worker()
+            for work in self._queues.values():
+                work.prepare()
         return self._pool
 
     def _add_worker(self) -> None:
@@ -105,36 +122,46 @@ class Run:
         self._pool.submit(self._work)
 
     def _add_useful_worker(self) -> None:
-        """Add a worker if `jobs` allows it, a processor is free, and a queue wants one."""
+        """Add a worker if `jobs` allows it and a queue wants one."""
         with self._lock:
-            if self._working == self.jobs or self._ended or not self._processor_is_free():
+            if self._working == self.jobs or self._ended:
                 return
-            if most_urgent(self._queues.values()):
+            if most_urgent(self._queues.values(), self._speed_beside(self._working)):
                 self._add_worker()
 
-    def _processor_is_free(self) -> bool:
-        """Whether the workers and this process, by its processor time since the iteration began, leave one idle."""
+    def _speed_beside(self, workers: int) -> float:
+        """How fast one more worker would be; this process judges, by its processor time since the iteration began."""
         wall, own = time.monotonic() - self._begun[0], time.process_time() - self._begun[1]
-        return max(self.jobs, os.cpu_count() or 1) - self._working - own / max(wall, 1e-3) >= _FREE_PROCESSOR
+        return speed_beside(workers, own / max(wall, 1e-3), max(self.jobs, os.cpu_count() or 1))
 
     @property
     def _ended(self) -> bool:
         return self._aborted.is_set() or self._stopping.is_set()
 
     def __iter__(self) -> Generator[Record, None, None]:
-        """Yield every record when it is judged. Leaving the loop early, by exception or break, kills all workers."""
+        """`records`, and nothing of them early."""
+        return self.records(lambda record: None)
+
+    def records(self, early: Callable[[Record], None]) -> Generator[Record, None, None]:
+        """Yield every record once its worker can no more be found at fault for it: when it has answered the next check.
+
+        `early` gets each when it is judged, which may be minutes before; one that is yielded in its place differs.
+        Leaving the loop early, by exception or break, kills all workers.
+        """
         pool = self.begin()
         if self.until is not None:
             self.end_at(self.until)
         self._begun = time.monotonic(), time.process_time()
         self._iterating.set()
-        with self._judge_thread, pool:
+        with self._judging, pool:
             finished = False
             try:
                 while not finished:
                     match self._records.get():
                         case None:
                             finished = True
+                        case Early(record):
+                            early(record)
                         case Record() as record:
                             yield record
                         case BaseException() as error:
@@ -146,9 +173,13 @@ class Run:
 
     def cases_asked_first(self) -> Iterator[Case]:
         """The cases of the first implementation, in the order of its tasks, without those that need no golden."""
-        first = next(iter(self._queues.values()))
-        cases = (task.case for block in tuple(first.waiting) for task in block if not task.opt_out)
+        cases = (task.case for task in self.tasks_asked_first())
         return (case for case, _ in groupby(cases) if not case.needs_no_golden)
+
+    def tasks_asked_first(self) -> Iterator[Task]:
+        """The tasks of the first implementation that apply, in their order."""
+        first = next(iter(self._queues.values()))
+        return (task for block in tuple(first.waiting) for task in block if not task.opt_out)
 
     def end_at(self, until: float) -> None:
         """Kill all workers at this time, by time.monotonic(). It replaces any earlier deadline."""
@@ -165,10 +196,13 @@ class Run:
         """The first session of an implementation, which has its versions and settings."""
         return self._queues[name].sessions[0]
 
-    def diagnoses(self, until: float | None = None) -> tuple[Diagnosis, ...]:
-        """The diagnoses of the failures, for each implementation and dtype; cut short at the time `until`."""
-        queues = self._queues.items()
-        return tuple(diagnosis for name, work in queues for diagnosis in work.observations.diagnoses(name, until))
+    def peak_memory(self, name: str) -> int | None:
+        """The largest resident bytes of an implementation's workers that have ended; None if there is none."""
+        return max((session.peak_memory for session in self._queues[name].sessions), default=0) or None
+
+    def observations(self, name: str) -> "Observations":
+        """What was seen of an implementation."""
+        return self._queues[name].observations
 
     def left(self) -> Iterator[Record]:
         """Yield the records that were judged but not yet iterated over when the run ended."""
@@ -196,13 +230,13 @@ class Run:
             with self._lock:
                 self._working -= 1
                 if not self._working:
-                    self._judge_thread.submit(self._records.put, None)  # after all answers are judged
+                    self._judging.finish()
 
     def _assign_worker(self) -> tuple[WorkQueue, Session] | None:
         with self._lock:
             if self._ended:
                 return None
-            work = most_urgent(self._queues.values())
+            work = most_urgent(self._queues.values(), self._speed_beside(self._working - 1))
             return None if work is None else (work, work.add_worker())
 
     def _serve_queue(self, work: WorkQueue, session: Session) -> None:
@@ -210,19 +244,28 @@ class Run:
         if work.needs_worker:
             session.start()
         start_took = time.monotonic() - begun
+        self.waited_for.set()
         self._iterating.wait()
         work.worker_started(start_took)
         failing: Task | None = None
         coming = deque[Task]()
+        held: Held | None = None
         while task := self._next_task(work, session, coming):
             if self._stopping.is_set() and not _same_case(task, failing):
                 break
-            if self._run_task(work, session, task, coming) not in {*EXPECTED, None}:
-                failing = failing or task
-                self._stopping.set()
+            answer = self._run_task(session, task, coming)
+            if answer and (self._fail_fast or task.opt_out):
+                verdict = self._judging.judge(work.observations, answer)
+                if self._fail_fast and verdict.result() not in {*EXPECTED, None}:
+                    failing = failing or task
+                    self._stopping.set()
+            else:
+                self._judging.settle(work.observations, held, session.take_fault())
+                held = self._judging.judge_early(answer) if answer else None
         if failing:
             self.abort()
         session.close()
+        self._judging.settle(work.observations, held, session.take_fault())
 
     def _next_task(self, work: WorkQueue, session: Session, coming: deque[Task]) -> Task | None:
         """The worker's next task. It takes a new block early, so that its first tasks can be sent ahead."""
@@ -231,33 +274,14 @@ class Run:
             self._add_useful_worker()
         return coming.popleft() if coming and not self._aborted.is_set() else None
 
-    def _run_task(self, work: WorkQueue, session: Session, task: Task, coming: Iterable[Task]) -> Outcome | None:
-        """Run one task, which is judged while the next one runs. Returns its outcome with `fail_fast`, else None."""
+    def _run_task(self, session: Session, task: Task, coming: Iterable[Task]) -> "Answer | None":
+        """Run one task. None if the run was ended meanwhile."""
+        from encoder_conformance.asking import put, send_ahead
+
         send_ahead(session, chain([task], coming), self._expected)
         answer = put(session, task, self._expected)
-        if self._aborted.is_set() and not isinstance(answer.result, dict):
-            return None  # an abort ends the run and is not this worker's crash; earlier answers are judged
-        self._unjudged.acquire()
-        verdict = self._judge_thread.submit(self._judge, work, answer)
-        return verdict.result() if self._fail_fast else None
-
-    def _judge(self, work: WorkQueue, answer: Answer) -> Outcome | None:
-        """Judge one answer and keep its observation for the diagnosis."""
-        try:
-            record = judged(answer, self._constants)
-            work.observations.note(answer.task, record)
-            if isinstance(answer.result, dict):
-                work.observations.see(answer.task, answer.expected, record, answer.result)
-                if self._observed:
-                    self._observed(answer.task, answer.expected, record, answer.result)
-            self._records.put(record)
-        except BaseException as error:
-            self._records.put(error)
-            return None
-        else:
-            return record.outcome
-        finally:
-            self._unjudged.release()
+        # An abort ends the run and is not this worker's crash; earlier answers are judged.
+        return None if self._aborted.is_set() and not isinstance(answer.result, dict) else answer
 
     def _next_block(self, work: WorkQueue, session: Session) -> list[Task]:
         with self._lock:

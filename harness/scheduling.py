@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from encoder_conformance.core.order import sharpest_first, work_of
-from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
 from encoder_conformance.worker.session import Session
 
 BUILDS_WORTH_A_WORKER = 4
 """Layers per worker. A worker first imports its framework, which takes as long as a few layers."""
-_STARTS_WORTH_A_WORKER = 2
-"""The remaining work that justifies one more worker, in multiples of its start time."""
+_STARTS_WORTH_A_WORKER = 0.5
+"""The time that one more worker has to save, in multiples of its start time."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,17 @@ class Assignment:
 class WorkQueue:
     """The tasks of one implementation, in blocks that one worker runs in a row. Not thread-safe: the caller locks."""
 
-    def __init__(self, assignment: Assignment, session: Callable[[int], Session], *, at_once: bool) -> None:
-        """`session` makes the session of worker n, from 1.
+    def __init__(
+        self, assignment: Assignment, session: Callable[[int], Session], *, at_once: bool, spool: Spool | None = None
+    ) -> None:
+        """`session` makes the session of worker n, from 1. `spool`: where the tensors of observations lie.
 
         `at_once`: further workers start without an estimate of whether the remaining work justifies them.
         """
         self.waiting = deque(sharpest_first(assignment.tasks))
         self._layers = Counter(tasks[0].build_key for tasks in self.waiting)
         self._left = sum(map(work_of, assignment.tasks))
-        self.observations = Observations()
+        self._spool = spool
         self.sessions = [session(1)]
         self.workers = 0
         timeouts = assignment.ready.implementation.timeouts
@@ -55,6 +57,12 @@ class WorkQueue:
         self._begun: float | None = None
         self._start_took = 0.0
         self._taken = 0.0
+
+    def prepare(self) -> None:
+        """Have room for `observations`. Diagnosis is imported for it, which the first worker need not wait for."""
+        from encoder_conformance.diagnosis.observations import Observations
+
+        self.observations: Observations = Observations(self._spool)
 
     def worker_started(self, start_took: float) -> None:
         """Record that a worker has started, after `start_took` seconds."""
@@ -66,17 +74,24 @@ class WorkQueue:
         """Whether any waiting task applies; tasks that opted out need no worker."""
         return any(not task.opt_out for tasks in self.waiting for task in tasks)
 
-    @property
-    def wants_worker(self) -> bool:
+    def wants_worker(self, speed: float) -> bool:
         """Whether one more worker pays off. The first always does.
 
         A further worker needs enough layers that no worker has built, and enough remaining work to justify its start.
+        `speed`: how fast it would be, in multiples of those that there are.
         """
         if not self.waiting or not self.workers:
             return bool(self.waiting)
         if len(self._layers) < BUILDS_WORTH_A_WORKER * self.workers:
             return False
-        return self._at_once or self._seconds_left() >= _STARTS_WORTH_A_WORKER * self._start_took
+        return self._at_once or self._saved(speed) > _STARTS_WORTH_A_WORKER * self._start_took
+
+    def _saved(self, speed: float) -> float:
+        """The seconds that one more worker would save: it starts as much slower as it works, then takes its part."""
+        if not speed:
+            return 0.0
+        rest = self._seconds_left() - self._start_took / speed
+        return rest * speed / (self.workers + speed)
 
     def _seconds_left(self) -> float:
         """An estimate of the seconds for the waiting tasks, from the pace so far; 0 while it is too early to tell."""
@@ -111,13 +126,23 @@ class WorkQueue:
         return tasks
 
 
-def most_urgent(queues: Iterable[WorkQueue]) -> WorkQueue | None:
-    """The queue that gets the next worker; None if no queue wants one.
+def speed_beside(workers: int, judging: float, processors: int) -> float:
+    """How fast one more worker beside so many would be, in multiples of theirs.
+
+    It shares the idle processors with the harness, which judges its answers as it judges those of the others: that
+    takes `judging` processors now.
+    """
+    idle = max(0.0, processors - workers - judging)
+    return min(1.0, idle / (1 + judging / max(workers, 1)))
+
+
+def most_urgent(queues: Iterable[WorkQueue], speed: float) -> WorkQueue | None:
+    """The queue that gets the next worker, of this `speed`; None if no queue wants one.
 
     First the queue with the longest tasks, which would otherwise end last and alone. Then those with the shortest
     tasks, for an early first result. When each queue has a worker, the one with the most blocks per worker.
     """
-    wanting = [queue for queue in queues if queue.wants_worker]
+    wanting = [queue for queue in queues if queue.wants_worker(speed)]
     unserved = [queue for queue in wanting if not queue.workers]
     if len(unserved) == len(wanting) and len(unserved) > 1 and not any(queue.workers for queue in queues):
         return max(unserved, key=lambda queue: queue.longest_task)

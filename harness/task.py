@@ -10,7 +10,7 @@ from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
 from encoder_conformance.spec.situation import Check
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """One check of one case in one dtype, for one implementation. `opt_out`: why it does not apply, or None."""
 

@@ -8,6 +8,7 @@ from encoder_conformance.adapter.serve import serve
 from encoder_conformance.adapter.stack import stack_of
 from encoder_conformance.adapter.stopwatch import between_taps, timed
 from encoder_conformance.recent import Recent
+from encoder_conformance.spec.depth import shows_inside
 
 __all__ = [
     "Adapter",
@@ -22,6 +23,7 @@ __all__ = [
     "between_taps",
     "cache_folder",
     "serve",
+    "shows_inside",
     "stack_of",
     "timed",
 ]

@@ -1,7 +1,8 @@
 """`python launch.py adapter.py` runs an adapter with this `encoder_conformance` importable.
 
 An adapter runs in any environment that has its framework, numpy and safetensors. `encoder-conformance` need not be
-installed there, and no other package becomes importable, because `sys.path` gets no folder of packages.
+installed there, and no other package becomes importable, because `sys.path` gets no folder of packages. What is printed
+while the adapter is imported goes to standard error, since the wire has descriptors of its own.
 """
 
 import importlib.util
@@ -24,4 +25,5 @@ if __name__ == "__main__":
     sys.argv[:] = [str(script)]
     sys.path[0] = str(script.parent)  # was the folder of this file
     _make_importable("encoder_conformance", Path(__file__).resolve().parents[1])
+    importlib.import_module("encoder_conformance.wire.descriptors").claim_standard_streams()
     runpy.run_path(str(script), run_name="__main__")

@@ -28,6 +28,9 @@ class Masks:
     encoding: str = "attend"
     causal: bool = False
     sequence: int = 0
+    padding_id: int | None = None
+    """Where it is given there is no padding mask: the layer makes one, true where a token id is another (M-9). `joined`
+    and `valid` leave it out. Only an implementation with the capability `padding_ids` is asked so."""
 
     @classmethod
     def of(cls, tensors: Mapping[str, Array], given: Mapping[str, Any]) -> "Masks":
@@ -42,6 +45,7 @@ class Masks:
             given["masks"],
             given["causal_flag"],
             sequence,
+            given.get("padding_id"),
         )
 
     def joined(self, num_heads: int = 1) -> Array | None:

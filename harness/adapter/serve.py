@@ -1,26 +1,26 @@
 """The worker's side of the wire: answers start, build, initialise, run, profile and stop until the stream ends."""
 
-import os
-import sys
+import contextlib
 import traceback
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from encoder_conformance.adapter.base import Adapter, Array, Tensors
 from encoder_conformance.adapter.masks import Masks
 from encoder_conformance.adapter.stopwatch import timed
-from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame
+from encoder_conformance.wire.descriptors import claim_standard_streams, open_wire
+from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame, write_pieces
 
 
 def serve(adapter: Adapter) -> None:
-    """Answer requests on stdin and stdout until `stop` or the end of the stream.
+    """Answer requests on the wire until `stop` or the end of the stream.
 
-    Anything else that is printed to stdout goes to stderr, and so into the log.
+    Anything that is printed to stdout goes to stderr, and so into the log.
     """
-    requests = sys.stdin.buffer
-    answers = _private_stdout()
+    claim_standard_streams()
+    requests, answers = open_wire()
     while True:
         try:
             request = read_frame(requests)
@@ -30,12 +30,12 @@ def serve(adapter: Adapter) -> None:
             reply, tensors = _answer(adapter, request)
             frame = pieces({"id": request.message.get("id"), **reply}, tensors)
         except Exception as error:
-            traceback.print_exc()
+            with contextlib.suppress(OSError):  # the disk of the log is full
+                traceback.print_exc()
             category = adapter.refusal(request.message.get("op", ""), error)
             reply = {"error": _error_text(error), **({"refused": category} if category else {})}
             frame = pieces({"id": request.message.get("id"), "ok": False, **reply})
-        answers.writelines(frame)
-        answers.flush()
+        write_pieces(answers, frame)
         if request.message.get("op") == "stop":
             return
 
@@ -89,14 +89,6 @@ def _profile(adapter: Adapter, x: Array, masks: Masks, repeats: int) -> tuple[di
     except NotImplementedError as error:
         return {"ok": False, "error": str(error), "refused": "unsupported"}, {}
     return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks), repeats)}
-
-
-def _private_stdout() -> IO[bytes]:
-    """Duplicate stdout for the frames and redirect stdout to stderr: a stray print cannot break a frame."""
-    private = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return private
 
 
 def _error_text(error: Exception) -> str:

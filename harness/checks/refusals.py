@@ -13,7 +13,7 @@ from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import Refusal
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.marshalling import encode_inputs
 from encoder_conformance.worker.session import Session
 

@@ -27,7 +27,7 @@ def chosen_implementations(
             raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, folder_names))
     ready, absent = [], []
     for folder, implementation in chosen:
-        check_declared([entry.deviation for entry in implementation.deviations], f"{folder / 'impl.yaml'}")
+        check_declared(implementation, folder)
         interpreter = resolve(implementation, folder, pythons)
         if isinstance(interpreter, Ready) and device not in implementation.capabilities.devices:
             devices = ", ".join(implementation.capabilities.devices)

@@ -1,9 +1,8 @@
 """`conform core`: finds the cases of the level core."""
 
-import os
-
 import click
 
+from encoder_conformance.cli.options import jobs_option
 from encoder_conformance.core.build import CoreSelection, find_core
 from encoder_conformance.core.sensitivity import write_sensitivity
 from encoder_conformance.docs.core import PAGE, page
@@ -25,8 +24,8 @@ def core() -> None:
 
 
 @core.command(epilog="Example: conform core build --jobs 2")
-@click.option("--jobs", type=click.IntRange(1), help="Parallel processes; default: one per processor.")
-def build(jobs: int | None) -> None:
+@jobs_option
+def build(jobs: int) -> None:
     """Measure which case detects which deviation, and choose the core. Takes some minutes.
 
     Run it after a change of the catalogue, of a small layer or of a situation. Writes specs/core.yaml,
@@ -38,7 +37,7 @@ def build(jobs: int | None) -> None:
             where="conform core build",
             hint="run it in a checkout of the project",
         )
-    selection = find_core(jobs or os.cpu_count() or 1)
+    selection = find_core(jobs)
     for line in write(selection):
         click.echo(line)
 

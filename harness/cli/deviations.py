@@ -1,13 +1,13 @@
 """`conform deviations`: the kill matrix."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 
 import click
 
+from encoder_conformance.cli.options import jobs_option
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.kill import Kill, best, kills
 from encoder_conformance.deviations.reasons import not_played
@@ -23,10 +23,10 @@ from encoder_conformance.spec.load import load
 @click.option("--deviation", "globs", multiple=True, metavar="GLOB", help="Deviations to simulate; default: all.")
 @click.option("--case", "cases", multiple=True, metavar="GLOB", help="Cases to simulate them in; default: all.")
 @click.option("--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: both.")
-@click.option("--jobs", type=click.IntRange(1), help="Parallel processes; default: one per processor.")
+@jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Every (deviation, case, dtype, check) as JSON.")
 def deviations(
-    globs: tuple[str, ...], cases: tuple[str, ...], dtypes: tuple[str, ...], jobs: int | None, as_json: bool
+    globs: tuple[str, ...], cases: tuple[str, ...], dtypes: tuple[str, ...], jobs: int, as_json: bool
 ) -> None:
     """Simulate every deviation in every case, in σ: does the suite detect it, and which case does so best?
 
@@ -38,7 +38,7 @@ def deviations(
         hint = f"{nearest(globs[0], catalogue())} (conform list deviations)"
         raise InputError(f"matches no deviation: {globs[0]!r}", where="--deviation", hint=hint)
     chosen = select(load().with_golden, cases, None)
-    records = list(kills(names, chosen, dtypes or tuple(FORMATS), jobs or os.cpu_count() or 1))
+    records = list(kills(names, chosen, dtypes or tuple(FORMATS), jobs))
     detected = {kill.deviation for kill in records if kill.sigma > constants().rms_limit}
     silent = not_played([name for name in names if name not in detected], chosen, load().cases.values())
     if as_json:

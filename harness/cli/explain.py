@@ -2,7 +2,7 @@
 
 import json
 import re
-import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -10,14 +10,16 @@ import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from encoder_conformance.diagnosis.identify.identify import patches_of
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.files import replace_file
-from encoder_conformance.impl.choices import parse_variant
-from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.verdict import TensorVerdict
-from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.folder import LATEST, RUNS
+from encoder_conformance.report.reading import StoredReport
+from encoder_conformance.report.repeating import repeat_command
 from encoder_conformance.report.terminal import console, diagnosis_text
 from encoder_conformance.results import Record, Report
 from encoder_conformance.spec.deviation import Deviation
@@ -30,9 +32,9 @@ from encoder_conformance.spec.deviation import Deviation
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    default=Path("conform-report"),
+    default=RUNS / LATEST,
     show_default=True,
-    help="The run's folder.",
+    help="The run's folder; default: that of the last run without --out.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The records as JSON.")
 @click.option(
@@ -46,29 +48,47 @@ def explain(
     impl: str | None, case: str | None, dtype: str | None, out: Path, as_json: bool, written: Path | None
 ) -> None:
     """Show one failure in full: each check and stage in σ, the worst element, and the command that repeats it."""
-    report = read_report(out)
-    records = _choose_records(report, impl, case, dtype)
+    stored = StoredReport(out)
+    report, chosen = stored.report, _choose(stored, impl, case, dtype)
+    records = chosen.records
     if written is not None:
         _write_deviation(report, records, written)
         return
     if as_json:
         click.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=1, ensure_ascii=False))
         return
-    if not records:
-        click.echo("Nothing failed in this run; name --impl, --case or --dtype to see a check that passed.")
-        return
     screen = console()
+    if not report.complete:
+        screen.print(_incomplete_line(report, chosen), style="bold red", soft_wrap=True)
+    if not records:
+        of_it = "in this run" if report.complete else "of what was judged"
+        click.echo(f"Nothing failed {of_it}; name --impl, --case or --dtype to see a check that passed.")
+        return
     first = records[0]
     seed = f", seed {report.environment.seed}" if report.environment.seed else ""
-    screen.print(f"[bold]{first.case}[/] in {first.dtype}, {first.implementation}{seed}", highlight=False)
+    screen.print(Text.assemble((first.case, "bold"), f" in {first.dtype}, {first.implementation}{seed}"))
     for record in records:
         _show(screen, record)
     for diagnosis in report.diagnoses:
         if diagnosis.implementation == first.implementation and first.dtype in diagnosis.dtype.split(", "):
-            screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", highlight=False, soft_wrap=True, markup=False)
+            screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", soft_wrap=True)
     log = next(i.log for i in report.implementations if i.name == first.implementation)
-    screen.print(f"Worker's stderr: {log}", highlight=False, soft_wrap=True)
-    screen.print(f"Repeat: {_repeat_command(report, first)}", highlight=False, soft_wrap=True, markup=False)
+    screen.print(f"Worker's stderr: {log}", soft_wrap=True)
+    screen.print(f"Repeat: {repeat_command(report, first.implementation, first.case, first.dtype)}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The checks of one (implementation, case, dtype), and how many checks of all that were planned were judged."""
+
+    records: list[Record]
+    planned: int
+    judged: int
+
+
+def _incomplete_line(report: Report, chosen: _Chosen) -> str:
+    why = f"ended by the {report.ended_by}" if report.ended_by else "it did not come to its end"
+    return f"INCOMPLETE: {chosen.judged} of {chosen.planned} checks were judged ({why})."
 
 
 def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
@@ -78,6 +98,9 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
         raise InputError(f"cannot be the name of a deviation: {path.name}", where="--write-deviation", hint=hint)
     of = {(record.implementation, record.dtype) for record in records}
     found = [each for each in report.diagnoses if (each.implementation, each.dtype) in of and each.equations]
+    if any(each.of == "backward" for each in found):
+        hint = "a deviation says what a forward pass gives; `conform explain` shows the equations"
+        raise InputError("only the backward pass is out of line", where="--write-deviation", hint=hint)
     if not found:
         hint = "equations are found where stages are shown and no deviation of the catalogue explains the failure"
         raise InputError("no equation was identified for this failure", where="--write-deviation", hint=hint)
@@ -94,40 +117,38 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     click.echo(f"{path}: {len(patch)} stage{'s' * (len(patch) > 1)}, of {found[0].implementation} in {found[0].dtype}")
 
 
-def _choose_records(report: Report, impl: str | None, case: str | None, dtype: str | None) -> list[Record]:
-    """Every check of one (implementation, case, dtype): the first failing one that matches the options."""
-    matching = list(report.records)
-    for option, value, attribute in (
-        ("--impl", impl, "implementation"),
-        ("--case", case, "case"),
-        ("--dtype", dtype, "dtype"),
-    ):
-        if value is None:
-            continue
-        values = {getattr(record, attribute) for record in report.records}
-        if value not in values:
-            raise InputError(f"{value!r} is not in the report", where=option, hint=nearest(value, values))
-        matching = [record for record in matching if getattr(record, attribute) == value]
-    failing = [record for record in matching if record.outcome not in EXPECTED]
-    is_selected = bool(impl or case or dtype)
-    if not failing and not is_selected:
-        return []
-    if not matching:
+def _choose(stored: StoredReport, impl: str | None, case: str | None, dtype: str | None) -> _Chosen:
+    """The first failing (implementation, case, dtype) that matches the options. No other record stays in memory."""
+    options = {"implementation": ("--impl", impl), "case": ("--case", case), "dtype": ("--dtype", dtype)}
+    wanted = {attribute: value for attribute, (_, value) in options.items() if value is not None}
+    values: dict[str, dict[str, None]] = {attribute: {} for attribute in options}
+    matching = failing = None
+    planned = judged = 0
+    for raw in stored.records():
+        planned, judged = planned + 1, judged + (raw["outcome"] != Outcome.NOT_RUN)
+        of = {attribute: raw[attribute] for attribute in options}
+        for attribute, value in of.items():
+            values[attribute][value] = None
+        if all(of[attribute] == value for attribute, value in wanted.items()):
+            matching = matching or of
+            failing = failing or (None if raw["outcome"] in EXPECTED else of)
+    for attribute, value in wanted.items():
+        if value not in values[attribute]:
+            where, hint = options[attribute][0], nearest(value, values[attribute])
+            raise InputError(f"{value!r} is not in the report", where=where, hint=hint)
+    first = failing or (matching if wanted else None)
+    if wanted and first is None:
         raise InputError("no record matches all of these", where="--impl, --case, --dtype", hint="name fewer")
-    first = (failing or matching)[0]
-    return [
-        r
-        for r in report.records
-        if (r.implementation, r.case, r.dtype) == (first.implementation, first.case, first.dtype)
-    ]
+    chosen = (raw for raw in stored.records() if first and all(raw[name] == value for name, value in first.items()))
+    return _Chosen([stored.record(raw) for raw in chosen] if first else [], planned, judged)
 
 
 def _show(screen: Console, record: Record) -> None:
-    screen.print(f"\n[bold]{record.check}[/]: {record.outcome.value}", highlight=False)
+    screen.print(Text.assemble("\n", (record.check, "bold"), f": {record.outcome.value}"))
     if record.message:
-        screen.print(f"  {record.message}", highlight=False, soft_wrap=True, markup=False)
+        screen.print(f"  {record.message}", soft_wrap=True)
     if record.stage and record.check == "stages":
-        screen.print(f"  first stage out of line: {record.stage}", style="bold red", highlight=False)
+        screen.print(f"  first stage out of line: {record.stage}", style="bold red")
     if not record.tensors:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -152,36 +173,3 @@ def _row(tensor: TensorVerdict) -> tuple[str, ...]:
         f"{tensor.expected:.9g}",
         f"{tensor.sigma:.2g}",
     )
-
-
-def _repeat_command(report: Report, record: Record) -> str:
-    """The command that repeats a check: the run's arguments, narrowed to this implementation, case and dtype.
-
-    It always names the number of threads, since an implementation that runs alone would get more by default.
-    """
-    command = [
-        "conform",
-        "run",
-        "--impl",
-        _implementation_argument(report, record),
-        "--case",
-        record.case,
-        "--dtype",
-        record.dtype,
-    ]
-    arguments = report.arguments
-    for option in ("--layer", "--device", "--python"):
-        command += [word for i, word in enumerate(arguments) if word == option or (i and arguments[i - 1] == option)]
-    if report.environment.seed:
-        command += ["--seed", str(report.environment.seed)]
-    return shlex.join([*command, "--threads", str(report.environment.threads_per_worker)])
-
-
-def _implementation_argument(report: Report, record: Record) -> str:
-    """The implementation as in the run's arguments: a path, if its folder is outside the project's own."""
-    name, colon, choices = record.implementation.partition(":")
-    for argument in report.arguments:
-        folder, _ = parse_variant(argument)
-        if Path(folder).name == name and "/" in folder:
-            return folder + colon + choices
-    return record.implementation

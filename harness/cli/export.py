@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from encoder_conformance.cli.looking import at_work, dtype_option
-from encoder_conformance.cli.options import interpreters, layer_parameters_of
+from encoder_conformance.cli.options import interpreters_option, layer_parameters_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
@@ -18,7 +18,7 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import Export, ReadCheckpoint
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
 _EXAMPLES = """
@@ -53,7 +53,7 @@ Examples:
     show_default=True,
     help="padding: one mask [batch, sequence], true where x holds data; full: every mask of the specification.",
 )
-@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the exporter.")
+@interpreters_option("the exporter")
 @click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
 def export(
     exporter: str,
@@ -62,7 +62,7 @@ def export(
     checkpoint: Path | None,
     dtype: DtypeName,
     mask: str,
-    pythons: tuple[str, ...],
+    pythons: dict[str, str],
     target: Path,
 ) -> None:
     """Export a layer to ONNX by one of the exporters (conform list impls), with dynamic batch and sequence axes.
@@ -71,7 +71,7 @@ def export(
     exporter failed; 2 wrong usage or bad input.
     """
     chosen = encoder_layer_of(find_layer(layer), "`export` writes encoder layers")
-    ready = _find_exporter(exporter, interpreters(pythons))
+    ready = _find_exporter(exporter, pythons)
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
     _refuse_unwritable(target)

@@ -1,9 +1,8 @@
 """`conform golden`: build the frozen expectations, or verify that the oracle still agrees with them."""
 
-import os
-
 import click
 
+from encoder_conformance.cli.options import jobs_option
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import (
     GOLDEN,
@@ -12,6 +11,7 @@ from encoder_conformance.golden.store import (
     read_golden,
     read_golden_manifest,
     still_frozen,
+    with_frozen_tensors,
     write_golden,
     write_golden_manifest,
 )
@@ -21,7 +21,6 @@ from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
 
 _CASE = click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases, as layer/situation; default: all.")
-_JOBS = click.option("--jobs", type=click.IntRange(1), help="Parallel processes; default: one per processor.")
 
 
 @click.group()
@@ -31,10 +30,11 @@ def golden() -> None:
 
 @golden.command(epilog="Example: conform golden build --case 'my-layer/*'")
 @_CASE
-@_JOBS
+@jobs_option
 @click.option("--prune", is_flag=True, help="Also remove goldens that no longer belong to a case.")
-def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
-    """Compute and freeze goldens and conditions. Files that the oracle still agrees with stay byte for byte.
+def build(globs: tuple[str, ...], jobs: int, prune: bool) -> None:
+    """Compute and freeze goldens and conditions. Files and tensors that the oracle still agrees with stay the same,
+    byte for byte.
 
     Commit goldens separately, with the reason.
     """
@@ -43,9 +43,11 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
     manifest = read_golden_manifest() if (GOLDEN / "manifest.json").exists() else None
     entries = dict(manifest.cases) if manifest else {}
     kept = 0
-    for done, (case, expected) in enumerate(compute_all(chosen, constants(), jobs or os.cpu_count() or 1), 1):
+    for done, (case, expected) in enumerate(compute_all(chosen, constants(), jobs), 1):
         entry = still_frozen(case, entries[case.id], expected, constants()) if case.id in entries else None
         kept += entry is not None
+        if entry is None and case.id in entries:
+            expected = with_frozen_tensors(case, entries[case.id], expected, constants())
         entries[case.id] = entry or write_golden(case, expected, constants())
         click.echo(f"[{done}/{len(chosen)}] {case.id}{': kept' if entry else ''}", err=True)
     if prune:
@@ -61,8 +63,8 @@ def build(globs: tuple[str, ...], jobs: int | None, prune: bool) -> None:
 
 @golden.command(epilog="Example: conform golden verify --case '*/padding-right'")
 @_CASE
-@_JOBS
-def verify(globs: tuple[str, ...], jobs: int | None) -> int:
+@jobs_option
+def verify(globs: tuple[str, ...], jobs: int) -> int:
     """Check every golden against its checksum and against the oracle. Exit status: 1 if any disagrees."""
     cases = load().with_golden
     manifest = read_golden_manifest()
@@ -70,7 +72,7 @@ def verify(globs: tuple[str, ...], jobs: int | None) -> int:
     chosen = select(cases, globs, None)
     frozen = {case.id: read_golden(case, manifest, constants()) for case in chosen}
     wrong = 0
-    for done, (case, today) in enumerate(compute_all(chosen, constants(), jobs or os.cpu_count() or 1), 1):
+    for done, (case, today) in enumerate(compute_all(chosen, constants(), jobs), 1):
         problem = disagreement(frozen[case.id], today, constants())
         wrong += bool(problem)
         click.echo(f"[{done}/{len(chosen)}] {case.id}" + (f": {problem}" if problem else ""), err=True)

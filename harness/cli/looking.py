@@ -8,9 +8,11 @@ import click
 from rich.console import Console
 
 from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
+from encoder_conformance.inspect.session import refuse_too_large
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
 
 LAYER, BATCH, SEQUENCE = "pre-gelu-512", 32, 50
 """The defaults: the layer and sizes of the published example."""
@@ -35,7 +37,7 @@ def layer_options(command: _Command) -> _Command:
 def chosen_layer(
     layer: str | None, d_model: int | None, num_heads: int | None, d_ff: int | None, dropout: float | None = None
 ) -> Layer:
-    return resized(find_layer(layer or LAYER), d_model, num_heads, d_ff, dropout)
+    return resized(find_layer(layer or LAYER, built=False), d_model, num_heads, d_ff, dropout)
 
 
 def chosen_case(
@@ -47,7 +49,12 @@ def chosen_case(
     sequence: int | None,
     lengths: tuple[int, ...] = (),
 ) -> Case:
-    return at_size(chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE, lengths)
+    """Raises InputError, for instance if nobody can make the input or the layer."""
+    chosen, batch, sequence = chosen_layer(layer, d_model, num_heads, d_ff), batch or BATCH, sequence or SEQUENCE
+    refuse_larger(chosen, LARGEST_BUILT, "--layer, --d-model, --d-ff")
+    if lengths:  # one for each item
+        refuse_too_large(batch * sequence * chosen.d_model, batch, "float16")
+    return at_size(chosen, batch, sequence, lengths)
 
 
 batch_option = click.option("--batch", type=click.IntRange(1), help=f"B; default: {BATCH}.")

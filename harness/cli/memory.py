@@ -28,6 +28,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
 
 _EXAMPLES = """
 \b
@@ -42,7 +43,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @looking.layer_options
-@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), help="This rate instead of the layer's four.")
+@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), help="This rate instead of the layer's own.")
 @looking.batch_option
 @click.option(
     "--sequence",
@@ -173,6 +174,7 @@ def _measure_peaks(
     """The peak of one layer forward and, with `backward`, of a stack of all layers forward and backward."""
     require_linux()
     peaks, stack = [], stacked(layer, layers)
+    refuse_larger(stack if backward else layer, LARGEST_BUILT, "--layers, --layer" if backward else "--layer")
     training = bool(layer.dropout.rates())  # where nothing is dropped, both modes are the same
     for S in sequences:
         passes: list[tuple[str, Case, Check]] = [("forward", at_size(layer, batch, S), "output")]
@@ -182,7 +184,7 @@ def _measure_peaks(
         for description, case, check in passes:
             ready, task = find_task(impl, case, dtype, check)
             name = ready.implementation.name
-            refuse_too_large(sum(map(prod, case.expected_shapes(check).values())), case, dtype)
+            refuse_too_large(sum(map(prod, case.expected_shapes(check).values())), case.situation.batch, dtype)
             with looking.at_work(f"measuring {name}, {description}, at S = {S}"):
                 peak = measure(ready, task, os.cpu_count() or 1)
             facts = {"implementation": name, "sequence": S, "layers": case.layer.stack.layers, "pass": description}

@@ -59,7 +59,7 @@ def parameters(
     case = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
     check: Check = "gradients" if gradients else "output"
     ready, task = find_task(impl, case, dtype, check)
-    refuse_too_large(sum(map(prod, case.expected_shapes("gradients").values())), case, dtype)
+    refuse_too_large(sum(map(prod, case.expected_shapes("gradients").values())), case.situation.batch, dtype)
     name = ready.implementation.name
     with looking.at_work(f"running {name}"):
         result = read_parameters(ready, task, os.cpu_count() or 1, gradients=gradients)

@@ -15,7 +15,7 @@ from encoder_conformance.inspect.profile import FEWEST, Times, times
 from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 
 _EXAMPLES = """
 \b
@@ -57,7 +57,7 @@ def profile(
     case = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
     ready, task = find_task(impl, case, dtype, "stages")
     name, threads = ready.implementation.name, threads or os.cpu_count() or 1
-    refuse_too_large(case.x_shape[0] * case.x_shape[1] * case.x_shape[2], case, dtype)
+    refuse_too_large(case.x_shape[0] * case.x_shape[1] * case.x_shape[2], case.situation.batch, dtype)
     with open_session(ready, threads) as (session, require_answer), looking.at_work(f"timing {name}"):
         answer = session.profile(task, repeats)
         if isinstance(answer, Failure) and answer.refused == "unsupported":

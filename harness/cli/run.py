@@ -1,37 +1,43 @@
 """`conform run`: judges implementations and prints the matrix."""
 
-import contextlib
 import os
+import sys
 import time
-from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from encoder_conformance.allocator import give_large_arrays_back
-from encoder_conformance.asking import prepare_to_judge
 from encoder_conformance.cli.chosen import chosen_implementations
-from encoder_conformance.cli.options import Duration, interpreters, progress_bar, refuse_unwritable
+from encoder_conformance.cli.judging import RunOptions, judge_assignments
+from encoder_conformance.cli.options import (
+    Duration,
+    Part,
+    Seed,
+    dtypes_option,
+    interpreters_option,
+    worker_limits,
+)
+from encoder_conformance.cli.resuming import completed, earlier_run, resumable
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.build import compute_all
-from encoder_conformance.golden.frozen import FrozenGoldens
+from encoder_conformance.golden.choice import goldens_of
 from encoder_conformance.impl.manifest import Device
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.plan import plan, select
-from encoder_conformance.report.closing import remainder
-from encoder_conformance.report.collection import Collection
-from encoder_conformance.report.ledger import Ledger, environment
-from encoder_conformance.report.terminal import console, show_report
-from encoder_conformance.results import Report
-from encoder_conformance.runner import Run
+from encoder_conformance.report.begun import begun_run
+from encoder_conformance.report.folder import LATEST, RUNS
+from encoder_conformance.report.verbosity import Verbosity
+from encoder_conformance.results import Shard
 from encoder_conformance.scheduling import Assignment
-from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import LEVELS, Level
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
+from encoder_conformance.worker.limits import Limits, default_memory
+
+if TYPE_CHECKING:
+    from encoder_conformance.shards.partition import Seconds
 
 _EXAMPLES = """
 \b
@@ -45,6 +51,9 @@ Examples:
   conform run --python keras_tf=/opt/tf/bin/python
   conform run --budget 30s
   conform run --seed 1 --threads 2
+  conform run --level required --shard 1/3
+  conform run --resume conform-report/latest
+  conform run --level required --scheduler tcp://127.0.0.1:8786
 """
 
 
@@ -68,9 +77,7 @@ Examples:
     type=click.Choice(LEVELS),
     help="Only cases of this level or a stricter one; default: core, and any level where --case names cases.",
 )
-@click.option(
-    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: every dtype of each case."
-)
+@dtypes_option
 @click.option("--budget", type=Duration(), help="End after this time (30s, 5m), and report what was not reached.")
 @click.option("--fail-fast", is_flag=True, help="End at the first case that fails, and diagnose it.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -82,20 +89,44 @@ Examples:
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker's framework; default: a fair share.")
 @click.option(
     "--seed",
-    type=click.IntRange(0),
+    type=Seed(),
     default=0,
     show_default=True,
-    help="Seed of inputs and parameters; 0 has frozen goldens, for any other the oracle computes them first.",
+    help="Seed of inputs and parameters; 0 has frozen goldens, for any other the oracle computes them first. "
+    "With random, one is drawn and printed: nobody can have its expected values before.",
 )
-@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for an implementation.")
+@click.option("--shard", type=Part(), help="One part of the plan, of about equal parts; `conform merge` unites them.")
+@click.option(
+    "--balanced-by",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="An earlier run, whose seconds make the parts equal. Every part needs the same.",
+)
+@click.option(
+    "--resume",
+    "earlier",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="An earlier run, such as one that was interrupted: what it judged is taken over where nothing has changed.",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Run the plan on the workers of a Dask cluster: the scheduler's address, tcp://host:8786 (docs/scale.md).",
+)
+@interpreters_option("an implementation")
+@worker_limits
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("conform-report"),
-    show_default=True,
-    help="Folder for report.json and the workers' logs.",
+    help="Folder for report.json, records.jsonl and the workers' logs; "
+    f"default: a new one in {RUNS}, to which {RUNS / LATEST} then points.",
 )
+@click.option("--keep-failing", is_flag=True, help="Keep the tensors of checks that fail, in failing/ of that folder.")
+@click.option("--quiet", is_flag=True, help="Print what is wrong, the result, and nothing else.")
+@click.option("--verbose", is_flag=True, help="Print a line for each check as it is judged.")
 @click.option("--update-declared", is_flag=True, help="Bring each impl.yaml's list of deviations up to this run.")
+@click.option("--reason", help="With --update-declared: why it deviates, of each deviation that is new in the list.")
 def run(
     impls: tuple[str, ...],
     globs: tuple[str, ...],
@@ -108,9 +139,18 @@ def run(
     jobs: int | None,
     threads: int | None,
     seed: int,
-    pythons: tuple[str, ...],
-    out: Path,
+    shard: Shard | None,
+    balanced_by: Path | None,
+    earlier: Path | None,
+    scheduler: str | None,
+    pythons: dict[str, str],
+    out: Path | None,
+    keep_failing: bool,
+    quiet: bool,
+    verbose: bool,
     update_declared: bool,
+    reason: str | None,
+    limits: Limits,
 ) -> int:
     """Judge implementations against the specification and print the matrix.
 
@@ -120,105 +160,107 @@ def run(
     Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
     start_time = time.monotonic()
+    if quiet and verbose:
+        raise InputError("are given together", where="--quiet, --verbose", hint="leave out one of them")
+    verbosity: Verbosity = "quiet" if quiet else "verbose" if verbose else "usual"
     give_large_arrays_back()
-    if update_declared and (globs or layer_file or level or dtypes or budget or fail_fast):
+    if update_declared and (globs or layer_file or level or dtypes or budget or fail_fast or shard or earlier):
         raise InputError(
             "a part of the suite cannot say what an implementation's deviations are",
             where="--update-declared",
-            hint="run it without --case, --layer, --level, --dtype, --budget and --fail-fast",
+            hint="run it without --case, --layer, --level, --dtype, --budget, --fail-fast, --shard and --resume",
         )
-    specification = load(extra_layers=(layer_file,) if layer_file else ())
-    all_cases = [replace(case, seed=seed) for case in specification.cases.values()]
-    if layer_file:
-        all_cases = [case for case in all_cases if case.layer.layer == layer_file.stem]
-    by_id = {case.id: case for case in all_cases}
-    selected = select(by_id, globs, level or (None if globs or update_declared else "core"))
-    ready, absent = chosen_implementations(impls, interpreters(pythons), device)
-    refuse_unwritable(out)
-    assignments = [Assignment(each, plan(each.implementation, selected, dtypes)) for each in ready]
-    frozen = not (layer_file or seed)
-    goldens = (
-        FrozenGoldens(specification, constants()) if frozen else _compute_goldens(selected, jobs or os.cpu_count() or 1)
-    )
-    in_progress = Run(
-        assignments,
-        goldens,
-        constants(),
-        jobs=jobs,
-        device=device,
-        logs=out / "logs",
-        threads=threads,
-        until=None if budget is None else start_time + budget,
-        fail_fast=fail_fast,
-    )
-    with _start_workers(in_progress):
-        all_tasks = [plan(each.implementation, all_cases, dtypes) for each in ready]
-        if isinstance(goldens, FrozenGoldens):
-            goldens.check(selected)
-            goldens.read_ahead(in_progress.cases_asked_first())
-        prepare_to_judge(selected)
-    ledger = Ledger(out, assignments, absent, in_progress, environment(assignments, in_progress, device, seed))
-    collection = Collection(assignments, ledger, in_progress, excludes=frozen)
-    try:
-        with progress_bar() as progress:
-            collection.collect(progress)
-    except BaseException as error:
-        collection.interrupted()
-        error.add_note(f"what was judged until then is in {ledger.path}, marked incomplete")
-        raise
-    if budget and not collection.answered:
-        raise InputError(
-            f"{budget:g} s are over before a worker has answered",
-            where="--budget",
-            hint="give it more: a framework takes some seconds to import",
+    if reason is not None and not update_declared:
+        raise InputError("is of deviations that are declared", where="--reason", hint="add --update-declared")
+    if scheduler:
+        from encoder_conformance.cli.on_cluster import refuse_with_scheduler, run_on_cluster
+        from encoder_conformance.cluster.part import Question
+
+        refuse_with_scheduler(
+            layer=layer_file, budget=budget, fail_fast=fail_fast, shard=shard, balanced_by=balanced_by,
+            resume=earlier, python=pythons, update_declared=update_declared, keep_failing=keep_failing,
+        )  # fmt: skip
+        question = Question(
+            globs=globs,
+            level=level or (None if globs else "core"),
+            dtypes=dtypes,
+            seed=seed,
+            device=device,
+            threads=threads,
+            memory=None if limits.memory == default_memory() else limits.memory,  # else each machine's own
+            isolate=limits.isolate,
         )
-    report = collection.close("first failure" if collection.failed and fail_fast else "budget" if budget else None)
-    show_report(console(), report, out, remainder(report, assignments, all_tasks))
-    if update_declared and report.complete:
-        from encoder_conformance.deviations.update import (
-            update_declared as write_declared,  # a twentieth of the command's start
-        )
+        return run_on_cluster(scheduler, impls, question, jobs, out, quiet=quiet)
+    # Earlier runs are read before this one has a folder: `latest` is then this one's.
+    recorded = _recorded(balanced_by) if shard and balanced_by else {}
+    interrupted = earlier_run(earlier, out) if earlier else None
+    with begun_run(out) as folder:
+        specification = load(extra_layers=(layer_file,) if layer_file else ())
+        all_cases = [replace(case, seed=seed) for case in specification.cases.values()]
+        if layer_file:
+            refuse_larger(specification.layers[layer_file.stem], LARGEST_BUILT, f"--layer {layer_file}")
+            all_cases = [case for case in all_cases if case.layer.layer == layer_file.stem]
+        by_id = {case.id: case for case in all_cases}
+        selected = select(by_id, globs, level or (None if globs or update_declared else "core"))
+        ready, absent = chosen_implementations(impls, pythons, device)
+        assignments = [Assignment(each, plan(each.implementation, selected, dtypes)) for each in ready]
+        if shard:
+            from encoder_conformance.shards.partition import part_of
 
-        for assignment in assignments:
-            changed = write_declared(report, assignment.ready.implementation, assignment.ready.folder)
-            for line in changed:
-                click.echo(f"{assignment.ready.folder / 'impl.yaml'}: {line}")
-            if any(line.startswith("+") for line in changed):
-                click.echo("Write there why it deviates (reason), where to see it (link) and in which cases (when).")
-    return _exit_status(report)
+            assignments = part_of(assignments, shard, recorded)
+        elif balanced_by:
+            raise InputError("makes parts equal, and there are none", where="--balanced-by", hint="--shard I/N")
+        resumed = resumable(assignments, interrupted, seed, device) if interrupted else None
+        if resumed:
+            assignments = resumed.rest
+        whole = len(selected) == len(all_cases) and not (shard or resumed)
+        with completed(resumed, folder) as completion:
+            if assignments:
+                goldens = goldens_of(selected, jobs or os.cpu_count() or 1)
+                options = RunOptions(
+                    jobs, device, threads, seed, start_time, budget, fail_fast, limits, shard, verbosity, keep_failing
+                )
+                judged = judge_assignments(
+                    assignments,
+                    absent,
+                    selected,
+                    goldens,
+                    folder,
+                    options,
+                    lambda: [
+                        each.tasks if whole else plan(each.ready.implementation, all_cases, dtypes)
+                        for each in assignments
+                    ],
+                )
+                completion.status = judged.show(out)
+                if update_declared and judged.report.complete:
+                    _update_declared(folder, assignments, reason)
+    return completion.status
 
 
-def _exit_status(report: Report) -> int:
-    outcomes = {record.outcome for record in report.records}
-    if report.ended_by in ("budget", "first failure") and not outcomes <= {*EXPECTED, Outcome.NOT_RUN}:
-        return 1  # the user ended it, and what was judged until then did not conform
-    if not report.complete or outcomes <= {Outcome.UNSUPPORTED}:
-        return 3
-    return 0 if outcomes <= EXPECTED else 1
+def _recorded(run: Path) -> "Seconds":
+    from encoder_conformance.report.reading import read_report  # what workers need not wait for
+    from encoder_conformance.shards.partition import recorded_seconds
+
+    return recorded_seconds(read_report(run).records)
 
 
-@contextlib.contextmanager
-def _start_workers(in_progress: Run) -> Generator[None]:
-    """Start the run's workers, and stop them if the block fails."""
-    in_progress.begin()
-    try:
-        yield
-    except BaseException:
-        in_progress.abort()
-        raise
+def _update_declared(folder: Path, assignments: list[Assignment], reason: str | None) -> None:
+    """`reason` is asked for, where it is not given and somebody is there to ask."""
+    from encoder_conformance.deviations.update import update_declared  # a twentieth of the command's start
+    from encoder_conformance.report.reading import read_report
 
+    def reason_of(deviation: str) -> str | None:
+        if reason or not sys.stdin.isatty():
+            return reason
+        return click.prompt(f"Why does it deviate by {deviation}? (Enter: do not declare it)", "", show_default=False)
 
-def _compute_goldens(cases: list[Case], jobs: int) -> Callable[[Case], Expected]:
-    """The goldens of `cases`, computed by the oracle: for the user's own layer, or another seed."""
-    goldens = {}
-    try:
-        with progress_bar() as progress, contextlib.closing(compute_all(cases, constants(), jobs)) as computed:
-            bar = progress.add_task("computing goldens", total=len(cases))
-            for case, expected in computed:
-                goldens[case.id] = expected
-                progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
-    except BaseException as error:
-        progress_text = f"{len(goldens)} of {len(cases)} goldens were computed, and they are not kept"
-        error.add_note(f"nothing was judged, and no report is written: {progress_text}")
-        raise
-    return lambda case: goldens[case.id]
+    report = read_report(folder)
+    for assignment in assignments:
+        changed = update_declared(report, assignment.ready.implementation, assignment.ready.folder, reason_of)
+        for line in changed:
+            click.echo(f"{assignment.ready.folder / 'impl.yaml'}: {line}")
+        if any(line.startswith("+") for line in changed):
+            click.echo("Write there where to see it (link) and in which cases (when).")
+        if any(line.startswith("?") for line in changed):
+            click.echo("Not declared, because nobody said why: give --reason TEXT, or write them there.")

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from encoder_conformance.cli.options import interpreters, warn_of_left_out
+from encoder_conformance.cli.options import interpreters_option, warn_of_left_out, worker_limits
 from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
@@ -20,6 +20,7 @@ from encoder_conformance.report.terminal import console
 from encoder_conformance.smoke.checklist import Checklist
 from encoder_conformance.smoke.step import NAMES, Step, verdict
 from encoder_conformance.spec.load import Specification, load
+from encoder_conformance.worker.limits import Limits
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}
@@ -48,10 +49,11 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("given", metavar="NAME|FOLDER[:KEY=VALUE,…]")
-@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the implementation.")
+@interpreters_option("the implementation")
+@worker_limits
 @click.option("--layer", metavar="ID|YAML", help="Use this layer, if the architecture is fixed.")
 @click.option("--json", "as_json", is_flag=True, help="The steps as JSON.")
-def smoke(given: str, pythons: tuple[str, ...], layer: str | None, as_json: bool) -> int:
+def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool, limits: Limits) -> int:
     """Check a new adapter on a handful of small cases: what works, what fails, and where the fault is.
 
     The cases use small layers that its manifest does not opt out of, or --layer.
@@ -60,12 +62,12 @@ def smoke(given: str, pythons: tuple[str, ...], layer: str | None, as_json: bool
     """
     warn_of_left_out()
     folder, implementation = find_implementation(given)
-    check_declared([entry.deviation for entry in implementation.deviations], str(folder / "impl.yaml"))
-    ready = resolve(implementation, folder, interpreters(pythons))
+    check_declared(implementation, folder)
+    ready = resolve(implementation, folder, pythons)
     if isinstance(ready, Missing):
         raise InputError(f"{implementation.name}: {ready.reason}", where=given, hint=ready.hint)
     specification, layer_id = _load_layer(layer)
-    steps = _run_steps(ready, specification, layer_id, Console(quiet=True) if as_json else console())
+    steps = _run_steps(ready, limits, specification, layer_id, Console(quiet=True) if as_json else console())
     if as_json:
         facts = {"implementation": implementation.name, "folder": str(folder), "verdict": verdict(steps)}
         click.echo(json.dumps({**facts, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
@@ -73,7 +75,7 @@ def smoke(given: str, pythons: tuple[str, ...], layer: str | None, as_json: bool
         text, style = _VERDICT_LINES[verdict(steps)]
         if verdict(steps) == "adapter" and any((step.name, step.state) == ("numbers", "ok") for step in steps):
             text = "The adapter does not do all that its manifest declares. The numbers that could be judged are right."
-        console().print(text.format(given=given), style=style, soft_wrap=True, highlight=False, markup=False)
+        console().print(text.format(given=given), style=style, soft_wrap=True)
     return int(verdict(steps) != "ok")
 
 
@@ -86,12 +88,17 @@ def _load_layer(layer: str | None) -> tuple[Specification, str | None]:
     return load(extra_layers=own), chosen.layer
 
 
-def _run_steps(ready: Ready, specification: Specification, layer: str | None, screen: Console) -> list[Step]:
+def _run_steps(
+    ready: Ready, limits: Limits, specification: Specification, layer: str | None, screen: Console
+) -> list[Step]:
     """Run every step, and show each as soon as it is done."""
-    screen.print(f"{ready.implementation.name} ({shown(ready.folder)})", style="bold", highlight=False, markup=False)
+    screen.print(f"{ready.implementation.name} ({shown(ready.folder)})", style="bold")
     steps = []
-    with open_session(ready, 1) as (session, _):
-        for step in Checklist(session, ready, specification, layer):
+    with (
+        open_session(ready, 1, limits=limits) as (session, _),
+        screen.status("") as status,
+    ):  # the status is for terminals alone
+        for step in Checklist(session, ready, specification, layer, status.update):
             steps.append(step)
             _show(screen, step)
     for name in NAMES:
@@ -103,6 +110,6 @@ def _run_steps(ready: Ready, specification: Specification, layer: str | None, sc
 
 def _show(screen: Console, step: Step) -> None:
     line = Text.assemble((f" {_MARK[step.state]} {step.name:<11} ", _STYLE[step.state]), step.said)
-    screen.print(line, soft_wrap=True, highlight=False)
+    screen.print(line, soft_wrap=True)
     for advice in step.do:
-        screen.print(Text(f"     → {advice}"), soft_wrap=True, highlight=False)
+        screen.print(Text(f"     → {advice}"), soft_wrap=True)

@@ -15,6 +15,7 @@ from encoder_conformance.cli import looking
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.inspect.dropouts import with_dropped
 from encoder_conformance.inspect.layer_selection import describe_case, find_case
 from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
 from encoder_conformance.inspect.stack_layers import input_rows, trace_inside
@@ -84,7 +85,9 @@ def trace(
     else:
         selected = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence, lengths)
     ready, task = find_task(impl, selected, dtype, "stages")
-    refuse_too_large(sum(prod(shape) for shape in selected.expected_shapes("stages").values()), selected, dtype)
+    refuse_too_large(
+        sum(prod(shape) for shape in selected.expected_shapes("stages").values()), selected.situation.batch, dtype
+    )
     expected = _expected_stages(selected, judge=judge, frozen=case is not None)
     name, description = ready.implementation.name, describe_case(selected)
     with open_session(ready, os.cpu_count() or 1) as (session, require_answer), looking.at_work(f"running {name}"):
@@ -92,6 +95,7 @@ def trace(
         rows = compute_trace(task, observed, expected)
         if selected.layer.is_stack:
             rows = trace_inside(session, require_answer, task, rows, observed)
+        rows = with_dropped(session, task, rows)
         subject = f"{name} ({looking.versions(session.versions)})"
     counts = {parameter.name: prod(parameter.shape(selected.layer)) for parameter in parameters_of(selected.layer)}
     if as_json:

@@ -1,22 +1,36 @@
 """`conform validate`: an ONNX file of any origin."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from encoder_conformance.cli.options import interpreters, layer_parameters_of, progress_bar, refuse_unwritable
-from encoder_conformance.errors import InputError
-from encoder_conformance.files import replace_file
+from encoder_conformance.cli.options import (
+    Duration,
+    deliver,
+    interpreters_option,
+    jobs_option,
+    layer_parameters_of,
+    module_arguments,
+    refuse_pickle,
+    result_options,
+    shown_progress,
+    worker_limits,
+)
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
+from encoder_conformance.report.folder import run_folder
 from encoder_conformance.report.terminal import console
+from encoder_conformance.validate.against.opening import Named
 from encoder_conformance.validate.findings import MaskMeaning
-from encoder_conformance.validate.request import Progress, ValidationRequest
+from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RUNTIMES
 from encoder_conformance.validate.show import show_validation
-from encoder_conformance.validate.validation import validate
+from encoder_conformance.validate.validation import fixed, validate
+from encoder_conformance.worker.limits import Limits
+
+NAME = "validation.json"
 
 _EXAMPLES = """
 \b
@@ -24,6 +38,10 @@ Examples:
   conform validate model.onnx
   conform validate model.onnx --layer post-relu-512 --parameters weights.safetensors
   conform validate model.onnx --layer my-layer.yaml --mask ignore --runtime onnxruntime
+  conform validate model.onnx --against model.py:encoder
+  conform validate fused.onnx --against model.onnx
+  conform validate model.onnx --strict                       (in CI: a warning fails)
+  conform validate somebody-elses.onnx --isolate --memory 4GiB
   conform validate quantised.onnx --limit 0.02 --json > validation.json
 """
 
@@ -49,18 +67,34 @@ Examples:
     help="Default: each that is here, at every level.",
 )
 @click.option("--limit", type=click.FloatRange(0), help="Relative error that a file with integer weights may have.")
-@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for onnx_file.")
 @click.option(
-    "--jobs", type=click.IntRange(1), help="Processes that compute expected results; default: one for each processor."
+    "--against",
+    metavar="SOURCE",
+    help="What it was made from: package.module:name, file.py:name, hf:TYPE, weights.safetensors, or a file .onnx.",
+)
+@click.option("--arg", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument of the source's class.")
+@click.option("--at", metavar="PATH", help="The part of the source that was exported, such as encoder.layer.0.")
+@click.option(
+    "--deviation",
+    "deviations",
+    multiple=True,
+    metavar="ID",
+    help="What it does otherwise on purpose, gelu-quick or mask-causal for CLIP (conform list deviations).",
 )
 @click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("conform-report"),
-    show_default=True,
-    help="Folder for validation.json and the workers' logs.",
+    "--fix",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="NEW.onnx",
+    help="Write the file with what is safe and mechanical mended (order, axis names, stale shapes), and judge that.",
 )
-@click.option("--json", "as_json", is_flag=True, help="validation.json on standard output, and nothing else.")
+@click.option(
+    "--timeout", type=Duration(), help="Time to look into the file, to load it, and for each answer; default: 5m, 2m."
+)
+@click.option("--strict", is_flag=True, help="A warning fails, as an error does: exit status 1.")
+@interpreters_option("onnx_file")
+@worker_limits
+@jobs_option
+@result_options("validation.json")
 def validate_(
     model: Path,
     layer: str | None,
@@ -68,40 +102,61 @@ def validate_(
     mask: MaskMeaning | None,
     runtimes: tuple[str, ...],
     limit: float | None,
-    pythons: tuple[str, ...],
-    jobs: int | None,
+    against: str | None,
+    arguments: tuple[str, ...],
+    at: str | None,
+    deviations: tuple[str, ...],
+    fix: Path | None,
+    timeout: float | None,
+    strict: bool,
+    pythons: dict[str, str],
+    jobs: int,
     out: Path,
     as_json: bool,
+    limits: Limits,
 ) -> int:
     """Validate an ONNX file: its structure, sizes, masks, numbers, runtimes and levels. No specification is needed:
     the layer is inferred from the graph, and judged with the file's own parameters.
 
-    Exit status: 0 it does what it should; 1 it was judged and does not; 2 it could not be judged, or wrong usage.
+    Exit status: 0 it does what --layer states, or conforms to itself where nothing is stated; 1 it was judged and
+    does not; 2 it could not be judged, or wrong usage.
     """
     stated = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
     if parameters and stated is None:
         hint = "name the layer that they are the parameters of"
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
     stated_parameters = layer_parameters_of(stated, parameters) if stated and parameters else None
-    refuse_unwritable(out)
-    request = ValidationRequest(model, stated, stated_parameters, mask, runtimes, interpreters(pythons), limit)
-    with _progress() as progress:
-        validation = validate(request, out, jobs or os.cpu_count() or 1, progress)
-    text = validation.model_dump_json(indent=1)
-    replace_file(out / "validation.json", text.encode())
-    if as_json:
-        click.echo(text)
-    else:
-        show_validation(console(), validation)
-        click.echo(f"Everything: {out / 'validation.json'}")
+    source = None
+    if against is not None:
+        refuse_pickle(against)
+        source = Named(against, module_arguments(arguments), at, Path.cwd())
+    elif arguments or at:
+        raise InputError("is of a source", where="--arg, --at", hint="--against names it")
+    for name in deviations:
+        if name not in catalogue():
+            raise InputError(f"{name} is no known deviation", where="--deviation", hint=nearest(name, catalogue()))
+    request = ValidationRequest(
+        model, stated, stated_parameters, mask, runtimes, pythons, limit, strict, source, limits, timeout,
+        deviations=deviations,
+    )  # fmt: skip
+    with run_folder(out) as folder:
+        result = folder / NAME
+        result.unlink(missing_ok=True)  # that of another file, or of this one before it was changed
+        if fix is not None:
+            request = _fixed(request, fix, folder, as_json=as_json)
+        with shown_progress() as progress:
+            validation = validate(request, folder, jobs, progress)
+        deliver(result, validation, lambda: show_validation(console(), validation), as_json=as_json)
     return validation.status
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    with progress_bar() as bar:
-        task = bar.add_task("starting")
-        yield Progress(
-            begin=lambda what, total: bar.reset(task, total=total, description=what),
-            step=lambda what: bar.update(task, advance=1, description=what),
-        )
+def _fixed(request: ValidationRequest, new: Path, out: Path, *, as_json: bool) -> ValidationRequest:
+    """The request for the mended file, which is written; the same request where there is nothing to mend."""
+    if new.exists():
+        raise InputError("is there already", where=f"--fix {new}", hint="name a file that is not: nothing is replaced")
+    done = fixed(replace(request, fix=new), out)
+    if not done:
+        click.echo("Nothing that is mechanical is to be mended; the file is judged as it is.", err=as_json)
+        return request
+    click.echo(f"Written to {new}: {'; '.join(done)}.", err=as_json)
+    return replace(request, model=new)

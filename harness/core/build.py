@@ -67,7 +67,11 @@ def measure(cases: Sequence[Case], jobs: int) -> Sensitivity:
 def choose(candidates: Sequence[Case], table: Sensitivity, pairs: Mapping[str, set[Criterion]]) -> CoreSelection:
     """Cover every criterion that any candidate meets by few and cheap candidates."""
     by_deviation = of_deviations(candidates, table)
-    met = {case.id: of_text(case) | by_deviation.get(case.id, set()) | _pairs_of(case, pairs) for case in candidates}
+    met = {case.id: of_text(case) for case in candidates}
+    for case in candidates:
+        # What wrong layers show is to be seen in what every implementation can be asked: few take padding by token ids.
+        if case.padding_id is None:
+            met[case.id] |= by_deviation.get(case.id, set()) | _pairs_of(case, pairs)
     column_of = {criterion: index for index, criterion in enumerate(sorted(set().union(*met.values())))}
     meets = np.zeros((len(candidates), len(column_of)), dtype=np.bool_)
     for row, case in enumerate(candidates):

@@ -1,13 +1,12 @@
 """The deviations that a run has excluded so far, and the clauses that its checks cite."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from encoder_conformance.core.order import excludes
 from encoder_conformance.core.sensitivity import read_sensitivity
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Record, Shown
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.clauses import clauses
-from encoder_conformance.task import Task
 
 _JUDGED = frozenset({Outcome.PASS, Outcome.DEVIATES, Outcome.STALE, Outcome.FAIL})
 
@@ -19,20 +18,22 @@ class Exclusion:
     A check that deviates as declared excludes nothing: another deviation might be hidden by the declared one.
     """
 
-    def __init__(self, implementation: str, tasks: Sequence[Task]) -> None:
+    def __init__(self, implementation: str, dtypes: Iterable[str], *, shows_all_stages: bool) -> None:
+        """`dtypes`: the planned formats."""
         self._table, self._implementation = read_sensitivity(), implementation
-        self._tasks = {task.key: task for task in tasks}
-        self._detectable = {dtype: self._table.in_format(dtype) for dtype in {task.dtype for task in tasks}}
+        self._shows_all_stages = shows_all_stages
+        self._detectable = {dtype: self._table.in_format(dtype) for dtype in set(dtypes)}
         self._excluded = dict.fromkeys(self._detectable, 0)
         self._cited: set[str] = set()
 
-    def add(self, record: Record) -> None:
-        """Record one check and its outcome."""
-        task = self._tasks[record.key]
+    def add(self, case: Case, record: Record) -> None:
+        """Add the record of a check of this case."""
         if record.outcome in _JUDGED:
-            self._cited.update(task.case.clauses)
+            self._cited.update(case.clauses)
         if record.outcome == Outcome.PASS:
-            self._excluded[task.dtype] |= excludes(task, self._table)
+            self._excluded[record.dtype] |= self._table.excluded_by(
+                case, record.dtype, record.check, shows_all_stages=self._shows_all_stages
+            )
 
     @property
     def count(self) -> tuple[int, int]:

@@ -53,13 +53,9 @@ class _Gains:
 
 
 def excludes(task: Task, table: Sensitivity) -> int:
-    """The deviations that this check excludes if it passes, as a bit set.
-
-    It is empty for stages of an implementation that does not show all of them, since the table is measured on all.
-    """
-    if task.check == "stages" and task.implementation.capabilities.stages != "all":
-        return 0
-    return table.sees(task.case, task.dtype, task.check)
+    """The deviations that this check excludes if it passes, as a bit set."""
+    shows_all = task.implementation.capabilities.stages == "all"
+    return table.excluded_by(task.case, task.dtype, task.check, shows_all_stages=shows_all)
 
 
 def _order_greedily(gain_bits: Sequence[int]) -> list[int]:

@@ -54,6 +54,13 @@ class Sensitivity(Strict):
             return 0
         return int(self.seen.get(case.golden_id, {}).get(dtype, {}).get(check, "0"), 16)
 
+    def excluded_by(self, case: Case, dtype: str, check: Check, *, shows_all_stages: bool) -> int:
+        """The deviations that a check excludes if it passes, as a bit set.
+
+        It is empty for stages of an implementation that does not show all of them, since the table is measured on all.
+        """
+        return self.sees(case, dtype, check) if check != "stages" or shows_all_stages else 0
+
     def in_format(self, dtype: str) -> int:
         """The deviations that any case detects in this format, as a bit set."""
         detected = 0

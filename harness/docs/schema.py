@@ -17,10 +17,13 @@ from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.core import Core
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.published import Published
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.wire.messages import Answer, Built, Initialised, Request, Started
 
-MODELS: tuple[type[BaseModel], ...] = (Layer, Situation, Deviation, Constants, Core, Implementation, Manifest, Report)
+MODELS: tuple[type[BaseModel], ...] = (
+    Layer, Situation, Deviation, Constants, Core, Published, Implementation, Manifest, Report,
+)  # fmt: skip
 
 
 def schema_files() -> dict[Path, str]:

@@ -1,6 +1,6 @@
 """Finds the command that starts each implementation: a Python that has its modules, or another language's program."""
 
-import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoder_conformance.errors import InputError
+from encoder_conformance.impl.environment import passed_on
+from encoder_conformance.impl.lookup import is_there
 from encoder_conformance.impl.manifest import Implementation
+from encoder_conformance.parent_death import ends_with_parent
 from encoder_conformance.paths import PACKAGE, ROOT, shown
 
 LAUNCH = PACKAGE / "adapter" / "launch.py"
+LOOKUP = PACKAGE / "impl" / "lookup.py"
 ADAPTER_NEEDS = ("numpy", "safetensors")
 
 
@@ -37,8 +41,8 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     """Find a command that starts the implementation.
 
     A Python adapter gets the interpreter that `named` maps its name to (--python NAME=PATH). By default it gets this
-    interpreter, or that of its tox environment. Raises InputError if a named interpreter does not run or the manifest
-    names a missing adapter.
+    interpreter, or that of its tox environment in this project's own folder; no other program is executed. Raises
+    InputError if a named interpreter does not run or the manifest names a missing adapter.
     """
     program, *arguments = implementation.command
     if program != "python":
@@ -58,13 +62,12 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
                 implementation, f"{', '.join(absent)} not importable by {interpreter}", _hint(implementation)
             )
         return _python(implementation, folder, interpreter, arguments)
-    absent_here = [module for module in modules if importlib.util.find_spec(module) is None]
+    absent_here = [module for module in modules if not is_there(module)]
     if not absent_here:
         return _python(implementation, folder, sys.executable, arguments)
-    for tox in (Path.cwd() / ".tox", ROOT / ".tox"):
-        interpreter = str(tox / implementation.folder_name / "bin" / "python")
-        if Path(interpreter).is_file() and _absent_modules(interpreter, modules) == []:
-            return _python(implementation, folder, interpreter, arguments)
+    of_tox = _of_tox(implementation.folder_name)
+    if of_tox and _absent_modules(of_tox, modules) == []:
+        return _python(implementation, folder, of_tox, arguments)
     return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
 
 
@@ -95,13 +98,45 @@ def _hint(implementation: Implementation) -> str:
     )
 
 
+def _of_tox(name: str) -> str | None:
+    """The interpreter of a tox environment of this checkout; None if there is none, or no checkout."""
+    interpreter = ROOT / ".tox" / name / "bin" / "python"
+    is_checkout = (ROOT / "tox.ini").is_file() and (ROOT / "harness").resolve() == PACKAGE
+    return str(interpreter) if is_checkout and interpreter.is_file() else None
+
+
+def imported_from(ready: Ready) -> tuple[Path, ...]:
+    """The folders and files that the implementation's interpreter imports from; () in another language."""
+    if ready.implementation.command[0] != "python":
+        return ()
+    found = _ask(ready.command[0], "--places", *ready.implementation.requires)
+    return tuple(map(Path, (found or "").splitlines()))
+
+
 def _absent_modules(interpreter: str, modules: tuple[str, ...]) -> list[str] | None:
     """The modules that another interpreter cannot find; None if it does not run at all."""
-    code = "import importlib.util, sys; print(*[m for m in sys.argv[1:] if not importlib.util.find_spec(m)])"
+    found = _ask(interpreter, *modules)
+    return None if found is None else found.split()
+
+
+def packages_of(interpreter: str) -> str | None:
+    """Every distribution that another interpreter has, with its version; None if it does not run at all."""
+    return _ask(interpreter, "--installed")
+
+
+def _ask(interpreter: str, *words: str) -> str | None:
+    """What `lookup.py` prints under an interpreter; None if it does not run at all."""
     try:
         process = subprocess.run(
-            [interpreter, "-c", code, *modules], capture_output=True, text=True, timeout=30, check=True
+            [interpreter, str(LOOKUP), *words],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            env=passed_on(os.environ),
+            stdin=subprocess.DEVNULL,
+            preexec_fn=ends_with_parent(),
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return process.stdout.split()
+    return process.stdout

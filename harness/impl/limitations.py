@@ -9,9 +9,9 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import (
     Activation,
-    Dropout,
     Epsilon,
     FullyMaskedRow,
+    Layer,
     NormKind,
     PaddingContent,
     Part,
@@ -80,7 +80,7 @@ class When(Strict):
             "output_bias": case.layer.attention.output_bias,
             "fully_masked_row": case.layer.attention.fully_masked_row,
             "attention_dropout": case.layer.dropout.attention_weights > 0,
-            "dropout_rates": _dropout_rates(case.layer.dropout),
+            "dropout_rates": _dropout_rates(case.layer),
             "padding_content": case.layer.padding_content,
             "situation": case.situation.situation,
         }
@@ -94,8 +94,8 @@ class When(Strict):
         return When.model_construct(keys, **{key: getattr(self, key) for key in keys})
 
 
-def _dropout_rates(dropout: Dropout) -> str:
-    rates = set(dropout.model_dump().values())
+def _dropout_rates(layer: Layer) -> str:
+    rates = set(layer.dropout.model_dump(exclude=None if layer.embedding else {"embedded"}).values())
     if len(rates) > 1:
         return "several"
     return "one" if rates != {0.0} else "none"

@@ -13,16 +13,19 @@ from encoder_conformance.impl.limitations import Declared, Unsupported
 from encoder_conformance.paths import IMPLS, shown
 from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.load import read_deviations
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
-from encoder_conformance.spec.stages import SHAPES, kind_of
-from encoder_conformance.spec.strict import Identifier, Link, Sentence, Strict
+from encoder_conformance.spec.stages import is_stage, kind_of
+from encoder_conformance.spec.strict import Identifier, Link, Printable, Sentence, Strict
 from encoder_conformance.spec.yaml_file import read_model
 
 Device = Literal["cpu", "cuda"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, description="at most a day")]
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class Capabilities(Strict):
@@ -36,7 +39,8 @@ class Capabilities(Strict):
     checkpoint: bool = Field(description="whether it supports gradient checkpointing (B-3)")
     checks: tuple[Check, ...] = Field(min_length=1)
     stages: Literal["all"] | tuple[str, ...] = Field(
-        description="the stages that it can return; layer_k stands for every layer of a stack, layer_0 for one"
+        description="the stages that it can return; layer_k stands for every layer of a stack, layer_0 for one, and "
+        "layer_k.norm1 for that stage inside of every layer"
     )
     layers: Literal["all"] | tuple[Identifier, ...] = Field(
         default="all", description="ids of the layers that it can build, if its architecture is fixed"
@@ -47,6 +51,9 @@ class Capabilities(Strict):
     memory: bool = Field(
         default=False, description="whether it takes a memory: keys and values from a second input (E-17)"
     )
+    padding_ids: bool = Field(
+        default=False, description="whether it makes a padding mask of token ids, where padding has an id (M-9)"
+    )
     export: bool = Field(default=False, description="whether it can export a layer as a file to deploy")
 
     def shows(self, stage: str) -> bool:
@@ -54,7 +61,7 @@ class Capabilities(Strict):
 
     @model_validator(mode="after")
     def _stages_exist(self) -> "Capabilities":
-        unknown = [] if self.stages == "all" else sorted(s for s in self.stages if kind_of(s) not in SHAPES)
+        unknown = [] if self.stages == "all" else sorted(s for s in self.stages if not is_stage(s))
         if unknown:
             raise ValueError(f"stages has {', '.join(unknown)}, which the specification does not know")
         unknown = sorted(set(self.missing_parameters) - set(PARAMETER_NAMES))
@@ -74,13 +81,17 @@ class Timeouts(Strict):
 class Implementation(Strict):
     name: Name = Field(description="equal to the folder's name")
     title: Sentence
-    framework: str
+    framework: Printable
     homepage: Link
-    command: tuple[str, ...] = Field(min_length=1, description="starts the adapter, in its folder")
-    requires: tuple[str, ...] = Field(
+    command: tuple[Printable, ...] = Field(min_length=1, description="starts the adapter, in its folder")
+    requires: tuple[Printable, ...] = Field(
         description="Python modules that an interpreter must have; in another language, paths in the folder"
     )
-    install: str = Field(description="the argument of pip install for them; in another language, a command line")
+    install: Printable = Field(description="the argument of pip install for them; in another language, a command line")
+    package: Printable | None = Field(
+        default=None,
+        description="the package whose released versions `conform versions` judges; by default the first of requires",
+    )
     choices: tuple[Choice, ...] = Field(default=(), description="its options, given as NAME:key=value,…")
     defaults: tuple[Identifier, ...] = Field(
         default=(),
@@ -90,7 +101,11 @@ class Implementation(Strict):
     unsupported: tuple[Unsupported, ...]
     deviations: tuple[Declared, ...] = Field(description="its declared deviations, verified in each run")
     timeouts: Timeouts
+    environment: tuple[VariableName, ...] = Field(
+        default=(), description="environment variables of the user's that it needs beside the usual ones"
+    )
     _chosen: Chosen = PrivateAttr(default_factory=dict)
+    _own_deviations: dict[str, Deviation] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _entries_name_its_choices(self) -> "Implementation":
@@ -109,6 +124,11 @@ class Implementation(Strict):
     def chosen(self) -> Chosen:
         """The variant's value for each choice."""
         return self._chosen
+
+    @property
+    def own_deviations(self) -> dict[str, Deviation]:
+        """Id → deviation, of `deviations/*.yaml` beside the manifest: those that no catalogue has."""
+        return self._own_deviations
 
     @property
     def folder_name(self) -> str:
@@ -161,6 +181,7 @@ class Implementation(Strict):
             ("mask", given.masks, can.masks if masked else (given.masks,)),
             ("checkpoint", given.checkpoint, (False, can.checkpoint)),
             ("memory", case.layer.takes_memory, (False, can.memory)),
+            ("padding_ids", case.padding_id is not None, (False, can.padding_ids)),
             ("layer", layer, (layer,) if can.layers == "all" else can.layers),
         ):
             if value not in supported:
@@ -181,6 +202,8 @@ def read_implementation_manifest(folder: Path) -> Implementation:
             where=f"{shown(manifest)}: key name",
             hint=f"write {folder.resolve().name!r} there, or rename the folder",
         )
+    if (folder / "deviations").is_dir():
+        implementation._own_deviations = read_deviations(folder / "deviations")
     return implementation
 
 

@@ -10,16 +10,23 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.masking import EndPadding
+from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
 
 
-def find_layer(id_or_path: str) -> Layer:
-    """A layer of the specification by its id, or the user's own by the path of its YAML file. Raises InputError."""
+def find_layer(id_or_path: str, *, built: bool = True) -> Layer:
+    """A layer of the specification by its id, or the user's own by the path of its YAML file.
+
+    `built`: whether its parameters are going to be made. Raises InputError, then also if they are too large for that.
+    """
     layers = load().layers
     if id_or_path in layers:
         return layers[id_or_path]
     path = Path(id_or_path)
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        return load(extra_layers=(path,)).layers[path.stem]
+        layer = load(extra_layers=(path,)).layers[path.stem]
+        if built:
+            refuse_larger(layer, LARGEST_BUILT, f"--layer {id_or_path}")
+        return layer
     hint = f"{nearest(id_or_path, layers)} (conform list layers; or give a YAML file)"
     raise InputError(f"no layer {id_or_path!r}, nor a file of that name", where="--layer", hint=hint)
 
@@ -43,7 +50,8 @@ def resized(
     fields["attention"]["num_heads"] = num_heads or layer.attention.num_heads
     fields["feed_forward"]["d_ff"] = d_ff or layer.feed_forward.d_ff
     if dropout is not None:
-        fields["dropout"] = dict.fromkeys(fields["dropout"], dropout)
+        placements = set(fields["dropout"]) - (set() if layer.embedding else {"embedded"})
+        fields["dropout"] = fields["dropout"] | dict.fromkeys(placements, dropout)
     fields["layer"] = f"{layer.layer}-resized"
     try:
         return Layer.model_validate_json(json.dumps(fields))
@@ -54,8 +62,13 @@ def resized(
 
 
 def stacked(layer: Layer, layers: int) -> Layer:
-    """A stack of `layers` encoder layers like `layer`, without embedding and final norm."""
-    return layer.one_of_it.model_copy(update={"stack": Stack(layers=layers, final_norm=False)})
+    """A stack of `layers` encoder layers like `layer`, without embedding and final norm. Raises InputError."""
+    try:
+        stack = Stack(layers=layers, final_norm=False)
+    except ValidationError as error:
+        problem = f"{error.errors()[0]['msg']} (found {layers})"
+        raise InputError(problem, where="--layers", hint="a larger stack can be predicted, and not measured") from None
+    return layer.one_of_it.model_copy(update={"stack": stack})
 
 
 def at_size(

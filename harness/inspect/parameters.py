@@ -9,7 +9,7 @@ from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.inspect.session import open_session
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.round_trip import expected_parameters, round_trip_error
 
 _SEED = 0

@@ -13,7 +13,9 @@ from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import LARGEST_FRAME, Tensors
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.log import end_of_log
 from encoder_conformance.worker.session import Session
 
 _LAST_LINES = 8
@@ -41,19 +43,19 @@ def find_task(name: str | None, case: Case, dtype: DtypeName, check: Check) -> t
     raise InputError(message, where="--impl", hint=hint)
 
 
-def refuse_too_large(elements: int, case: Case, dtype: DtypeName) -> None:
-    """Raises InputError if an answer of so many elements would not fit in one frame."""
+def refuse_too_large(elements: int, batch: int, dtype: DtypeName) -> None:
+    """Raises InputError if an answer of so many elements, of so many items, would not fit in one frame."""
     size = elements * FORMATS[dtype].numpy.itemsize
     if size > LARGEST_FRAME * 0.99:  # the header and the rounding up take the rest
-        batch = int(LARGEST_FRAME * 0.99 * case.situation.batch) // size
-        hint = f"--batch {batch} would fit" if batch else "take a smaller --sequence: even one item is too large"
+        most = int(LARGEST_FRAME * 0.99 * batch) // size
+        hint = f"--batch {most} would fit" if most else "take a smaller --sequence: even one item is too large"
         message = f"the answer would be {size / 2**30:.2f} GiB; a frame holds {LARGEST_FRAME / 2**30:g}"
         raise InputError(message, where="--batch, --sequence", hint=hint)
 
 
 @contextmanager
 def open_session(
-    ready: Ready, threads: int, environment: Mapping[str, str] | None = None
+    ready: Ready, threads: int, environment: Mapping[str, str] | None = None, limits: Limits | None = None
 ) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
     """A session, closed at the end of the block, and a function that returns an answer's tensors.
 
@@ -61,11 +63,12 @@ def open_session(
     """
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
         log = Path(folder) / "worker.log"
-        session = Session(ready, "cpu", threads, log, environment)
+        session = Session(ready, "cpu", threads, log, environment, limits=limits)
 
         def require_answer(answer: Tensors | Failure) -> Tensors:
             if not isinstance(answer, Failure):
                 return answer
+            session.write_log()
             raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_last_lines(log)]))
 
         try:
@@ -76,5 +79,4 @@ def open_session(
 
 
 def _last_lines(log: Path) -> list[str]:
-    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    return [f"  {line}" for line in lines[-_LAST_LINES:]]
+    return [f"  {line}" for line in end_of_log(log).splitlines()[-_LAST_LINES:]]

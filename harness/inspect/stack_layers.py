@@ -1,12 +1,14 @@
-"""Traces the stages inside the layers of a stack: each layer is run by itself, on its input in the live stack.
+"""Traces the stages inside the layers of a stack that does not show them: each layer is run by itself, on its input.
 
-By clause T-3 a stack shows no stages inside its layers. So each layer k is built alone, by the same implementation and
-with the stack's own parameters `layers.k.`. Its input is the output of the layer before it in the stack, with the same
-masks. The token embedding is separated from the positions in the same way: it is run without them.
+By clause T-3 a stack of more than four layers shows no stages inside them, and another need not. So each layer k is
+built alone, by the same implementation and with the stack's own parameters `layers.k.`. Its input is the output of the
+layer before it in the stack, with the same masks. The token embedding is separated from the positions in the same way:
+it is run without them.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -14,12 +16,13 @@ from encoder_conformance.inspect.trace import Row, trace
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.parameters import parameters_of, prefix
-from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.spec.stages import kind_of, layer_of
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
-from encoder_conformance.wire.messages import AsGiven, Build, Run
-from encoder_conformance.worker.lifecycle import Failure
-from encoder_conformance.worker.marshalling import causal_flag, encode_inputs
+from encoder_conformance.wire.messages import Build, Run
+from encoder_conformance.wire.streamed import Array
+from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.marshalling import encode_inputs, given_as
 from encoder_conformance.worker.session import Session
 
 RequireAnswer = Callable[[Tensors | Failure], Tensors]
@@ -35,16 +38,19 @@ def trace_inside(
 ) -> list[Row]:
     """The `rows` of a stack and, before each `layer_k`, those of the stages inside it, named `layer_k.norm1` and so on.
 
-    `shown` is the stack's answer. If the implementation opts out of a single layer's stages, `rows` are unchanged.
+    `shown` is the stack's answer. Where it has the stages inside, no layer is run by itself. If the implementation
+    opts out of a single layer's stages, its architecture is fixed, and `rows` are unchanged.
     """
-    alone = replace(task, case=replace(task.case, layer=_single_layer(task.case.layer)))
-    if task.implementation.opt_out(alone.case, task.dtype, "stages") is not None:
+    alone = replace(task, case=_single_layer(task.case))
+    opts_out = task.implementation.opt_out(alone.case, task.dtype, "stages") is not None
+    if opts_out and not any(map(layer_of, shown)):
         return rows
     layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[Row]()
     for row in rows:
-        if row.stage == "embedded" and _has_positions(task.case.layer):
-            traced.append(_token_embedding(session, require_answer, task))
-        if kind_of(row.stage) == "layer_k":
+        if row.stage == "embedded" and not opts_out and _has_positions(task.case.layer):
+            tokens = _token_embedding(session, require_answer, task)
+            traced += [_token_row(tokens, task), *_position_rows(tokens.get("embedded"), shown, task)]
+        if kind_of(row.stage) == "layer_k" and not any(name.startswith(f"{row.stage}.") for name in shown):
             fits = (
                 layer_input is not None
                 and layer_input.shape == task.case.x_shape
@@ -53,10 +59,11 @@ def trace_inside(
             if layer_input is not None and fits:  # else the row of the stage before says what is wrong
                 parameters = _layer_parameters(task, int(row.stage.removeprefix("layer_")))
                 observed = _observe_stages(
-                    session, require_answer, alone, row.stage, parameters, {**_mask_inputs(task), "x": layer_input}
+                    session, require_answer, alone, row.stage, parameters, {**_mask_inputs(alone), "x": layer_input}
                 )
                 traced += _prefix_stages(trace(alone, observed, None), row.stage)
                 row = _compare_with_stack(row, observed, shown, task)
+        if kind_of(row.stage) == "layer_k":
             layer_input = shown.get(row.stage)
         traced.append(row)
     return traced
@@ -83,24 +90,51 @@ def _compare_with_stack(row: Row, alone: Tensors, shown: Tensors, task: Task) ->
     return replace(row, conforms=False, problem=problem)
 
 
-def _token_embedding(session: Session, require_answer: RequireAnswer, task: Task) -> Row:
+def _embedding_task(task: Task) -> Task:
+    """The task of a layer that embeds tokens and adds no positions."""
     layer = task.case.layer
     assert layer.embedding is not None
-    layer_without_positions = layer.model_copy(
+    without_positions = layer.model_copy(
         update={
             "layer": f"{layer.layer}-tokens",
             "embedding": layer.embedding.model_copy(update={"positions": "none"}),
             "stack": Stack(layers=1, final_norm=False),
         }
     )
-    names = {parameter.name for parameter in parameters_of(layer_without_positions)}
+    return replace(task, case=replace(task.case, layer=without_positions))
+
+
+def _token_embedding(session: Session, require_answer: RequireAnswer, task: Task) -> Tensors:
+    alone = _embedding_task(task)
+    names = {parameter.name for parameter in parameters_of(alone.case.layer)}
     parameters = {name: value for name, value in task.case.parameters().items() if name in names}
-    embedding_task = replace(task, case=replace(task.case, layer=layer_without_positions))
-    observed = _observe_stages(
-        session, require_answer, embedding_task, "token_embedding", parameters, encode_inputs(task)
-    )
-    [row] = [row for row in trace(embedding_task, observed, None) if row.stage == "embedded"]
+    return _observe_stages(session, require_answer, alone, "token_embedding", parameters, encode_inputs(task))
+
+
+def _token_row(observed: Tensors, task: Task) -> Row:
+    [row] = [row for row in trace(_embedding_task(task), observed, None) if row.stage == "embedded"]
     return replace(row, stage="token_embedding", note="the tokens' rows (E-15), before their positions")
+
+
+def _position_rows(tokens: Array | None, shown: Tensors, task: Task) -> list[Row]:
+    """A row for the positions, [1, S, D]: what the stack added to the tokens' rows, the same in each item.
+
+    No row where either has another shape than it should, which its own row says, or is not finite.
+    """
+    embedded = shown.get("embedded")
+    if tokens is None or embedded is None or not tokens.shape == embedded.shape == task.case.x_shape:
+        return []
+    positions = embedded.astype(np.float64) - tokens.astype(np.float64)
+    if not np.isfinite(positions).all():
+        return []
+    row = Row("positions", (1, *positions.shape[1:]), "what is added to the tokens' rows (E-16), the same in each item")
+    apart = np.abs(positions - positions[:1])
+    # Rounding alone is far below the square root of the format's roundoff.
+    if np.all(apart <= np.sqrt(task.format.roundoff) * np.abs(embedded).max(initial=1.0)):
+        return [row]
+    item = int(apart.max(axis=(1, 2)).argmax())
+    problem = f"item {item} has other positions than item 0: {apart.max():.1e} apart"
+    return [replace(row, shape=positions.shape, conforms=False, problem=problem)]
 
 
 def _observe_stages(
@@ -109,18 +143,17 @@ def _observe_stages(
     """The stages of the task's layer with these parameters. `label` identifies the layer among those built here."""
     case, dtype = task.case, task.format.numpy
     build = Build(layer=case.layer, dtype=task.dtype)
-    run = Run(check="stages", mode=case.situation.mode, given=_input_format(case))
+    run = Run(check="stages", mode=case.situation.mode, given=given_as(case))
     arrays = {name: np.ascontiguousarray(value.astype(dtype)) for name, value in parameters.items()}
-    return require_answer(session.observe_made(("inside", label), build, arrays, run, tensors))
+    size = sum(map(prod, case.expected_shapes("stages").values())) * dtype.itemsize
+    return require_answer(session.observe_made(("inside", label), build, arrays, run, tensors, size))
 
 
-def _input_format(case: Case) -> AsGiven:
-    given = case.situation.given
-    return AsGiven(layout=given.layout, masks=given.masks, causal_flag=causal_flag(case), checkpoint=given.checkpoint)
-
-
-def _single_layer(layer: Layer) -> Layer:
-    return layer.one_of_it.model_copy(update={"layer": f"{layer.layer}-layer"})
+def _single_layer(case: Case) -> Case:
+    """A case of one of the stack's layers, which is given a mask where the stack makes one of token ids."""
+    layer = case.layer.one_of_it.model_copy(update={"layer": f"{case.layer.layer}-layer"})
+    given = case.situation.given.model_copy(update={"padding": "mask"})
+    return replace(case, layer=layer, situation=case.situation.model_copy(update={"given": given}))
 
 
 def _layer_parameters(task: Task, number: int) -> Tensors:

@@ -10,7 +10,7 @@ from encoder_conformance.judge.verdict import judge_tensor
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.spec.stages import step_of
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 
@@ -42,9 +42,9 @@ def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]
     """A row for each expected stage, in the order of computation, then for each unexpected one."""
     expected_shapes = {name: task.case.expected_shapes("stages")[name] for name in task.tensors}
     rows = (_make_row(name, shape, observed, task.dtype, expected) for name, shape in expected_shapes.items())
-    dropped = {} if task.case.layer.is_stack else task.case.layer.dropout.rates()
+    dropped = task.case.layer.dropout.rates()
     return [
-        *(_with_dropout(row, dropped.get(row.stage, 0.0)) for row in rows),
+        *(_with_dropout(row, dropped.get(step_of(row.stage), 0.0)) for row in rows),
         *(
             Row(name, observed[name].shape, "", conforms=False, problem="is no stage of this layer")
             for name in observed
@@ -56,7 +56,7 @@ def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]
 def _make_row(
     name: str, expected_shape: tuple[int, ...], observed: Tensors, dtype: str, expected: Expected | None
 ) -> Row:
-    note = stage_notes().get(kind_of(name), "")
+    note = stage_notes().get(step_of(name), "")
     if name not in observed:
         return Row(name, None, note, conforms=False, problem=f"is missing; expected {list(expected_shape)}")
     tensor = observed[name]

@@ -8,9 +8,18 @@ from encoder_conformance.paths import IMPLS, PACKAGE
 TEMPLATES = PACKAGE / "new" / "templates"
 
 
+_DEFAULTS = """\
+choices:
+  # own: the constructor as it is called without arguments, which makes one of the layers in `defaults`
+  - {name: defaults, values: [given, own]}
+defaults: [pre-gelu-512]
+"""
+
+
 @dataclass(frozen=True)
 class Framework:
-    """A framework. `like` is the folder in impls/ whose requirements.txt is copied; "" if the template has its own."""
+    """A framework. `like` is the folder in impls/ whose requirements.txt is copied; "" if the template has its own.
+    `choices`: lines of the manifest; a file of ONNX has no constructor with defaults."""
 
     title: str
     homepage: str
@@ -19,6 +28,7 @@ class Framework:
     like: str
     dtypes: tuple[str, ...] = ("float64", "float32")
     checks: tuple[str, ...] = ("output", "stages", "gradients", "refusal")
+    choices: str = _DEFAULTS
     stages: tuple[str, ...] = (
         "norm1", "attention_output", "residual1", "norm2", "ffn_output", "residual2", "output",
     )  # fmt: skip
@@ -41,6 +51,7 @@ FRAMEWORKS: dict[str, Framework] = {
         dtypes=("float32",),
         checks=("output", "refusal"),
         stages=("output",),
+        choices="",
     ),
     "numpy": Framework("NumPy", "https://numpy.org", ("numpy",), "numpy", "", checks=("output", "stages", "refusal")),
 }

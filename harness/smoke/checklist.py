@@ -1,6 +1,6 @@
 """The checklist: runs each step in order, until one fails that the later ones need."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 from encoder_conformance.asking import ask
@@ -23,9 +23,10 @@ from encoder_conformance.spec.load import Specification
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
+_LOST = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 _NO_ANSWER = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN})
 _MOST_BLANKS = 8
 _NUMBERS_FIRST = "not judged until the numbers are right"
@@ -34,17 +35,29 @@ _NUMBERS_FIRST = "not judged until the numbers are right"
 class Checklist:
     """Iterates over the steps as they are done. Steps that need a failed one are left out."""
 
-    def __init__(self, session: Session, ready: Ready, specification: Specification, layer: str | None) -> None:
-        """`layer`: the only layer to use; None chooses some. The goldens of the user's own layer are computed."""
+    def __init__(
+        self,
+        session: Session,
+        ready: Ready,
+        specification: Specification,
+        layer: str | None,
+        waiting: Callable[[str], object] = lambda said: None,
+    ) -> None:
+        """`layer`: the only layer to use; None chooses some. The goldens of the user's own layer are computed.
+
+        `waiting` is called with a sentence before each wait for the worker.
+        """
         self._session, self._folder, self._implementation = session, ready.folder, ready.implementation
         self._questions, self._observations = Questions(self._implementation, specification, layer), Observations()
         self._computed = layer in specification.own_layers
         self._own_names: dict[str, str] = {}
         self._observed: dict[tuple[str, Check], Tensors] = {}
+        self._waiting, self._hung = waiting, False
 
     def __iter__(self) -> Iterator[Step]:
         capabilities = self._implementation.capabilities
         yield Step("manifest", "ok", f"{', '.join(capabilities.checks)}; in {', '.join(capabilities.dtypes)}")
+        self._waiting(f"start: at most {self._implementation.timeouts.start:g} s")
         if failure := self._session.start():
             yield self._adapter_failure("start", failure.message)
             return
@@ -57,9 +70,13 @@ class Checklist:
             yield Step("build", "failed", message, ("declare the check output, and a layer that it can do",), "adapter")
             return
         if (yield from self._check_parameters(outputs[0])):
-            yield from self._check_answers(outputs)
+            for step in self._check_answers(outputs):
+                yield step
+                if self._hung and step.state == "failed":
+                    return  # every further step would wait as long again
 
     def _check_parameters(self, task: Task) -> Generator[Step, None, bool]:
+        self._waiting(f"build {task.case.layer.layer}: at most {self._implementation.timeouts.build:g} s")
         stored = self._session.parameters(task)
         if isinstance(stored, Failure):
             yield self._build_failure(task, stored)
@@ -95,7 +112,7 @@ class Checklist:
     def _judge_numbers(self, name: str, records: list[Record], *, diagnosed: bool = False) -> Step:
         """The step for records whose values are compared. `diagnosed`: an earlier step has shown the cause."""
         if not records:
-            return Step(name, "not declared", "its manifest does not declare it")
+            return Step(name, "not declared", self._questions.why_none(name))
         if failed := _first_record(record for record in records if record.outcome in _NO_ANSWER):
             return self._adapter_failure(
                 name, f"{failed.case}: {failed.message}", f"or take {name} out of capabilities"
@@ -112,7 +129,7 @@ class Checklist:
         tasks = self._questions.check("gradients")
         records = self._run_tasks(tasks)
         step = self._judge_numbers("gradients", records)
-        for task, record in zip(tasks, records, strict=True):
+        for task, record in zip(tasks, records, strict=False):
             if step.blame == "implementation" and record.outcome == Outcome.FAIL:
                 observed = self._observed[record.case, "gradients"]
                 advice = wrong_gradients(task.case, observed, record, self._own_names)
@@ -122,7 +139,7 @@ class Checklist:
     def _check_refusals(self, numbers: Step) -> Step:
         records = self._run_tasks(self._questions.refusals)
         if not records:
-            return Step("refusal", "not declared", "its manifest does not declare it")
+            return Step("refusal", "not declared", self._questions.why_none("refusal"))
         explained_kinds: tuple[Kind, ...] = ("after-refusal", "beside-refusal") if numbers.state == "failed" else ()
         explained = [record for record in records if record.kind in explained_kinds]
         if failed := _first_record(
@@ -147,11 +164,24 @@ class Checklist:
         if failures:
             return Step("forms", "not tried", f"answered; {_NUMBERS_FIRST}")
         if not records:
-            return Step("forms", "not declared", "its manifest has one dtype, one layout, one kind of mask, one mode")
+            return Step(
+                "forms",
+                "not declared",
+                "its manifest has no other dtype, layout, kind of mask or mode that a case asks for",
+            )
         return Step("forms", "ok", f"{len(records)} cases in other dtypes, layouts, kinds of masks and modes")
 
     def _run_tasks(self, tasks: list[Task]) -> list[Record]:
-        return [self._run_task(task) for task in tasks]
+        """The records of these tasks, up to the first that costs the worker."""
+        records: list[Record] = []
+        for task in tasks:
+            limit = self._implementation.timeouts.run
+            self._waiting(f"{task.check} of {task.case.id} in {task.dtype}: at most {limit:g} s")
+            records.append(self._run_task(task))
+            self._hung = self._hung or records[-1].outcome == Outcome.TIMEOUT
+            if records[-1].outcome in _LOST:
+                break
+        return records
 
     def _run_task(self, task: Task) -> Record:
         if self._computed:
@@ -175,7 +205,7 @@ class Checklist:
 
     def _diagnose(self, dtype: str) -> tuple[str, ...]:
         """The causes that explain the observations of one layer, the first with a failure."""
-        observations = self._observations.by_dtype().get(dtype, [])
+        observations = self._observations.of(dtype)
         layer = next((observation.case.layer for observation in observations if observation.failed), None)
         of_layer = [observation for observation in observations if observation.case.layer == layer]
         return tuple(diagnose_numbers(self._implementation.name, of_layer, self._own_names)) if of_layer else ()
@@ -190,6 +220,7 @@ class Checklist:
             advice.append(
                 f"pip install '{self._implementation.install}', and list under `requires` what the adapter imports"
             )
+        self._session.write_log()
         if location := locate_error(message, self._session.log, self._folder):
             advice.append(f"it was {location}")
         return Step(name, "failed", message, tuple(advice), "adapter")

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from encoder_conformance import clean
 from encoder_conformance.paths import shown
+from encoder_conformance.worker.log import end_of_log
 
 MARK = "BLANK"
 """Prefix of the text of each blank that `conform new` leaves."""
@@ -44,7 +46,7 @@ def locate_error(message: str, log: Path, folder: Path) -> str:
     If that is outside this folder: `raised at layer.py:125, in forward; called at adapter.py:31, in build`. "" if the
     log's last traceback is of another error.
     """
-    traceback = log.read_text(errors="replace").rpartition(_TRACEBACK)[2]
+    traceback = end_of_log(log).rpartition(_TRACEBACK)[2]
     raised = next((line for line in traceback.splitlines() if _ERROR.match(line)), "")
     kind, colon, text = raised.partition(":")
     if not raised or f"{kind.rpartition('.')[2]}{colon}{text}"[:200] not in message:
@@ -65,7 +67,7 @@ _FRAME = re.compile(r'File "(.+?)", line ([0-9]+), in (.+)')
 
 
 def _format_place(file: Path, line: str, function: str) -> str:
-    return f"{shown(file)}:{line}, in {function}"
+    return clean.line(f"{shown(file)}:{line}, in {function}")
 
 
 def _find_placeholders(folder: Path) -> Iterator[Placeholder]:

@@ -6,7 +6,7 @@ from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.plan import plan
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.layer import Placement
+from encoder_conformance.spec.layer import Layer, Placement
 from encoder_conformance.spec.load import Specification
 from encoder_conformance.spec.parameters import parameter_count
 from encoder_conformance.spec.situation import Check
@@ -14,22 +14,25 @@ from encoder_conformance.task import Task
 
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "pre-gelu-tanh", "pre-rms-silu", "post-gelu-bert")
 """Small and different layers. The first of each norm placement that the implementation supports is used; if it supports
-none, because its architecture is fixed, the smallest other layer."""
+none, because its architecture is fixed, the smallest other layer, and attention alone only where it has no layer."""
 NUMBERS = (
     "no-mask", "padding-right", "causal", "low-variance", "tokens", "tokens-padding", "tokens-causal",
     "memory-shorter", "memory-padding",
 )  # fmt: skip
 """Both kinds of masks, and an input that shows the norm's epsilon; token ids for layers with an embedding; a memory for
 layers that are attention alone."""
-PLAIN = ("no-mask", "memory-shorter")
+GRADIENTS = (*NUMBERS, "blind-queries")
+"""With queries that have no key: what they give is compared nowhere, and a NaN of theirs reaches every gradient."""
+PLAIN = ("no-mask", "memory-shorter", "tokens")
 """Situations without masks."""
 WEIGHTS = ("weights-returned", "memory-shorter")
 FORMS = (
     "no-mask-16-bit", "sequence-first", "unbatched", "checkpointed", "invariant-train",
     "padding-ignore", "padding-integer", "padding-float", "padding-additive", "padding-additive-float32",
-    "memory-shorter-16-bit", "memory-mask-per-item-additive",
+    "memory-shorter-16-bit", "memory-mask-per-item-additive", "tokens-padding-ids",
 )  # fmt: skip
 """One situation for each format, layout, mask kind and mode that a manifest may declare beside the ordinary ones."""
+_SITUATIONS: dict[Check, tuple[str, ...]] = {"weights": WEIGHTS, "gradients": GRADIENTS}
 REFUSALS = ("refuse-num-heads", "refuse-activation", "refuse-feature-size", "refuse-mask-shape", "refuse-input-dtype")
 DTYPES: tuple[DtypeName, ...] = ("float32", "float64", "bfloat16", "float16")
 
@@ -44,8 +47,15 @@ class Questions:
         self.layers = (layer,) if layer is not None else tuple(self._choose_layers())
 
     def check(self, check: Check) -> list[Task]:
-        """The tasks of a check in the situations `NUMBERS`, or `WEIGHTS` for the check `weights`."""
-        return self._tasks(WEIGHTS if check == "weights" else NUMBERS, (self.dtype,), check)
+        """The tasks of a check, in the situations that are asked for it."""
+        return self._tasks(_SITUATIONS.get(check, NUMBERS), (self.dtype,), check)
+
+    def why_none(self, check: str) -> str:
+        """Why a check has no tasks."""
+        if check not in self._implementation.capabilities.checks:
+            return "its manifest does not declare it"
+        asked = self.layers[:1] if check == "refusal" else self.layers
+        return f"{' and '.join(asked)} has no case of it, or its manifest opts out of each"
 
     @property
     def forms(self) -> list[Task]:
@@ -68,7 +78,7 @@ class Questions:
     def _choose_layers(self) -> Iterator[str]:
         """One layer for each norm placement, if the implementation supports one."""
         placements = set[Placement]()
-        by_size = sorted(self._specification.layers.values(), key=parameter_count)
+        by_size = sorted(self._specification.layers.values(), key=self._later)
         for layer in dict.fromkeys((*LAYERS, *(layer.layer for layer in by_size))):
             case = next((self._cases[name] for name in self._case_ids(layer, NUMBERS)), None)
             if case is None or case.layer.norm.placement in placements:
@@ -78,6 +88,10 @@ class Questions:
             if self._implementation.opt_out(case, self.dtype, "output") is None:
                 placements.add(case.layer.norm.placement)
                 yield layer
+
+    def _later(self, layer: Layer) -> tuple[bool, bool, int]:
+        """What is larger is tried later: attention alone, then a layer with one case of numbers, then a larger one."""
+        return layer.takes_memory, len(self._case_ids(layer.layer, NUMBERS)) < 2, parameter_count(layer)
 
     def _tasks(
         self,

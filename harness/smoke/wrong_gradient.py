@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from encoder_conformance.diagnosis.advice import ADVICE
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.results import Record
 from encoder_conformance.smoke.parameter_errors import parameter_errors
 from encoder_conformance.smoke.round_trip import with_own_names
@@ -20,6 +22,12 @@ _CLOSE = 1e-2
 def wrong_gradients(case: Case, observed: Tensors, record: Record, own: Mapping[str, str]) -> Iterator[str]:
     """A line for each gradient that does not conform, with its relation to the right one if it is recognised."""
     expected = evaluate(case, Arithmetic(np.float64), case.cotangent(kinked_rows(case))).gradients
+    lost = [t.tensor for t in record.tensors if not t.conforms and not np.isfinite(observed[t.tensor]).all()]
+    if lost:
+        yield f"the gradients by {with_own_names((lost[0],), own)} and {len(lost) - 1} more hold NaN or infinity"
+        if has_empty_row(case):
+            yield ADVICE["gradient no-key"][1]
+        return
     by_parameter = {name: value for name, value in expected.items() if name != "x"}
     for tensor in record.tensors:
         if tensor.conforms:

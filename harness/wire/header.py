@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.numpy
@@ -16,8 +15,7 @@ class FrameError(Exception):
     """Bytes on the wire that are no frame."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One tensor in a frame's header. The data of all entries are contiguous."""
 
     name: str
@@ -79,8 +77,8 @@ def parse_header(header: bytes, data_length: int) -> tuple[dict[str, Any], list[
 def _entries(tensors: dict[str, Any], data_length: int) -> Iterator[Entry]:
     """Each tensor of a header. Raises ValueError or TypeError unless they fill the data without gaps."""
     expected_begin = 0
-    for name, info in sorted(tensors.items(), key=lambda item: _offsets(*item)):
-        begin, end = _offsets(name, info)
+    for begin, end, name in sorted((*_offsets(name, info), name) for name, info in tensors.items()):
+        info = tensors[name]
         shape = info.get("shape")
         if not isinstance(shape, list) or any(type(size) is not int or size < 0 for size in shape):
             raise ValueError(f"tensor {name!r} has the shape {shape}")
@@ -96,7 +94,7 @@ def _entries(tensors: dict[str, Any], data_length: int) -> Iterator[Entry]:
 
 def _offsets(name: str, info: dict[str, Any]) -> tuple[int, int]:
     offsets = info.get("data_offsets")
-    if not isinstance(offsets, list) or [type(offset) for offset in offsets] != [int, int]:
+    if not isinstance(offsets, list) or len(offsets) != 2 or not type(offsets[0]) is type(offsets[1]) is int:
         raise ValueError(f"tensor {name!r} has the data_offsets {offsets}")
     begin, end = offsets
     return begin, end

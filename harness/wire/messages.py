@@ -7,8 +7,9 @@ without `cotangent`. The answers to `run` and `profile` have the result.
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictBool, StrictInt, StrictStr
 
+from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
 from encoder_conformance.wire.frames import PROTOCOL
@@ -58,12 +59,16 @@ class Initialise(_Message):
 
 
 class AsGiven(_Message):
-    """The format of x and the masks, and whether gradients use checkpointing (clauses S-2, M-9, B-3)."""
+    """The format of x and the masks, and whether gradients use checkpointing (clauses S-2, M-9, B-3).
+
+    `padding_id`: the token id that padding has, if the layer is to make the padding mask of it; null otherwise.
+    """
 
     layout: Layout
     masks: Encoding
     causal_flag: bool
     checkpoint: bool
+    padding_id: NonNegativeInt | None = None
 
 
 class ReadCheckpoint(_Message):
@@ -96,12 +101,33 @@ class Export(_Message):
 class Inspect(_Message):
     """Describe an ONNX file. Optional: only `conform validate` sends it, to `impls/onnx_file`.
 
-    `mask`: the encoding of the file's mask, if the user gives it; null to infer it.
+    `mask`: the encoding of the file's mask, if the user gives it; null to infer it. `fix`: where to write the file with
+    what is mechanical mended; null for nowhere.
     """
 
     op: Literal["inspect"] = "inspect"
     path: str
     mask: Literal["attend", "ignore", "additive"] | None
+    fix: str | None = None
+
+
+class Examine(_Message):
+    """Describe a module that somebody names. Optional: only `conform check` sends it, to `impls/module_target`.
+
+    `target`, `arguments` and `at` are those of the command; `folder` is where it was given. `listed`: only tell which
+    parts may be layers. `layer`: what it should be, if the user says so; with `resize` at the module's own sizes.
+    `dtypes`: the formats that it is to be asked in; none: float64 and float32.
+    """
+
+    op: Literal["examine"] = "examine"
+    target: str
+    arguments: dict[str, str]
+    folder: str
+    at: str | None
+    listed: bool
+    layer: Layer | None
+    resize: bool
+    dtypes: tuple[DtypeName, ...] = ()
 
 
 class Run(_Message):
@@ -135,7 +161,7 @@ class Stop(_Message):
     op: Literal["stop"] = "stop"
 
 
-Request = Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Run | Profile | Stop
+Request = Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | Run | Profile | Stop
 
 
 Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
@@ -145,19 +171,20 @@ Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
 class Answer(_Message):
     """Every answer repeats the request's `id`. `error` says in one line why `ok` is false.
 
-    `refused`: the category, if the request is at fault; null for every other error.
+    `refused`: the category, if the request is at fault; null for every other error. No type is converted: `"7"` and
+    7.0 are no id, and `"yes"` is not true.
     """
 
-    id: int
-    ok: bool
-    error: str = ""
+    id: StrictInt
+    ok: StrictBool
+    error: StrictStr = ""
     refused: Refusal | None = None
 
 
 class Started(Answer):
     """The answer to `start`: the adapter's protocol version, package versions, and settings for the report."""
 
-    protocol: int
+    protocol: StrictInt
     versions: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
 
@@ -175,6 +202,15 @@ class Inspected(Answer):
     """The answer to `inspect`; the file's own parameters are in the frame, if they were recognised.
 
     `description` has the keys of `encoder_conformance.validate.findings.Description`.
+    """
+
+    description: dict[str, Any]
+
+
+class Examined(Answer):
+    """The answer to `examine`; the module's own parameters are in the frame, by the specification's names.
+
+    `description` has the keys of `encoder_conformance.module_check.description.Described`.
     """
 
     description: dict[str, Any]

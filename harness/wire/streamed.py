@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-PART = 1 << 16
-"""Elements per part: half a megabyte of float64, which fits a processor's cache."""
+PART = 1 << 14
+"""Elements per part: 128 kB of float64, which fits a cache, and which an allocator keeps for the next part."""
 
 
 @dataclass(frozen=True)

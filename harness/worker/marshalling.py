@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.case import Bools, Case
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.situation import InputFormat
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import AsGiven, Run
+from encoder_conformance.worker.failure import WorkerFailure
 
 Array = npt.NDArray[Any]
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
@@ -32,7 +34,13 @@ def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
 def given_as(case: Case) -> AsGiven:
     """The format of a case's inputs, as the messages carry it."""
     given = case.situation.given
-    return AsGiven(layout=given.layout, masks=given.masks, causal_flag=causal_flag(case), checkpoint=given.checkpoint)
+    return AsGiven(
+        layout=given.layout,
+        masks=given.masks,
+        causal_flag=causal_flag(case),
+        checkpoint=given.checkpoint,
+        padding_id=case.padding_id,
+    )
 
 
 def encode_inputs(task: Task) -> Tensors:
@@ -56,7 +64,9 @@ def in_layout(x: Array, given: InputFormat) -> Array:
 
 
 def decode_outputs(tensors: Tensors, case: Case) -> Tensors:
-    """An answer in batch-first layout. Its tensors must pass `wrong_layout`."""
+    """An answer in batch-first layout. Raises WorkerFailure where its own layout is wrong."""
+    if problem := _wrong_layout(tensors, case):
+        raise WorkerFailure(Outcome.FAIL, problem, lost=False)
     layout = case.situation.given.layout
     if layout == "batch_first":
         return tensors
@@ -64,7 +74,7 @@ def decode_outputs(tensors: Tensors, case: Case) -> Tensors:
     return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in outputs.items()}}
 
 
-def wrong_layout(tensors: Tensors, case: Case) -> str:
+def _wrong_layout(tensors: Tensors, case: Case) -> str:
     """Why an answer's layout is wrong; "" if it is right."""
     if case.situation.given.layout == "batch_first":
         return ""  # the judge's message is better
@@ -88,7 +98,7 @@ def _masks(case: Case, dtype: np.dtype[Any]) -> Tensors:
     bias_in_mask = bias is not None and given.masks.startswith("additive")
     if bias_in_mask and attention is None:
         attention = np.ones((1, 1, 1, 1), dtype=np.bool_)
-    if padding is not None:
+    if padding is not None and given.padding == "mask":
         tensors["padding_mask"] = _reshape_padding(_encode_mask(padding, given, dtype), given)
     if attention is not None:
         encoded = _encode_mask(attention, given, dtype)

@@ -2,14 +2,13 @@
 
 import contextlib
 import fcntl
-from typing import IO
 
 _REQUESTED_SIZE = 1 << 20
 _MINIMUM_SIZE = 1 << 14
 """The smallest pipe capacity of a system without F_GETPIPE_SZ: that of macOS."""
 
 
-def enlarge_pipe(pipe: IO[bytes]) -> int:
+def enlarge_pipe(pipe: int) -> int:
     """Request a pipe of 1 MiB. Returns the bytes that it can hold for any sequence of writes.
 
     Linux counts a pipe in pages and may leave part of a page empty for each write (pipe(7)): half of the size is sure.

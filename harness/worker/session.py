@@ -1,21 +1,21 @@
 """Runs one implementation's tasks: starts its worker, builds layers and restarts the worker as needed."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.impl.manifest import Device
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.size import LARGEST_BUILT
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Sendable, Tensors
 from encoder_conformance.wire.messages import (
     Build,
     Built,
+    Examine,
+    Examined,
     Export,
     FlawedBuild,
     Initialise,
@@ -27,18 +27,19 @@ from encoder_conformance.wire.messages import (
     Run,
 )
 from encoder_conformance.wire.streamed import Receive, whole
-from encoder_conformance.worker.lifecycle import Answered, Failure, Lifecycle
+from encoder_conformance.worker.failure import Failure, WorkerFailure
+from encoder_conformance.worker.lifecycle import Answered, Lifecycle
 from encoder_conformance.worker.marshalling import (
     Array,
     decode_outputs,
     encode_inputs,
     given_as,
     run_request,
-    wrong_layout,
 )
-from encoder_conformance.worker.process import Pending, WorkerFailure, WorkerProcess
+from encoder_conformance.worker.process import Pending, WorkerProcess
 from encoder_conformance.worker.round_trip import RoundTrip, StoredParameters, expected_parameters
 from encoder_conformance.worker.sent import Sent, parameters_to_send
+from encoder_conformance.worker.sizes import size_of, size_of_answer, size_of_model
 
 _AHEAD = 6
 """The most tasks that are sent ahead. A thread of the harness may wait 5 ms for the interpreter's lock, in which a
@@ -60,13 +61,9 @@ class SentTask:
 class Session(Lifecycle):
     """One implementation's worker, the layer that it has built, and the tasks that were sent ahead."""
 
-    def __init__(
-        self, ready: Ready, device: Device, threads: int, log: Path, variables: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(ready, device, threads, log, variables)
-        self._built: tuple[object, ...] | None = None
-        self._drawn: tuple[tuple[object, ...], Sent] | None = None
-        self._ahead: deque[SentTask] = deque()
+    _built: tuple[object, ...] | None
+    _ahead: deque[SentTask]
+    _drawn: tuple[tuple[object, ...], Sent] | None = None
 
     def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Tensors | Failure:
         """Run one task. A failure affects this task only: a lost worker is restarted for the next one.
@@ -75,8 +72,14 @@ class Session(Lifecycle):
         """
         if self._ahead and self._ahead[0].task is task:
             sent = self._ahead.popleft()
-            return self._attempt(task.build_key, lambda worker: self._read_answers(worker, sent, receive))
-        return self._with_layer(task, lambda worker: self._run(worker, task, kinked_rows, receive))
+            return self._attempt(
+                task.build_key,
+                lambda worker: self._read_answers(worker, sent, receive),
+                lambda worker: self._build_and_run(worker, task, kinked_rows, receive),
+            )
+        return self._drop_ahead_and_attempt(
+            task.build_key, lambda worker: self._build_and_run(worker, task, kinked_rows, receive)
+        )
 
     def send_ahead(self, tasks: Iterable[Task], kinked_rows: Callable[[Task], Array]) -> None:
         """Send the next tasks of `observe`, in this order, so that the worker need not wait.
@@ -99,7 +102,8 @@ class Session(Lifecycle):
         if parameters is not None:
             request = Build(layer=task.case.layer, dtype=task.dtype)
             build = worker.send_ahead(request, parameters, timeouts.build), parameters
-        self._ahead.append(SentTask(task, build, worker.send_ahead(run, tensors, timeouts.run)))
+        pending = worker.send_ahead(run, tensors, timeouts.run, answer_bytes=size_of_answer(task))
+        self._ahead.append(SentTask(task, build, pending))
         return True
 
     def _read_answers(self, worker: WorkerProcess, sent: SentTask, receive: Receive | None) -> Tensors:
@@ -109,7 +113,7 @@ class Session(Lifecycle):
             self._check_round_trip(
                 task.build_key, parameters, lambda compare: worker.answer(build, timeouts.build, compare).tensors
             )
-        return _batch_first(worker.answer(sent.run, timeouts.run, receive).tensors, task.case)
+        return decode_outputs(worker.answer(sent.run, timeouts.run, receive).tensors, task.case)
 
     def parameters(self, task: Task) -> StoredParameters | Failure:
         """Build the task's layer and return its parameters as they came back, right or wrong."""
@@ -153,13 +157,23 @@ class Session(Lifecycle):
         return self._with_layer(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
 
     def observe_made(
-        self, key: tuple[object, ...], build: Build, parameters: Sendable, run: Run, tensors: Tensors
+        self,
+        key: tuple[object, ...],
+        build: Build,
+        parameters: Sendable,
+        run: Run,
+        tensors: Tensors,
+        answer_bytes: int | None = None,
     ) -> Tensors | Failure:
-        """Build and run a layer that belongs to no case, for a probe. `key` identifies it, like a task's build key."""
+        """Build and run a layer that belongs to no case, for a probe. `key` identifies it, like a task's build key.
+
+        `answer_bytes`: the size of the tensors of a right answer, by default that of `tensors`.
+        """
 
         def ask(worker: WorkerProcess) -> Tensors:
             self._build_once(worker, key, build, parameters)
-            return worker.ask(run, tensors, self.ready.implementation.timeouts.run).tensors
+            seconds = self.ready.implementation.timeouts.run
+            return worker.ask(run, tensors, seconds, answer_bytes=answer_bytes).tensors
 
         return self._drop_ahead_and_attempt(key, ask)
 
@@ -175,7 +189,8 @@ class Session(Lifecycle):
             self._build(worker, task)
             self._built = None  # initialisation replaces the loaded parameters
             seconds = self.ready.implementation.timeouts.build
-            made, tensors = worker.ask_for(Initialised, Initialise(seed=seed), None, seconds, receive)
+            size, request = size_of(self._parameters(task)), Initialise(seed=seed)
+            made, tensors = worker.ask_for(Initialised, request, None, seconds, receive, answer_bytes=size)
             return tensors, made.trainable
 
         return self._drop_ahead_and_attempt(task.build_key, ask)
@@ -194,10 +209,23 @@ class Session(Lifecycle):
 
         def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
             self._built = None
-            inspected, found = worker.ask_for(Inspected, request, None, self.ready.implementation.timeouts.build)
+            seconds, size = self.ready.implementation.timeouts.build, size_of_model(Path(request.path))
+            inspected, found = worker.ask_for(Inspected, request, None, seconds, answer_bytes=size)
             return inspected.description, found
 
         return self._drop_ahead_and_attempt(("inspect", request.path), ask)
+
+    def examine(self, request: Examine) -> tuple[dict[str, Any], Tensors] | Failure:
+        """The description of a module and its own parameters. Afterwards no layer counts as built."""
+
+        def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
+            self._built = self._drawn = None
+            size = 0 if request.listed else LARGEST_BUILT  # nobody knows yet how large the module is
+            seconds = self.ready.implementation.timeouts.build
+            examined, found = worker.ask_for(Examined, request, None, seconds, answer_bytes=size)
+            return examined.description, found
+
+        return self._drop_ahead_and_attempt(("examine", request.target, request.at, request.listed), ask)
 
     def _with_layer(self, task: Task, ask: Callable[[WorkerProcess], Tensors]) -> Tensors | Failure:
         """The result of `ask` with a worker that has built the task's layer."""
@@ -218,7 +246,7 @@ class Session(Lifecycle):
 
     def lost(self) -> None:
         self._built = None
-        self._ahead.clear()
+        self._ahead = deque()
 
     def close(self) -> None:
         """Stop the worker and release the cached parameters. `versions` and `settings` stay."""
@@ -256,17 +284,14 @@ class Session(Lifecycle):
             if problem := round_trip.round_trip_error(held, missing_parameters):
                 raise WorkerFailure(Outcome.ERROR, f"build: {problem}", lost=False)
         except WorkerFailure as failure:
-            self._unbuildable[key] = Failure(failure.outcome, failure.message)
+            if not failure.earlier:
+                self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
         self._built = key
 
-    def _run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Tensors:
+    def _build_and_run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Tensors:
+        self._build(worker, task)
         request, tensors = run_request(task, kinked_rows)
         seconds = self.ready.implementation.timeouts.run
-        return _batch_first(worker.ask(request, tensors, seconds, receive).tensors, task.case)
-
-
-def _batch_first(answer: Tensors, case: Case) -> Tensors:
-    if problem := wrong_layout(answer, case):
-        raise WorkerFailure(Outcome.FAIL, problem, lost=False)
-    return decode_outputs(answer, case)
+        frame = worker.ask(request, tensors, seconds, receive, answer_bytes=size_of_answer(task))
+        return decode_outputs(frame.tensors, task.case)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.checks.invariants.follow_ups import base_of, supported_follow_ups
-from encoder_conformance.checks.invariants.verdict import judge_invariant
+from encoder_conformance.checks.invariants.follow_ups import base_of, supported_follow_ups, with_x_anew
+from encoder_conformance.checks.invariants.verdict import judge_dependence, judge_invariant
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Judgement, Verdict
@@ -15,7 +15,7 @@ from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
@@ -23,8 +23,8 @@ _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 
 def observe(session: Session, task: Task) -> list[Tensors] | Failure:
-    """The answer to the base case, then one for each of `supported_follow_ups`, in order; or the first failure."""
-    follow_ups = supported_follow_ups(task.implementation, task.case, task.dtype)
+    """The answers to the base case, to each of `supported_follow_ups`, and with x anew; or the first failure."""
+    follow_ups = (*supported_follow_ups(task.implementation, task.case, task.dtype), with_x_anew(task.case))
     descriptions = ["", *(follow_up.description for follow_up in follow_ups)]
     cases = [base_of(task.case), *(follow_up.case for follow_up in follow_ups)]
     pending = deque(replace(task, case=case, check="output") for case in cases)
@@ -52,10 +52,13 @@ def put(session: Session, task: Task) -> Judgement:
 
 def _judge_answers(task: Task, observed: list[Tensors] | Failure) -> Verdict:
     if isinstance(observed, Failure):
-        return Verdict(outcome=observed.outcome, message=observed.message)
+        return Verdict(outcome=observed.outcome, message=observed.message, kind=observed.kind)
     deviations = task.deviations
     follow_ups, dtype = supported_follow_ups(task.implementation, task.case, task.dtype), task.format
-    verdict = judge_invariant(task.case, follow_ups, observed, dtype, constants())
+    *asked, anew = observed
+    verdict = judge_invariant(task.case, follow_ups, asked, dtype, constants())
+    if verdict.outcome is Outcome.PASS:
+        return judge_dependence(task.case, verdict, asked[0], anew, dtype, constants())
     if verdict.outcome is not Outcome.FAIL or not deviations:
         return verdict
     names = tuple(deviation.deviation for deviation in deviations)

@@ -1,4 +1,4 @@
-"""The follow-up cases of each invariant, and where their outputs must agree with the base's (clauses I-1 to I-9).
+"""The follow-up cases of each invariant, and where their outputs must agree with the base's (clauses I-1 to I-10).
 
 A follow-up is a case in its own right. Each of its positions holds the input of some position of the base case, or a
 newly drawn input. Where it holds the base's input and both cases specify an output, the outputs must be equal.
@@ -58,13 +58,21 @@ class FollowUp:
 
 
 def base_of(case: Case) -> Case:
-    """The case that the follow-ups are compared with: the case itself; for I-9, with its layer's dropout removed."""
+    """The case that the follow-ups are compared with: the case itself; for I-9, with its layer's dropout removed; for
+    I-10, of a layer of another name, which has to be built."""
     base = replace(case, situation=_change_situation(case.situation))
+    if case.situation.invariant == "history":
+        return _renamed(base, "built-anew")
     if case.situation.invariant != "train_without_dropout" or not case.layer.dropout.rates():
         return base
     no_dropout = Dropout.model_validate(dict.fromkeys(Dropout.model_fields, 0.0))
     name = f"{case.layer.layer}-without-dropout"  # another layer: it has to be built
     return replace(base, layer=case.layer.model_copy(update={"layer": name, "dropout": no_dropout}))
+
+
+def _renamed(base: Case, suffix: str) -> Case:
+    layer = base.layer.model_copy(update={"layer": f"{base.layer.layer}-{suffix}"})
+    return replace(base, layer=layer)
 
 
 def follow_ups(case: Case) -> tuple[FollowUp, ...]:
@@ -105,8 +113,23 @@ def _generate_follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:
         case "determinism":
             for description in ("asked again", "asked a third time"):
                 yield FollowUp(description, "the first time", _rearranged(base, items, positions))
+        case "history":
+            again = _renamed(base, "again")
+            for asked, when in ((base, "after"), (again, "of another layer that is built anew, after")):
+                one = _rearranged(asked, items[:1, :1], positions[:1, :1], np.ones((1, 1), dtype=np.bool_))
+                yield FollowUp("one position", "as the first", one)
+                yield FollowUp(f"{when} one position", "as the first", _rearranged(asked, items, positions))
         case "train_without_dropout":
             yield FollowUp("in mode eval", "in mode train", _rearranged(base, items, positions, mode="eval"))
+
+
+def with_x_anew(case: Case) -> FollowUp:
+    """The base case with all of x anew: an answer that depends on x is another one (rule J-8)."""
+    base = base_of(case)
+    B, S, _ = base.x_shape
+    items, positions = np.indices((B, S))
+    everywhere = np.ones((B, S), dtype=np.bool_)
+    return FollowUp("with x anew", "as drawn", _rearranged(base, items, positions, everywhere))
 
 
 def permutation(sequence: int, seed: int) -> Indices:

@@ -1,12 +1,13 @@
 """Judges an invariant: compares the answers to the base case and to its follow-ups, in √2 σ (rule J-7)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.checks.invariants.follow_ups import FollowUp, base_of
+from encoder_conformance.checks.invariants.follow_ups import FollowUp, base_of, with_x_anew
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict, Verdict, judge_tensor
@@ -56,6 +57,34 @@ def judge_invariant(
         message=f"{invariant}: {_message(*nonconforming[0])}" if nonconforming else "",
         tensors=tuple(judged),
     )
+
+
+def judge_dependence(
+    case: Case,
+    held: Verdict,
+    base: Mapping[str, Array],
+    anew: Mapping[str, Array],
+    dtype: Format,
+    constants: Constants,
+) -> Verdict:
+    """`held`, the verdict on an invariant that holds, unless the answer `anew` is that of the base: then inconclusive.
+
+    `anew`: the answer with x anew (rule J-8).
+    """
+    invariant = case.situation.invariant
+    if set(anew) != {"output"}:
+        names = ", ".join(sorted(anew))
+        return Verdict(outcome=Outcome.ERROR, message=f"answered output with the wrong names: {names}")
+    other_input = with_x_anew(case)
+    compared = replace(other_input, case=replace(other_input.case, redrawn=np.zeros_like(other_input.case.redrawn)))
+    tensor = _compare_within_noise(base_of(case), compared, base["output"], anew["output"], dtype, constants)
+    if tensor.problem and tensor.problem.kind in ("shape", "dtype"):
+        message = f"{invariant}: {_message(compared, tensor)}"
+        return Verdict(outcome=Outcome.FAIL, stage="output", message=message, tensors=(*held.tensors, tensor))
+    if not tensor.conforms:
+        return held
+    text = f"{invariant}: it holds, and shows nothing: the output is the same with another x"
+    return Verdict(outcome=Outcome.INCONCLUSIVE, message=text, kind="input-ignored", tensors=held.tensors)
 
 
 def _find_base_problem(base: Case, base_output: Array, dtype: Format, *, exact: bool) -> str:

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from encoder_conformance.checks.training.embedded import EmbeddedProbe
 from encoder_conformance.checks.training.probe import Probe, unfit
-from encoder_conformance.checks.training.reading import Kept, Reading, Unreadable, read
-from encoder_conformance.checks.training.statistics import Z_LIMIT, dependence, rate
+from encoder_conformance.checks.training.reading import Reading, Unreadable, read
+from encoder_conformance.checks.training.statistics import DROPPED, HIDDEN, Z_LIMIT, Masks, dependence, rate
+from encoder_conformance.checks.training.turns import turn_of
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Judgement, Verdict
@@ -21,7 +23,7 @@ from encoder_conformance.spec.situation import Mode
 from encoder_conformance.task import Task
 from encoder_conformance.wire.messages import AsGiven, Build, Run
 from encoder_conformance.wire.streamed import Streamed, parts_of
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
 AXES = {
@@ -29,7 +31,9 @@ AXES = {
     "attention_output": ("items", "positions", "features"),
     "ffn_activation": ("items", "positions", "hidden units"),
     "ffn_output": ("items", "positions", "features"),
+    "embedded": ("items", "positions", "features"),
 }
+AnyProbe = Probe | EmbeddedProbe
 _ONE_AT_A_TIME = threading.Lock()
 """Workers' answers are read and judged one at a time: those of a large layer take tens of megabytes."""
 Rates = dict[str, float]
@@ -41,28 +45,36 @@ SCALE_ROUNDOFFS = 4096
 def put_dropout(session: Session, task: Task) -> Judgement:
     """Run the probe of each block of hidden units in mode train, the first one with two seeds, and once in mode eval.
 
-    Each answer is read when it comes and then freed. The readings are judged at once and freed too.
+    Each answer is read when it comes and then freed. The readings are judged at once and freed too. Of large layers,
+    whose readings are tens of megabytes, one implementation's are in memory at a time.
     """
-    if problem := unfit(task.case.layer):
+    if task.case.layer.embedding is None and (problem := unfit(task.case.layer)):
         error = Verdict(outcome=Outcome.ERROR, message=problem)
         return lambda: error
-    first_probe = Probe(task.case.layer)
-    probes = [first_probe, first_probe, *(Probe(task.case.layer, block) for block in range(1, first_probe.blocks))]
-    in_training: list[tuple[Mode, int, Probe]] = [("train", seed, probe) for seed, probe in enumerate(probes, start=1)]
+    with turn_of(task.case.layer):
+        verdict = _probed(session, task)
+    return lambda: verdict
+
+
+def _probed(session: Session, task: Task) -> Verdict:
+    layer = task.case.layer
+    first_probe = Probe(layer) if layer.embedding is None else EmbeddedProbe(layer)
+    probes = [first_probe, first_probe, *(Probe(layer, block) for block in range(1, first_probe.blocks))]
+    in_training: list[tuple[Mode, int, AnyProbe]] = [
+        ("train", seed, probe) for seed, probe in enumerate(probes, start=1)
+    ]
     readings: list[Reading] = []
     for mode, seed, probe in [*in_training, ("eval", 0, first_probe)]:
         reading = _read_probe(session, task, probe, mode, seed)
         if isinstance(reading, Verdict):
-            failure = reading
-            return lambda: failure
+            return reading
         readings.append(reading)
     *train_readings, eval_reading = readings
     draws = _Draws(train_readings)
     with _ONE_AT_A_TIME:
-        verdict = _judge(
+        return _judge(
             task, lambda rates: [*_training_problems(task, draws, rates), *_eval_problems(task, eval_reading)]
         )
-    return lambda: verdict
 
 
 def _judge(task: Task, find_problems: Callable[[Rates], list[str]]) -> Verdict:
@@ -94,10 +106,13 @@ def _judge(task: Task, find_problems: Callable[[Rates], list[str]]) -> Verdict:
 
 
 def _training_deviations(task: Task) -> Iterator[tuple[Deviation, ...]]:
-    """The deviations that change this layer's dropout in training: each alone, then several together."""
+    """The deviations that change this layer's dropout in training: each alone, those first that change fewest rates,
+    then several together."""
     deviations = [
         deviation for deviation in catalogue().values() if deviation.patch.in_training and changes(task.case, deviation)
     ]
+    rates = task.case.layer.dropout.model_dump().items()
+    deviations.sort(key=lambda each: len(_patched_rates(task, [each]).items() - rates))
     for count in range(1, len(AXES)):
         yield from combinations(deviations, count)
 
@@ -110,32 +125,32 @@ def _patched_rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
     return rates
 
 
-def _read_probe(session: Session, task: Task, probe: Probe, mode: Mode, seed: int) -> Reading | Verdict:
+def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed: int) -> Reading | Verdict:
     dtype = task.format.numpy
     input_format = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=input_format, seed=seed)
     key = "dropout", task.dtype, task.case.layer.layer, probe.block
-    x = np.ascontiguousarray(probe.x.astype(dtype))
     build = Build(layer=probe.layer, dtype=task.dtype)
-    answer = session.observe_made(key, build, _parameters(probe, dtype), run, {"x": x})
+    answer = session.observe_made(key, build, _parameters(probe, dtype), run, probe.inputs(dtype))
     if isinstance(answer, Failure):
-        return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}")
+        return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}", kind=answer.kind)
     if set(answer) != {"output"}:
         return Verdict(outcome=Outcome.ERROR, message=f"mode {mode}: answered {sorted(answer)} instead of output")
     output = answer["output"]
-    if output.shape != x.shape or output.dtype != dtype:
-        actual, expected = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(x.shape)}"
+    if output.shape != probe.output_shape or output.dtype != dtype:
+        actual, expected = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(probe.output_shape)}"
         return Verdict(
             outcome=Outcome.FAIL, stage="output", message=f"mode {mode}: output: {actual} instead of {expected}"
         )
     try:
         with _ONE_AT_A_TIME:
-            return read(probe, output.astype(np.float64))
+            exact = output.astype(np.float64)
+            return probe.read(exact) if isinstance(probe, EmbeddedProbe) else read(probe, exact)
     except Unreadable as problem:
         return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
 
 
-def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
+def _parameters(probe: AnyProbe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
     """Parameter name → its values, generated when they are written and again when they are compared."""
     return {
         parameter.name: Streamed(
@@ -145,7 +160,7 @@ def _parameters(probe: Probe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
     }
 
 
-def _generate_parameter(probe: Probe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
+def _generate_parameter(probe: AnyProbe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
     for part in parts_of(probe.parameter(parameter)):
         yield part.astype(dtype, copy=False)
 
@@ -154,36 +169,45 @@ class _Draws:
     """The readings in mode train, and the dependence between their masks.
 
     The dependence does not depend on the rates, which are tried one after another (the specification's, then those of
-    each known deviation), so each statistic is computed once, on first use.
+    each known deviation), so each statistic is computed once, on first use. Nothing here refers to itself: the readings
+    of a large layer are freed with the last name of it, and not when the garbage collector comes by.
     """
 
     def __init__(self, readings: list[Reading]) -> None:
         self.readings = readings
-        self.dependent_axes = cache(self._find_dependent_axes)
-        self.seed_dependence = cache(self._compute_seed_dependence)
-        self.joint_dependence = cache(self._compute_joint_dependence)
+        self._axes: dict[str, list[str]] = {}
+        self._dependence: dict[tuple[str, ...], float] = {}
 
-    def masks(self, placement: str) -> list[Kept]:
+    def masks(self, placement: str) -> list[Masks]:
         return [reading.kept[placement] for reading in self.readings]
 
-    def _find_dependent_axes(self, placement: str) -> list[str]:
+    def dependent_axes(self, placement: str) -> list[str]:
         """The axes along which neighbouring elements are dependent."""
-        return [
-            name for axis, name in enumerate(AXES[placement]) if _are_neighbours_dependent(self.masks(placement), axis)
-        ]
+        if placement not in self._axes:
+            masks = self.masks(placement)
+            self._axes[placement] = [
+                name for axis, name in enumerate(AXES[placement]) if _are_neighbours_dependent(masks, axis)
+            ]
+        return self._axes[placement]
 
-    def _compute_seed_dependence(self, placement: str) -> float:
-        first, second, *_ = self.masks(placement)
-        return dependence([(first, second)])
+    def seed_dependence(self, placement: str) -> float:
+        """The dependence between the masks of the first two seeds."""
+        if (placement,) not in self._dependence:
+            first, second, *_ = self.masks(placement)
+            self._dependence[placement,] = dependence([(first, second)])
+        return self._dependence[placement,]
 
-    def _compute_joint_dependence(self, one: str, other: str) -> float:
-        flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in self.readings]
-        return dependence([(a[: b.size], b[: a.size]) for a, b in flat])
+    def joint_dependence(self, one: str, other: str) -> float:
+        """The dependence between the masks of two placements."""
+        if (one, other) not in self._dependence:
+            flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in self.readings]
+            self._dependence[one, other] = dependence([(a[: b.size], b[: a.size]) for a, b in flat])
+        return self._dependence[one, other]
 
 
 def _training_problems(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]:
     independent = []
-    for placement, expected in rates.items():
+    for placement, expected in _shown(draws.readings, rates).items():
         if axes := draws.dependent_axes(placement):
             yield f"dropout of {placement}: one draw for several {' and '.join(axes)}"
         else:
@@ -200,7 +224,12 @@ def _training_problems(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]
             yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
 
 
-def _are_neighbours_dependent(masks: list[Kept], axis: int) -> bool:
+def _shown(readings: list[Reading], rates: Rates) -> Rates:
+    """The rates of the placements that the probe shows."""
+    return {placement: rate for placement, rate in rates.items() if placement in readings[0].kept}
+
+
+def _are_neighbours_dependent(masks: list[Masks], axis: int) -> bool:
     moved = [np.moveaxis(mask, axis, 0) for mask in masks]
     return abs(dependence([(mask[1:], mask[:-1]) for mask in moved])) > Z_LIMIT
 
@@ -212,9 +241,9 @@ def _is_scale_far(readings: list[Reading], placement: str, expected: float) -> b
 
 def _eval_problems(task: Task, reading: Reading) -> Iterator[str]:
     for placement, mask in reading.kept.items():
-        visible = mask[~np.isnan(mask)]
-        if dropped := int((visible == 0).sum()):
-            yield f"mode eval: dropout of {placement} is on: {dropped} of {visible.size} elements are dropped"
+        if dropped := np.count_nonzero(mask == DROPPED):
+            visible = np.count_nonzero(mask != HIDDEN)
+            yield f"mode eval: dropout of {placement} is on: {dropped} of {visible} elements are dropped"
         yield from _scale_problems(task, placement, [reading], 1.0, "mode eval: ")
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.checks.training.statistics import FALSE_ALARM, Z_LIMIT, uniform, variance
-from encoder_conformance.portable import Floats, splitmix64
+from encoder_conformance.checks.training.statistics import FALSE_ALARM, Z_LIMIT, mean_square, uniform, variance
+from encoder_conformance.portable import splitmix64
 from encoder_conformance.spec.parameters import Parameter, parameters_of
 from encoder_conformance.task import Task
 from encoder_conformance.wire.streamed import PART, Array, Sink, parts_of
@@ -27,7 +27,8 @@ _ROUNDED = 1 + 2.0**-20
 class Fresh:
     """One initial parameter: the problems of its `values`, and a digest to compare them with others.
 
-    Equal values have equal digests, where 0 equals −0. `digest` is None if a value is NaN, which equals nothing.
+    Equal values of one format have equal digests, where 0 equals −0. `digest` is None if a value is NaN, which equals
+    nothing.
     """
 
     dtype: np.dtype[Any]
@@ -68,13 +69,11 @@ class Judging:
 
     def _judge(self, name: str, values: Array) -> Fresh:
         is_expected = self._expected.get(name) == (values.dtype, values.shape)
-        problems = (
-            tuple(wrong_values(self._parameters[name], values.astype(np.float64, copy=False))) if is_expected else ()
-        )
+        problems = tuple(wrong_values(self._parameters[name], values)) if is_expected else ()
         return Fresh(values.dtype, values.shape, problems, _digest(values))
 
 
-def wrong_values(parameter: Parameter, value: Floats) -> Iterator[str]:
+def wrong_values(parameter: Parameter, value: Array) -> Iterator[str]:
     """The problems of a parameter's initial values; none if they are as A-4 specifies."""
     name = parameter.name
     if parameter.drawn != "weight":
@@ -86,13 +85,13 @@ def wrong_values(parameter: Parameter, value: Floats) -> Iterator[str]:
         yield from _xavier_problems(name, value)
 
 
-def _xavier_problems(name: str, value: Floats) -> Iterator[str]:
+def _xavier_problems(name: str, value: Array) -> Iterator[str]:
     bound = sqrt(6 / sum(value.shape))
     largest = float(np.maximum(value.max(), -value.min()))
     if not largest <= bound * _ROUNDED:
         yield f"{name}: as large as {largest:.4g}, where Xavier's bound is {bound:.4g}"
     elif abs(z := variance(value, bound)) > Z_LIMIT:
-        rms = float(np.sqrt(np.mean(value**2)))
+        rms = float(np.sqrt(mean_square(value)))
         yield f"{name}: root mean square {rms:.4g} instead of {bound / sqrt(3):.4g} (z = {z:.3g})"
     elif (chance := uniform(value, bound)) < FALSE_ALARM:
         yield f"{name}: not drawn uniformly from ±{bound:.4g} (chance {chance:.1g})"
@@ -101,7 +100,7 @@ def _xavier_problems(name: str, value: Floats) -> Iterator[str]:
             yield f"{name}: two equal {kind}"
 
 
-def _checksums(value: Floats) -> tuple[Sums, Sums]:
+def _checksums(value: Array) -> tuple[Sums, Sums]:
     """[rows] and [columns], a checksum of each: equal for equal rows, and seldom equal otherwise.
 
     It is the sum of the values' bits, each times a pseudo-random number of its position, modulo 2**64.
@@ -112,13 +111,19 @@ def _checksums(value: Floats) -> tuple[Sums, Sums]:
     step = max(1, PART // columns)
     for begin in range(0, rows, step):
         part = slice(begin, begin + step)
-        bits = (value[part] + 0.0).view(np.uint64)  # −0 + 0 is 0
+        bits = _bits(value[part])
         by_row[part] = (bits * column_factors).sum(axis=1, dtype=np.uint64)
         by_column += (bits * row_factors[part, None]).sum(axis=0, dtype=np.uint64)
     return by_row, by_column
 
 
-def _has_two_equal(vectors: Floats, checksums: Sums) -> bool:
+def _bits(values: Array) -> npt.NDArray[np.unsignedinteger]:
+    """The bits of the values, where −0 has those of 0."""
+    bits: npt.NDArray[np.unsignedinteger] = (values + values.dtype.type(0)).view(f"u{values.dtype.itemsize}")
+    return bits
+
+
+def _has_two_equal(vectors: Array, checksums: Sums) -> bool:
     order = np.argsort(checksums, kind="stable")
     equal = np.flatnonzero(checksums[order[1:]] == checksums[order[:-1]])
     return any(np.array_equal(vectors[order[at]], vectors[order[at + 1]]) for at in equal)
@@ -127,9 +132,7 @@ def _has_two_equal(vectors: Floats, checksums: Sums) -> bool:
 def _digest(values: Array) -> bytes | None:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts_of(values):
-        doubles = part.astype(np.float64)
-        doubles += 0.0  # −0 + 0 is 0
-        if np.isnan(doubles).any():
+        if np.isnan(part).any():
             return None
-        digest.update(doubles.data)
+        digest.update(_bits(part).data)
     return digest.digest()

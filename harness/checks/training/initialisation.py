@@ -5,11 +5,12 @@ from itertools import combinations
 from math import prod
 
 from encoder_conformance.checks.training.fresh import Fresh, Judging
+from encoder_conformance.checks.training.turns import turn_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Judgement, Verdict
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.task import Task
-from encoder_conformance.worker.lifecycle import Failure
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
 SEEDS = (1, 2)
@@ -20,14 +21,15 @@ Made = tuple[Mapping[str, Fresh], tuple[str, ...]]
 def put_initialisation(session: Session, task: Task) -> Judgement:
     """Initialise the layer with each of two seeds. If the first fails, the second is not tried."""
     draws: list[Made] = []
-    for seed in SEEDS:
-        judging = Judging(task)
-        answer = session.initialise(task, seed, judging.receive)
-        if isinstance(answer, Failure):
-            failure = Verdict(outcome=answer.outcome, message=answer.message)
-            return lambda: failure
-        whole, trainable = answer
-        draws.append((judging.every(whole), trainable))
+    with turn_of(task.case.layer):
+        for seed in SEEDS:
+            judging = Judging(task)
+            answer = session.initialise(task, seed, judging.receive)
+            if isinstance(answer, Failure):
+                failure = Verdict(outcome=answer.outcome, message=answer.message, kind=answer.kind)
+                return lambda: failure
+            whole, trainable = answer
+            draws.append((judging.every(whole), trainable))
     return lambda: _judge(task, draws)
 
 

@@ -13,6 +13,7 @@ second its bias alone. The last two show nothing: they are −R and R, and serve
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ _WEIGHTS_WANTED = 2**16
 
 def unfit(layer: Layer) -> str:
     """Why a layer cannot be probed; "" if it can."""
+    if layer.is_stack:
+        return "dropout is read off single layers, and off a stack only that of embedded tokens"
     if layer.head_dim <= MEASURING or layer.attention.num_heads < 2:
         return f"dropout is read off layers of two heads or more, each of more than {MEASURING} features"
     return ""
@@ -64,6 +67,13 @@ class Probe:
     @property
     def blocks(self) -> int:
         return -(-self.original.feed_forward.d_ff // (self.original.d_model - MEASURING + 1))
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return self.x.shape
+
+    def inputs(self, dtype: np.dtype[Any]) -> dict[str, npt.NDArray[Any]]:
+        return {"x": np.ascontiguousarray(self.x.astype(dtype))}
 
     @property
     def is_post_norm(self) -> bool:

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.checks.training.probe import BIAS, HIGH, LOW, UNIT, Probe
+from encoder_conformance.checks.training.statistics import DROPPED, HIDDEN, KEPT, Masks
 from encoder_conformance.portable import Floats
 
-Kept = npt.NDArray[np.float16]
+Floating = npt.NDArray[np.floating]
 
 
 class Unreadable(Exception):
@@ -19,12 +20,12 @@ class Unreadable(Exception):
 class Reading:
     """The dropout masks and scales of one answer.
 
-    `kept`: placement → mask, 1 kept, 0 dropped, NaN not visible; [B, H, S, S], [B, S, D] or [B, S, F]. It is float16 to
-    save memory, since several readings of a large layer are compared.
+    `kept`: placement → mask, [B, H, S, S], [B, S, D] or [B, S, F]. A byte an element, since several readings of a large
+    layer are compared.
     `scales`: placement → the factors of the kept elements, where they can be measured.
     """
 
-    kept: dict[str, Kept]
+    kept: dict[str, Masks]
     scales: dict[str, Floats]
 
 
@@ -73,7 +74,12 @@ def read(probe: Probe, output: Floats) -> Reading:
         "ffn_activation": ffn_scales,
         "ffn_output": (ffn_bias / (probe.ffn_scale * spread))[bias_kept],
     }
-    return Reading({name: mask.astype(np.float16, copy=False) for name, mask in kept.items()}, scales)
+    return Reading({name: _as_mask(mask) for name, mask in kept.items()}, scales)
+
+
+def _as_mask(kept: Floating) -> Masks:
+    """Of 1 where an element was kept, 0 where it was dropped, NaN where it is not visible."""
+    return np.where(np.isnan(kept), HIDDEN, np.where(kept == 1, KEPT, DROPPED))
 
 
 def _invert_norm(probe: Probe, output: Floats) -> Floats:
@@ -93,7 +99,7 @@ def _by_head(probe: Probe, by_feature: Floats) -> Floats:
     return heads.swapaxes(1, 2)
 
 
-def _by_unit(probe: Probe, by_feature: Floats) -> Kept:
+def _by_unit(probe: Probe, by_feature: Floats) -> npt.NDArray[np.float16]:
     """[B, S, D] to [B, S, F], NaN at the units that are not shown."""
     units = np.full((*by_feature.shape[:2], probe.original.feed_forward.d_ff), np.nan, dtype=np.float16)
     shown = np.flatnonzero(probe.units >= 0)

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.binomial import smaller_tail
-from encoder_conformance.portable import Floats
 
 FALSE_ALARM = 1e-6
-Masks = npt.NDArray[np.floating]
-"""1 where an element was kept, 0 where it was dropped, NaN where it is not visible."""
+Masks = npt.NDArray[np.uint8]
+"""DROPPED, KEPT, or HIDDEN where it is not visible which."""
+DROPPED, KEPT, HIDDEN = np.uint8(0), np.uint8(1), np.uint8(2)
 Z_LIMIT = NormalDist().inv_cdf(1 - FALSE_ALARM / 2)
-_AT_A_TIME = 1 << 16
+_AT_A_TIME = 1 << 14
 _FEWEST = 200
 _MANY = 10_000
 """Sample size from which the limiting distribution is as good as the exact one."""
@@ -44,8 +44,9 @@ class Rate:
 
 def rate(masks: Iterable[Masks], expected: float) -> Rate:
     """An exact binomial test of the dropout rate of `masks` against `expected`; two-sided, twice the smaller tail."""
-    visible = np.concatenate([mask[~np.isnan(mask)] for mask in masks])
-    count, dropped = visible.size, int((visible == 0).sum())
+    counts = [(np.count_nonzero(mask == DROPPED), np.count_nonzero(mask == KEPT)) for mask in masks]
+    dropped = int(sum(each for each, _ in counts))
+    count = dropped + int(sum(each for _, each in counts))
     if not count:
         return Rate(0, float("nan"), inf, 0.0)
     spread = sqrt(count * expected * (1 - expected))
@@ -59,44 +60,52 @@ def dependence(pairs: Iterable[tuple[Masks, Masks]]) -> float:
     The correlation of n independent pairs is normal with a standard deviation of 1 / sqrt(n). The means are observed,
     so that a wrong rate does not count as dependence. Returns 0 if there are too few pairs or no variance.
     """
-    both = [(a[visible], b[visible]) for a, b in pairs for visible in [~(np.isnan(a) | np.isnan(b))]]
-    if not both:
+    count = kept_a = kept_b = kept_both = 0
+    for a, b in pairs:
+        of_a, of_b = a == KEPT, b == KEPT
+        count += int(np.count_nonzero((a != HIDDEN) & (b != HIDDEN)))
+        kept_a += int(np.count_nonzero(of_a & (b != HIDDEN)))
+        kept_b += int(np.count_nonzero(of_b & (a != HIDDEN)))
+        kept_both += int(np.count_nonzero(of_a & of_b))
+    if count < _FEWEST or not (spread_a := kept_a * (count - kept_a)) or not (spread_b := kept_b * (count - kept_b)):
         return 0.0
-    a, b = (np.concatenate(side).astype(np.float64) for side in zip(*both, strict=True))
-    del both
-    if a.size < _FEWEST or not (spread_a := a.std()) or not (spread_b := b.std()):
-        return 0.0
-    a -= a.mean()
-    b -= b.mean()
-    a *= b  # in place: of a large layer there are a million pairs
-    return float(np.mean(a) / (spread_a * spread_b) * sqrt(a.size))
+    return (count * kept_both - kept_a * kept_b) / sqrt(spread_a) / sqrt(spread_b) * sqrt(count)
 
 
-def uniform(values: Floats, bound: float) -> float:
+def uniform(values: npt.NDArray[np.floating], bound: float) -> float:
     """The p-value of a Kolmogorov-Smirnov test that `values` are uniform in −bound … bound.
 
     For few values it is twice the exact one-sided p-value, which for small ones equals the two-sided one.
     """
     from scipy.special import kolmogorov, smirnov
 
-    quantiles = values.reshape(-1) / (2 * bound)  # in place from here on: a large layer's weight has a million elements
-    quantiles += 0.5
-    np.clip(quantiles, 0, 1, out=quantiles)
-    quantiles.sort()
-    count = quantiles.size
-    largest_distance = max(_largest_distance(quantiles, begin) for begin in range(0, count, _AT_A_TIME))
+    ordered = np.sort(values, axis=None)  # in its own format: a large layer's weight has a million elements
+    count = ordered.size
+    largest_distance = max(_largest_distance(ordered, bound, begin) for begin in range(0, count, _AT_A_TIME))
     if count > _MANY:
         return float(kolmogorov(largest_distance * sqrt(count)))
     return float(min(1.0, 2 * smirnov(count, largest_distance)))
 
 
-def _largest_distance(quantiles: Floats, begin: int) -> float:
+def _largest_distance(ordered: npt.NDArray[np.floating], bound: float, begin: int) -> float:
     """The largest distance of the empirical distribution from the uniform one, among values from `begin` on."""
-    part = quantiles[begin : begin + _AT_A_TIME]
-    steps = np.arange(begin, begin + part.size + 1) / quantiles.size
+    part = ordered[begin : begin + _AT_A_TIME].astype(np.float64)
+    part /= 2 * bound
+    part += 0.5
+    np.clip(part, 0, 1, out=part)
+    steps = np.arange(begin, begin + part.size + 1) / ordered.size
     return float(max((steps[1:] - part).max(), (part - steps[:-1]).max()))
 
 
-def variance(values: Floats, bound: float) -> float:
+def variance(values: npt.NDArray[np.floating], bound: float) -> float:
     """The z-score of the mean square of `values` against bound² / 3, that of a uniform distribution."""
-    return float((np.mean(values**2) / bound**2 - 1 / 3) / sqrt(4 / 45 / values.size))
+    return (mean_square(values) / bound**2 - 1 / 3) / sqrt(4 / 45 / values.size)
+
+
+def mean_square(values: npt.NDArray[np.floating]) -> float:
+    """In float64, whatever the values' own format is."""
+    flat, total = values.reshape(-1), 0.0
+    for begin in range(0, flat.size, _AT_A_TIME):
+        part = flat[begin : begin + _AT_A_TIME].astype(np.float64)
+        total += float(np.square(part, out=part).sum())  # a product would occupy every core for nothing
+    return total / flat.size

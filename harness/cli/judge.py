@@ -1,0 +1,95 @@
+"""`conform judge`: a file of answers, judged and diagnosed as any run."""
+
+from pathlib import Path
+
+import click
+
+from encoder_conformance.cli.judging import RunOptions, compute, judge_assignments
+from encoder_conformance.cli.options import jobs_option
+from encoder_conformance.errors import InputError
+from encoder_conformance.exchange.asking import Questions, cases_asked, questions_of
+from encoder_conformance.exchange.files import Given, check_same_specification, read_answers, read_asking
+from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.manifest import Implementation, read_implementation
+from encoder_conformance.paths import IMPLS
+from encoder_conformance.plan import plan
+from encoder_conformance.report.begun import begun_run
+from encoder_conformance.scheduling import Assignment
+from encoder_conformance.task import Task
+
+FOLDER = IMPLS / "tensor_file"
+
+_EXAMPLES = """
+\b
+Examples:
+  conform judge answers.safetensors
+  conform judge answers.safetensors --asked /data/asked.safetensors --out report
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("answers", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="ANSWERS.safetensors")
+@click.option(
+    "--asked",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file that was answered; default: asked.safetensors beside the answers.",
+)
+@jobs_option
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for report.json and the log; default: a new one under conform-report.",
+)
+def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int:
+    """Judge a file of answers to the questions of `conform ask`, and print the matrix.
+
+    Stages and gradients are judged where the file has them. A question without an answer is an error of the run.
+
+    Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
+    """
+    asked = asked or answers.with_name("asked.safetensors")
+    asking, digest = read_asking(asked)
+    cases = cases_asked(asking)
+    with begun_run(out) as folder:
+        goldens = goldens_of(cases, jobs)
+        compute(goldens, cases)
+        questions = questions_of(asking, {case.id: goldens(case) for case in cases})
+        check_same_specification(questions, digest, asked)
+        given = read_answers(answers, questions, asked)
+        assignment = _assignment(answers, asked, questions, given)
+        judged = list({task.case.id: task.case for task in assignment.tasks}.values())
+        options = RunOptions(jobs=1, seed=asking.seed)
+        run = judge_assignments([assignment], [], judged, goldens, folder, options, lambda: [assignment.tasks])
+        status = run.show(out)
+    unanswered = [question.id for question in questions.questions if question.id not in given.names]
+    if unanswered:
+        named = ", ".join(unanswered[:5]) + (f" and {len(unanswered) - 5} more" if len(unanswered) > 5 else "")
+        click.echo(f"{len(unanswered)} of {len(questions.questions)} questions have no answer: {named}")
+    return status
+
+
+def _assignment(answers: Path, asked: Path, questions: Questions, given: Given) -> Assignment:
+    chosen = {"answers": str(answers.absolute()), "asked": str(asked.absolute())}
+    implementation = _as_answered(read_implementation(FOLDER, chosen, str(answers)), given)
+    implementation = implementation.model_copy(update={"name": answers.name})
+    ready = resolve(implementation, FOLDER, {})
+    if isinstance(ready, Missing):
+        raise InputError(f"cannot be read here: {ready.reason}", where=str(answers), hint=ready.hint)
+    return Assignment(ready, list(_tasks(ready, questions, given)))
+
+
+def _as_answered(implementation: Implementation, given: Given) -> Implementation:
+    """With the stages that are in the file, and no others."""
+    capabilities = implementation.capabilities.model_copy(update={"stages": given.stages()})
+    return implementation.model_copy(update={"capabilities": capabilities})
+
+
+def _tasks(ready: Ready, questions: Questions, given: Given) -> list[Task]:
+    """The output of every question, and the stages and gradients of those whose answers have them."""
+    tasks = []
+    for question in questions.questions:
+        answered = given.checks(question.id)
+        planned = plan(ready.implementation, [question.case], (question.dtype,))
+        tasks += [task for task in planned if task.check in answered]
+    return tasks

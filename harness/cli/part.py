@@ -1,0 +1,79 @@
+"""One part of a plan, in a process of its own beside a cluster's worker: it ends when that worker does.
+
+python -m encoder_conformance.cli.part FOLDER     reads FOLDER/part.json, writes the run there; standard input stays
+                                                  open as long as the result is wanted
+"""
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from encoder_conformance.allocator import give_large_arrays_back
+from encoder_conformance.cli.judging import RunOptions, judge_assignments
+from encoder_conformance.cluster.part import REQUEST, Part, cases_of
+from encoder_conformance.errors import InputError
+from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.impl.interpreter import Missing, resolve
+from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.plan import plan
+from encoder_conformance.report.begun import begun_run
+from encoder_conformance.scheduling import Assignment
+from encoder_conformance.shards.partition import part_of
+from encoder_conformance.worker.limits import Limits, default_memory
+
+
+def judge_part(part: Part, folder: Path) -> None:
+    """Judge it into this folder. Raises InputError if the implementation cannot be started here."""
+    question = part.question
+    found, implementation = find_implementation(part.implementation)
+    ready = resolve(implementation, found, {})
+    if isinstance(ready, Missing):
+        raise InputError(f"{implementation.name}: {ready.reason}", where="this worker", hint=ready.hint)
+    cases = cases_of(question)
+    whole = Assignment(ready, plan(implementation, cases, question.dtypes))
+    assignments = part_of([whole], part.shard, {})
+    names = {task.case.id for task in assignments[0].tasks}
+    cases = [case for case in cases if case.id in names]
+    goldens = goldens_of(cases, part.jobs)
+    options = RunOptions(
+        jobs=part.jobs,
+        device=question.device,
+        threads=question.threads,
+        seed=question.seed,
+        begun=time.monotonic(),
+        limits=Limits(question.memory or default_memory(), question.isolate),
+        verbosity="quiet",
+    )
+    with begun_run(folder) as out:
+        judge_assignments(assignments, [], cases, goldens, out, options, lambda: [each.tasks for each in assignments])
+
+
+def _end_with_parent() -> None:
+    """End this process when standard input ends, which is when the cluster's worker is gone. The adapters' guards see
+    that this process is gone, and end them."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(folder: Path) -> int:
+    _end_with_parent()
+    give_large_arrays_back()
+    try:
+        judge_part(Part.model_validate_json((folder / REQUEST).read_bytes()), folder)
+    except InputError as error:
+        print("\n".join(error.lines()), file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.stdout.flush()
+    status = main(Path(sys.argv[1]))
+    sys.stderr.flush()
+    os._exit(status)  # the thread that watches is in a read that nothing ends

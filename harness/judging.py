@@ -1,0 +1,124 @@
+"""Judges the answers of a run in a thread of its own, while its workers answer what comes next.
+
+An answer is judged when it comes, and its record is final when its worker has answered the next check, minutes later
+perhaps: until then the worker may be found at fault after its answer, whose fault that is then.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from encoder_conformance.judge.answers import Answers
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.results import Record
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.task import Task
+from encoder_conformance.worker.failure import Failure
+
+if TYPE_CHECKING:
+    from encoder_conformance.asking import Answer
+    from encoder_conformance.diagnosis.observations import Observations
+
+_UNJUDGED = 8
+"""The most answers that may wait to be judged; each occupies memory."""
+
+
+@dataclass(frozen=True)
+class Early:
+    """A record that is not final."""
+
+    record: Record
+
+
+@dataclass(frozen=True)
+class Held:
+    """An answer whose worker has not answered again, and its record; None if judging it raised."""
+
+    answer: "Answer"
+    record: Future[Record | None]
+
+
+class JudgeThread:
+    """Puts records, or what judging them raised, into a queue. A context: it ends when all is judged."""
+
+    def __init__(
+        self,
+        constants: Constants,
+        records: "queue.Queue[Record | Early | BaseException | None]",
+        observed: Callable[[Task, Expected, Record, Answers], None] | None,
+    ) -> None:
+        self._constants, self._records, self._observed = constants, records, observed
+        self._thread = ThreadPoolExecutor(1)
+        self._unjudged = threading.Semaphore(_UNJUDGED)
+
+    def __enter__(self) -> None:
+        """For `with`."""
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+
+    def finish(self) -> None:
+        """Put None after the records of all answers so far."""
+        self._thread.submit(self._records.put, None)
+
+    def judge_early(self, answer: "Answer") -> Held:
+        """Judge an answer, which `settle` makes final."""
+        self._unjudged.acquire()
+        return Held(answer, self._thread.submit(self._judge_early, answer))
+
+    def settle(self, observations: "Observations", held: Held | None, fault: Failure | None) -> None:
+        """`fault`: what the worker did after its answer, and before the next."""
+        if held and fault:
+            failure = replace(fault, message=f"after its answer: {fault.message}")
+            self.judge(observations, replace(held.answer, result=failure, kind=None))
+        elif held:
+            self.judge(observations, held.answer, held.record)
+
+    def judge(
+        self, observations: "Observations", answer: "Answer", early: Future[Record | None] | None = None
+    ) -> Future[Outcome | None]:
+        """Judge an answer for good, unless it was judged `early`, and keep what `observations` take of it."""
+        self._unjudged.acquire()
+        return self._thread.submit(self._judge, observations, answer, early)
+
+    def _judged(self, answer: "Answer") -> Record:
+        from encoder_conformance.asking import judged  # workers start before it is imported
+
+        return judged(answer, self._constants)
+
+    def _judge_early(self, answer: "Answer") -> Record | None:
+        try:
+            record = self._judged(answer)
+            self._records.put(Early(record))
+        except BaseException as error:
+            self._records.put(error)
+            return None
+        else:
+            return record
+        finally:
+            self._unjudged.release()
+
+    def _judge(
+        self, observations: "Observations", answer: "Answer", early: Future[Record | None] | None
+    ) -> Outcome | None:
+        try:
+            record = early.result() if early else self._judged(answer)
+            if record is None:
+                return None
+            observations.note(answer.task, record)
+            if isinstance(answer.result, dict):
+                observations.see(answer.task, answer.expected, record, answer.result, answer.expected_again)
+                if self._observed:
+                    self._observed(answer.task, answer.expected, record, answer.result)
+            self._records.put(record)
+        except BaseException as error:
+            self._records.put(error)
+            return None
+        else:
+            return record.outcome
+        finally:
+            self._unjudged.release()

@@ -1,0 +1,294 @@
+"""The guard of one worker: a small process between the harness and the adapter. Run as a script, never imported.
+
+    python -I -S guard.py REQUESTS ANSWERS CONTROL LOG ROOM MEMORY COMMAND…
+
+It starts COMMAND, stays beside it, and ends everything that COMMAND has started: when COMMAND ends, when the harness
+says so, and when the harness itself is gone. As its child subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) it inherits
+every descendant whose own parent has ended, so that neither setsid() nor a double fork leaves one behind. It copies the
+adapter's standard error into the log, up to ROOM bytes and the last few, and ends a worker that holds more than MEMORY
+bytes.
+
+REQUESTS, ANSWERS: the adapter's ends of the wire. CONTROL: a socket to the harness. Lines to the harness:
+`started PID`, or `cannot TEXT`; `written`, in answer to an `s`; `ended STATUS PEAK HELD`, the last one, where STATUS is
+an exit status or a negative signal, PEAK the largest resident bytes, and HELD those for which it was ended, or 0. From
+the harness: `s`, write what has arrived of the log; `k`, or the end of the socket, end everything.
+
+It uses the standard library alone, and little of that: it starts in 15 ms.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import signal
+import sys
+import time
+
+WIRE = (3, 4)
+"""The adapter's descriptors of requests and answers, which CONFORM_WIRE names."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_LAST = 1 << 14
+"""Bytes of the end of standard error that are kept beyond the room in the log."""
+_SECONDS_BETWEEN_LOOKS = 0.1
+_LOOKS_BETWEEN_WALKS = 10
+"""The worker's own memory is read at every look; which descendants it has, at every tenth."""
+_SECONDS_TO_END = 3.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_LINUX = sys.platform == "linux"
+
+
+class Log:
+    """Copies standard error into the log: the first `room` bytes as they come, the last ones at the end."""
+
+    def __init__(self, source: int, target: int, room: int) -> None:
+        self._source, self._target, self._room = source, target, room
+        self._last, self._left_out = b"", 0
+        os.set_blocking(source, False)
+
+    def copy(self) -> bool:
+        """Copy what has arrived, a megabyte at most. False at the end of the stream."""
+        for _ in range(16):
+            try:
+                data = os.read(self._source, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self._take(data)
+        return True
+
+    def _take(self, data: bytes) -> None:
+        fits, rest = data[: self._room], data[self._room :]
+        self._room -= len(fits)
+        self._write(fits)
+        self._left_out += len(rest)
+        self._last = (self._last + rest)[-_LAST:]
+
+    def close(self) -> None:
+        """Copy the rest, and write the last bytes of what did not fit."""
+        for _ in range(64):  # a process that nothing could end may still write
+            if not self.copy():
+                break
+        if self._left_out:
+            self._write(f"\n[… {self._left_out - len(self._last)} bytes of standard error are left out …]\n".encode())
+            self._write(self._last)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._target, data) :]
+        except OSError:  # a full disk costs the log, and no check
+            return
+
+
+class Memory:
+    """The memory of a worker and its descendants, read from /proc."""
+
+    def __init__(self, worker: int, limit: int) -> None:
+        self._worker, self._limit, self._looks = worker, limit, 0
+        self._descendants: list[int] = []
+        self.peak = self.held_at_end = 0
+
+    def is_too_much(self) -> bool:
+        if not self._looks % _LOOKS_BETWEEN_WALKS:
+            self._descendants = [pid for pid in descendants(os.getpid()) if pid != self._worker]
+        self._looks += 1
+        # Pages that a descendant shares with its parent are counted once.
+        held = _pages(self._worker, shared=True) + sum(_pages(pid, shared=False) for pid in self._descendants)
+        self.peak = max(self.peak, held * _PAGE)
+        if held * _PAGE > self._limit:
+            self.held_at_end = held * _PAGE
+        return bool(self.held_at_end)
+
+
+def _pages(pid: int, *, shared: bool) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as statm:  # noqa: PTH123  # pathlib takes as long to import as the rest
+            _, resident, of_files, *_ = map(int, statm.read().split())
+    except (OSError, ValueError):
+        return 0
+    return resident if shared else resident - of_files
+
+
+def _high_water(pid: int) -> int:
+    """The largest resident bytes that a process has had."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:  # noqa: PTH123
+            return max(int(line.split()[1]) * 1024 for line in status if line.startswith(b"VmHWM:"))
+    except (OSError, ValueError):
+        return 0
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Every process below `ancestor`, by /proc; [] where there is none (proc_pid_task(5))."""
+    found, left = [], [ancestor]
+    while left:
+        children = _children(left.pop())
+        found += children
+        left += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with (
+                contextlib.suppress(OSError),  # this thread has
+                open(f"/proc/{pid}/task/{thread}/children", "rb") as children,  # noqa: PTH123
+            ):
+                found += map(int, children.read().split())
+    return found
+
+
+class Guard:
+    """The worker, what it leaves behind, and how it ended."""
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self.status: int | None = None
+        self.peak = 0
+
+    def reap(self) -> bool:
+        """Collect the children that have ended. False if there are none left at all."""
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            if pid == self.worker:
+                self.status = os.waitstatus_to_exitcode(status)
+                self.peak = max(self.peak, used.ru_maxrss * (1024 if _LINUX else 1))
+
+    def end(self) -> None:
+        """Kill the worker and all its descendants, until there are none or the time for it is over."""
+        until = time.monotonic() + _SECONDS_TO_END
+        if self.status is None:
+            self.peak = max(map(_high_water, [self.worker, *descendants(self.worker)]))
+            _kill(-self.worker)
+            _kill(self.worker)
+        pause = 1e-3
+        while self.reap() and time.monotonic() < until:
+            time.sleep(pause)  # the worker itself ends in less, and then no walk through all processes is needed
+            if self.reap():
+                for pid in descendants(os.getpid()):
+                    _kill(pid)
+            pause = min(2 * pause, 0.05)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LINUX:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _start(command: list[str], requests: int, answers: int) -> tuple[int, int]:
+    """Fork and execute the command. Its process id, and the other end of its standard error. Raises OSError."""
+    errors, written_errors = os.pipe()
+    failed, written_failure = os.pipe()
+    guard = os.getpid()
+    pid = os.fork()
+    if not pid:
+        _become(command, {requests: (0, WIRE[0]), answers: (1, WIRE[1]), written_errors: (2,)}, written_failure, guard)
+    for descriptor in (written_errors, written_failure, requests, answers):
+        os.close(descriptor)
+    code = os.read(failed, 16)
+    os.close(failed)
+    if code:
+        os.waitpid(pid, 0)
+        raise OSError(int(code), os.strerror(int(code)))
+    return pid, errors
+
+
+def _become(command: list[str], descriptors: dict[int, tuple[int, ...]], failure: int, guard: int) -> None:
+    """Become the command, in a session of its own. Never returns; an error's number is written to `failure`."""
+    try:
+        failure = _place(descriptors, failure)
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # for a guard that is killed itself
+        if os.getppid() != guard:
+            os._exit(1)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(failure, str(error.errno or errno.EIO).encode())
+    finally:
+        os._exit(127)
+
+
+def _place(targets: dict[int, tuple[int, ...]], failure: int) -> int:
+    """Duplicate each descriptor to its targets, and `failure` to the next, which an exec closes; close all others.
+
+    The wire is standard input and output too, for languages that can open no other descriptor (docs/wire.md).
+    """
+    out_of_the_way = {fcntl.fcntl(source, fcntl.F_DUPFD, 64): places for source, places in targets.items()}
+    failure = fcntl.fcntl(failure, fcntl.F_DUPFD, 64)
+    for source, places in out_of_the_way.items():
+        for place in places:
+            os.dup2(source, place)
+    last = WIRE[-1] + 1
+    os.dup2(failure, last, inheritable=False)
+    os.closerange(last + 1, 1 << 16)
+    return last
+
+
+def _watch(guard: Guard, log: Log, errors: int, control: int, memory: Memory) -> None:
+    """Copy the log until the worker ends, or must end."""
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    readers = [errors, woken, control]
+    guard.reap()  # it may have ended before the handler was there
+    while guard.status is None:
+        ready, _, _ = select.select(readers, [], [], _SECONDS_BETWEEN_LOOKS if _LINUX else None)
+        if errors in ready and not log.copy():
+            readers.remove(errors)
+        if woken in ready:
+            os.read(woken, 512)
+            guard.reap()
+        if control in ready:
+            if os.read(control, 1) != b"s":
+                return
+            log.copy()
+            _say(control, "written")
+        if _LINUX and guard.status is None and memory.is_too_much():
+            return
+
+
+def _say(control: int, line: str) -> None:
+    with contextlib.suppress(OSError):  # where the harness is gone, the next look finds that
+        os.write(control, f"{line}\n".encode())
+
+
+def main(arguments: list[str]) -> None:
+    requests, answers, control, log_at, room, limit = map(int, arguments[:6])
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        worker, errors = _start(arguments[6:], requests, answers)
+    except OSError as error:
+        _say(control, f"cannot {error.strerror}")
+        return
+    guard, memory, log = Guard(worker), Memory(worker, limit), Log(errors, log_at, room)
+    _say(control, f"started {worker}")
+    try:
+        _watch(guard, log, errors, control, memory)
+    finally:  # whatever happens to the guard, nothing outlives it
+        guard.end()
+        log.close()
+        status = -signal.SIGKILL if guard.status is None else guard.status
+        _say(control, f"ended {status:d} {max(guard.peak, memory.peak)} {memory.held_at_end}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    os._exit(0)  # the harness waits for this end, and nothing is left to tidy up

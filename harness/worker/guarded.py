@@ -1,0 +1,161 @@
+"""A worker's process as the harness sees it: started under its guard, and ended with all that it has started."""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_GUARD = Path(__file__).with_name("guard.py")
+_LOG_ROOM = 8 << 20
+"""Bytes of a log that is written by several workers in turn. The guard of each adds the last few of its own."""
+_WIRE = "3,4"
+"""The descriptors of requests and answers in an adapter's process (docs/wire.md)."""
+_SECONDS_TO_END = 5.0
+"""The guard gives itself three."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a worker ended: its exit status or minus a signal's number, and its largest resident bytes.
+
+    `held`: the bytes for which its guard ended it, or 0. `cannot_start`: why its command could not be executed, or "".
+    """
+
+    status: int | None
+    peak: int = 0
+    held: int = 0
+    cannot_start: str = ""
+
+    @property
+    def text(self) -> str:
+        """What is said of it, without the worker as its subject."""
+        if self.held:
+            return f"held {self.held / 2**20:,.0f} MiB, more than its limit (--memory), and was ended"
+        if self.status is None:
+            return "was ended with its guard"
+        return f"was ended by {_signal_name(-self.status)}" if self.status < 0 else f"exited with status {self.status}"
+
+
+class GuardedProcess:
+    """A command under a guard. `requests` and `answers` are the harness's ends of the wire."""
+
+    def __init__(
+        self, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], log: Path, memory: int
+    ) -> None:
+        """Start `command` in `folder`. `memory`: the bytes that it and its descendants may hold. Raises OSError."""
+        its_requests, self.requests = os.pipe()
+        self.answers, its_answers = os.pipe()
+        self._control, its_control = socket.socketpair()
+        self._heard = b""
+        self._pid: int | None = None
+        self._ending: Ending | None = None
+        with contextlib.ExitStack() as given, contextlib.ExitStack() as kept:
+            for descriptor in (its_requests, its_answers):
+                given.callback(os.close, descriptor)
+            given.callback(its_control.close)
+            kept.callback(self.close)
+            log_file = given.enter_context(log.open("ab"))
+            room = max(_LOG_ROOM - log_file.tell(), 0)
+            descriptors = (its_requests, its_answers, its_control.fileno(), log_file.fileno())
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_GUARD), *map(str, (*descriptors, room, memory)), *command],
+                cwd=folder,
+                env={**environment, "CONFORM_WIRE": _WIRE},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log_file,
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
+            kept.pop_all()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, which is not the guard's; None if it could not be started."""
+        if self._pid is None:
+            self._listen("started", seconds=_SECONDS_TO_END)
+        return self._pid
+
+    def ending(self, seconds: float) -> Ending | None:
+        """How the worker ended; None if it has not within `seconds`."""
+        self._listen("ended", seconds=seconds)
+        return self._ending
+
+    def write_log(self) -> None:
+        """Have the guard write what has arrived for the log, which it does by itself when the worker ends."""
+        with contextlib.suppress(OSError):
+            self._control.sendall(b"s")
+            self._listen("written", seconds=_SECONDS_TO_END)
+
+    def kill(self) -> None:
+        """End the worker and all that it has started. Safe to call twice and from another thread."""
+        with contextlib.suppress(OSError):
+            self._control.sendall(b"k")
+        try:
+            self._guard.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:  # somebody has stopped it
+            self._guard.kill()  # and the worker with it: PR_SET_PDEATHSIG
+            self._guard.wait()
+            with contextlib.suppress(OSError):
+                if self._pid is not None:
+                    os.killpg(self._pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Close the harness's ends. Call it only from the thread that uses them, after `kill`."""
+        for descriptor in (self.requests, self.answers):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self.requests = self.answers = -1
+        self._control.close()
+
+    def _listen(self, kind: str, seconds: float) -> None:
+        """Take the guard's lines until one of this kind, the last one, or the time is over."""
+        until = time.monotonic() + seconds
+        while self._ending is None:
+            line, newline, rest = self._heard.partition(b"\n")
+            if newline:
+                self._heard = rest
+                if self._take(*line.decode().split(" ", 1)) == kind:
+                    return
+            elif not self._hear(until):
+                return
+
+    def _hear(self, until: float) -> bool:
+        """Wait for more of the guard's lines. False once the time is over, or the socket closed."""
+        waiting = select.poll()  # select() takes no descriptor above 1023
+        waiting.register(self._control, select.POLLIN)
+        if not waiting.poll(max(until - time.monotonic(), 0.0) * 1000):
+            return False
+        try:
+            data = self._control.recv(4096)
+        except ConnectionResetError:  # it was killed before it had read all that it was told
+            data = b""
+        self._heard += data
+        if not data:
+            self._ending = Ending(None)  # the guard was killed, and the worker with it
+        return bool(data)
+
+    def _take(self, kind: str, rest: str = "") -> str:
+        match kind:
+            case "started":
+                self._pid = int(rest)
+            case "cannot":
+                self._ending = Ending(None, cannot_start=rest)
+            case "ended":
+                status, peak, held = map(int, rest.split())
+                self._ending = Ending(status, peak, held)
+        return kind
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
