@@ -168,14 +168,15 @@ class JaxPure(Adapter):
         T = S if self.memory is None else self.memory.shape[1]
         every = B, heads, S, T
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
+        padding_id = None if masks.padding_id is None else np.int64(masks.padding_id)
         if allowed is None and bias is None and not stated:
-            return LayerMasks()
+            return LayerMasks(padding_id=padding_id)
         if bias is None and stated:
             bias = np.zeros((1, 1, 1, 1), self.dtype)
         allowed = np.ones(every, np.bool_) if allowed is None else widened(allowed, every)
         valid = np.ones((B, T), np.bool_) if valid is None else widened(valid, (B, T))
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
-        return LayerMasks(allowed, bias, needed(self.config, allowed, valid))
+        return LayerMasks(allowed, bias, needed(self.config, allowed, valid), padding_id)
 
     def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""

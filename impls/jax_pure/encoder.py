@@ -43,6 +43,7 @@ class Dropout(NamedTuple):
     attention_output: float = 0.0
     ffn_activation: float = 0.0
     ffn_output: float = 0.0
+    embedded: float = 0.0
 
 
 NO_DROPOUT = Dropout()
@@ -88,6 +89,8 @@ class Masks(NamedTuple):
     bias: Array | None = None
     needed: Array | None = None
     """None or bool [B, S], false at padding that nothing is to be computed with: what `needed` gives."""
+    padding_id: Array | None = None
+    """The token id of padding, of which a stack with an embedding makes a mask; None where there is none."""
 
 
 NO_MASKS = Masks()

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from encoder_conformance import shows_inside
 from encoder_conformance.impls.jax_pure.encoder import (
     NO_MASKS,
     NORMS,
@@ -19,6 +20,7 @@ from encoder_conformance.impls.jax_pure.encoder import (
     Tap,
     Tree,
     attention,
+    dropped,
     encoder_layer,
     undropped,
     untapped,
@@ -35,25 +37,39 @@ def encoder(
     memory: Array | None = None,
 ) -> Array:
     """x [B, S, D], or token ids [B, S]; of attention alone, whose only parameters are `attention`'s, with `memory`
-    [B, T, D]. The tap is shown what goes from layer to layer of a stack, and nothing inside them. With `key`, in
-    training: what dropout is drawn from."""
+    [B, T, D]. The tap is shown what goes from layer to layer of a stack, and of few layers what is inside. With
+    `key`, in training: what dropout is drawn from."""
     if memory is not None:
         return tap("output", attention(config, params["attention"], x, masks, tap, undropped, memory))
     if "layers" not in params:
         return encoder_layer(config, params, x, masks, tap, key)
     keys = [None if key is None else jax.random.fold_in(key, number) for number in range(len(params["layers"]))]
-    inside = untapped if tap is untapped else pass_on
+    if masks.padding_id is not None:
+        valid = (x != masks.padding_id)[:, None, None]  # [B, 1, 1, S]
+        masks = masks._replace(allowed=valid if masks.allowed is None else masks.allowed & valid)
     if "embedding" in params:
         x = params["embedding"]["weight"][x]
         if config.positions == "sinusoidal":
             x = x + sinusoidal(x)
         x = tap("embedded", x)
+        if key is not None and config.dropout.embedded:
+            bits = jax.random.bits(jax.random.fold_in(key, len(keys)), x.shape, jnp.uint32)
+            x = dropped(config.dropout, {"embedded": bits}, "embedded", x)
     for number, own in enumerate(keys):
         layer = params["layers"][str(number)]
-        x = tap(f"layer_{number}", encoder_layer(config, layer, x, masks, inside, own))
+        x = tap(f"layer_{number}", encoder_layer(config, layer, x, masks, inside(number, len(keys), tap), own))
     if "final_norm" in params:
         x = tap("final_norm", NORMS[config.norm](params["final_norm"], x, epsilon=config.epsilon))
     return tap("output", x)
+
+
+def inside(number: int, layers: int, tap: Tap) -> Tap:
+    """What a layer of a stack is tapped by: its stages are `layer_0.norm1` and so on."""
+    if tap is untapped:
+        return untapped
+    if not shows_inside(layers):
+        return pass_on
+    return lambda name, x: x if name == "output" else tap(f"layer_{number}.{name}", x)
 
 
 def pass_on(name: str, stage: Array) -> Array:

@@ -27,7 +27,9 @@ class KerasLayers(Adapter):
         backend = os.environ["KERAS_BACKEND"] = self.choices["backend"]  # which Keras reads when it is imported
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         if backend == "jax":
-            import_module("encoder_conformance.impls.bases.jax_layers.process").set_up(device, threads)
+            from encoder_conformance.impls.bases.jax_layers.process import set_up
+
+            set_up(device, threads)
         self.keras, self.framework = import_module("keras"), import_module(backend)
         if backend == "tensorflow":
             self.framework.config.threading.set_intra_op_parallelism_threads(threads)
@@ -86,8 +88,7 @@ class KerasLayers(Adapter):
             told, seeds = (self.mask(masks), self.mode == "train"), [seed.value for seed in self.seeds]
             whole = partial(self.framework.vjp, lambda x, *held: self.compiled([*held, *seeds], x, *told, False))
             by_x, *by = whole(x, *values)[1](cotangent)
-        by = map(np.asarray, by)
-        return {"x": np.asarray(by_x), **PARAMETERS.to_spec(dict(zip(self.held, by, strict=True)))}
+        return {"x": np.asarray(by_x), **PARAMETERS.to_spec(dict(zip(self.held, map(np.asarray, by), strict=True)))}
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if operation == "run" and "shape" in str(error):  # TensorFlow's InvalidArgumentError, JAX's TypeError

@@ -73,7 +73,10 @@ class Made:
         if layer["part"] == "attention":
             sizes = chosen["d_model"], chosen["num_heads"]
             return cls.built(CrossAttention(*sizes, attention=chosen["attention"], dtype=dtype), layer)
-        encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
+        if stacked:
+            embedded = layer["dropout"]["embedded"]
+            return cls.built(Encoder(**stacked, embedding_dropout=embedded, **chosen, dtype=dtype), layer)
+        encoder = EncoderLayer(**chosen, dtype=dtype)
         return cls.built(encoder, layer)
 
     @classmethod
@@ -172,7 +175,8 @@ class KerasTensorFlow(Adapter):
         added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
         train = self.mode == "train"
-        return self.encoder(x, masks.joined(self.heads), bias, masks.valid(), tap=tap, training=train)
+        by_ids = {} if masks.padding_id is None else {"padding_id": masks.padding_id}
+        return self.encoder(x, masks.joined(self.heads), bias, masks.valid(), tap=tap, training=train, **by_ids)
 
 
 def choices(layer: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from keras import KerasTensor as Tensor
 from keras import layers as keras_layers
 from keras import ops
 
-from encoder_conformance.impls.keras_tf.encoder import NORMS, EncoderLayer, Shape, Tap, check, untapped
+from encoder_conformance import shows_inside
+from encoder_conformance.impls.keras_tf.encoder import NORMS, EncoderLayer, Shape, Tap, check, dropped, untapped
 
 
 class Encoder(keras_layers.Layer):
@@ -20,6 +21,7 @@ class Encoder(keras_layers.Layer):
         final_norm: bool = False,
         vocabulary: int | None = None,
         positions: str = "none",
+        embedding_dropout: float = 0.0,
         dtype: str,
         **layer: Any,
     ) -> None:
@@ -30,6 +32,7 @@ class Encoder(keras_layers.Layer):
         self.embedding = None
         if vocabulary is not None:
             self.embedding = keras_layers.Embedding(vocabulary, layer["d_model"], name="embedding", dtype=policy)
+        self.dropout = keras_layers.Dropout(embedding_dropout, name="dropout", dtype=policy)
         self.stacked = [EncoderLayer(**layer, name=f"layer_{number}", dtype=policy) for number in range(layers)]
         norm = NORMS[layer.get("norm", "layer_norm")]
         self.norm = norm(epsilon=layer["epsilon"], name="norm", dtype=policy) if final_norm else None
@@ -45,8 +48,11 @@ class Encoder(keras_layers.Layer):
 
     def reseed(self, seed: int) -> None:
         """Draw the next pass's dropout from `seed`: each layer from streams of its own."""
+        streams = len(self.stacked) + 1
         for number, layer in enumerate(self.stacked):
-            layer.reseed(len(self.stacked) * seed + number)
+            layer.reseed(streams * seed + number)
+        if self.dropout.rate:
+            self.dropout.seed_generator.state.assign([streams * seed + len(self.stacked), 1])
 
     def call(
         self,
@@ -56,19 +62,33 @@ class Encoder(keras_layers.Layer):
         valid: Tensor | None = None,
         tap: Tap = untapped,
         training: bool = False,
+        padding_id: int | None = None,
     ) -> Tensor:
-        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and nothing inside them."""
-        inside = untapped if tap is untapped else pass_on
+        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and of few layers what is inside.
+        `padding_id`: the token id of padding, which is masked."""
+        if padding_id is not None:
+            valid = ops.not_equal(x, padding_id)  # [B, S]
+            keys = valid[:, None, None]
+            attention_mask = keys if attention_mask is None else ops.logical_and(attention_mask, keys)
         if self.embedding is not None:
             x = self.embedding(x)
             if self.positions == "sinusoidal":
                 x = x + sinusoidal(x)
-            x = tap("embedded", x)
+            x = dropped(self.dropout, tap("embedded", x), training)
         for number, layer in enumerate(self.stacked):
+            inside = self.inside(number, tap)
             x = tap(f"layer_{number}", layer(x, attention_mask, bias, valid, tap=inside, training=training))
         if self.norm is not None:
             x = tap("final_norm", self.norm(x))
         return tap("output", x)
+
+    def inside(self, number: int, tap: Tap) -> Tap:
+        """What a layer of the stack is tapped by: its stages are `layer_0.norm1` and so on."""
+        if tap is untapped:
+            return untapped
+        if not shows_inside(len(self.stacked)):
+            return pass_on
+        return lambda name, x: x if name == "output" else tap(f"layer_{number}.{name}", x)
 
 
 def pass_on(name: str, stage: Tensor) -> Tensor:

@@ -3,14 +3,14 @@ import { readSync, writeSync } from "node:fs";
 import ort from "onnxruntime-node";
 import { FORMATS, formatOf, inputsOf, modelOf, parametersIn } from "./encoder.js";
 
-const settings = { logSeverityLevel: 3, interOpNumThreads: 1 };
-let built = { sessions: {} };
+const [REQUESTS, ANSWERS] = (process.env.CONFORM_WIRE ?? "0,1").split(",").map(Number);
+let settings = { logSeverityLevel: 3, interOpNumThreads: 1 }, built = { sessions: {} };
 const each = (object, change) => Object.fromEntries(Object.entries(object).map(([key, of]) => [key, change(of)]));
 
-/** So many bytes of standard input; where it ends, so does the process. */
+/** So many bytes of the requests; where they end, so does the process. */
 function take(count) {
   const bytes = Buffer.alloc(count);
-  for (let have = 0; have < count; ) have += readSync(0, bytes, { offset: have }) || process.exit();
+  for (let have = 0; have < count; ) have += readSync(REQUESTS, bytes, { offset: have }) || process.exit();
   return bytes;
 }
 
@@ -30,7 +30,7 @@ function send(message, tensors = {}) {
   const text = Buffer.from(JSON.stringify(header));
   const lengths = Buffer.from(BigUint64Array.of(BigInt(8 + text.length + end), BigInt(text.length)).buffer);
   const parts = [lengths, text, ...Object.values(tensors).map(({ bytes }) => bytes)];
-  for (const part of parts) for (let sent = 0; sent < part.length; ) sent += writeSync(1, part, sent);
+  for (const part of parts) for (let sent = 0; sent < part.length; ) sent += writeSync(ANSWERS, part, sent);
 }
 
 async function sessionFor(of, request, inputs) {

@@ -20,8 +20,7 @@ export function inputsOf({ layer, dtype }, { layout, masks: form, causal_flag: f
   const main = embedding ? "ids" : "x";
   const shape = layout === "unbatched" ? [1, ...tensors[main].dims] : tensors[main].dims;
   const [B, S] = layout === "sequence_first" ? [shape[1], shape[0]] : shape;
-  const forms = { attend: "BOOL", ignore: "BOOL", integer: "I32", float: dtype, additive: dtype, additive_float32: "F32" };
-  const mask = forms[form];
+  const mask = { attend: "BOOL", ignore: "BOOL", integer: "I32", additive_float32: "F32" }[form] ?? dtype;
   const expected = { x: dtype, ids: "I64", attention_bias: dtype, padding_mask: mask, attention_mask: mask };
   const inputs = {};
   for (const [name, given] of Object.entries(tensors)) {
@@ -60,10 +59,9 @@ function norm(x, name, { kind, epsilon }) {
 
 const gelu = (x, odd) => Mul(Mul(x, Add(odd, 1)), 0.5);
 const ACTIVATIONS = {
-  relu: (x) => Relu(x),
   gelu: (x) => gelu(x, Erf(Div(x, Math.SQRT2))),
   gelu_tanh: (x) => gelu(x, Tanh(Mul(Add(x, Mul(Mul(Mul(x, x), x), 0.044715)), Math.sqrt(2 / Math.PI)))),
-  silu: (x) => Div(x, Add(Exp(Neg(x)), 1)),
+  silu: (x) => Div(x, Add(Exp(Neg(x)), 1)), relu: (x) => Relu(x),
 };
 
 function attention(s, x, at, { d_model: D, padding_content: content, attention: of }, { may, padding, added }) {
@@ -116,12 +114,17 @@ function stagesOf({ layer, dtype }, { layout, masks: form }, fed) {
   const turned = (value) => (layout === "sequence_first" ? transpose(value, 1, 0, 2) : value);
   let x = embedding ? Gather("embedding.weight", "ids") : turned("x");
   if (fed.includes("positions")) x = Add(x, "positions");
-  const [inner, outer] = [{}, embedding ? { embedded: x } : {}];
+  const shown = embedding ? { embedded: x } : {};
   const stacked = stack.layers > 1 || stack.final_norm || embedding;
-  for (let k = 0; k < stack.layers; k++)
-    x = outer[`layer_${k}`] = encoderLayer(inner, x, stacked ? `layers.${k}.` : "", layer, masks);
-  if (stack.final_norm) x = outer.final_norm = norm(x, "final_norm", choices);
-  return { ...(stacked ? outer : inner), output: turned(x) };
+  for (let k = 0; k < stack.layers; k++) {
+    const inside = {};
+    x = encoderLayer(inside, x, stacked ? `layers.${k}.` : "", layer, masks);
+    if (!stacked || stack.layers <= 4) // T-3
+      for (const [name, value] of Object.entries(inside)) shown[stacked ? `layer_${k}.${name}` : name] = value;
+    if (stacked) shown[`layer_${k}`] = x;
+  }
+  if (stack.final_norm) x = shown.final_norm = norm(x, "final_norm", choices);
+  return { ...shown, output: turned(x) };
 }
 
 /** The model of one way of asking: its inputs are what it is fed, its outputs what is asked for. */

@@ -15,7 +15,7 @@ import onnx
 import onnx.parser
 from onnx import helper, numpy_helper
 
-from encoder_conformance import Tensors, stack_of
+from encoder_conformance import Tensors, shows_inside, stack_of
 from encoder_conformance.impls.onnx_direct.constants import constants_of
 
 SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
@@ -76,6 +76,9 @@ def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
         for number in range(stacked["layers"]):
             prefix, shared = f"layers.{number}.", {*SHARED, *constants}
             lines += [quoted(line, prefix, shared, {"input": x}) for line in layer_lines(form, "input")]
+            if shows_inside(stacked["layers"]):
+                outputs += [f"layer_{number}.{stage}" for stage in STAGES[placement]]
+                lines += [f"layer_{number}.{stage} = Identity({prefix}{stage})" for stage in STAGES[placement]]
             outputs.append(x := f"layer_{number}")
             lines.append(f"{x} = Identity({prefix}{STAGES[placement][-1]})")
         if stacked["final_norm"]:
@@ -115,7 +118,7 @@ def header(form: Form, outputs: list[str]) -> str:
     ir_version = helper.find_min_ir_version_for([helper.make_opsetid("", form.opset)])
     return (
         f'<ir_version: {ir_version}, opset_import: ["": {form.opset}], producer_name: "encoder-conformance">\n'
-        f"encoder ({', '.join(given)}) => ({', '.join(f'{kind}[] {name}' for name in outputs)}) {{\n"
+        f"encoder ({', '.join(given)}) => ({', '.join(f'{kind}[] {quoted(name)}' for name in outputs)}) {{\n"
     )
 
 

@@ -84,7 +84,8 @@ class PyTorch(Adapter):
         if self.layer["part"] == "attention":
             alone = CrossAttention(**{name: chosen[name] for name in OF_ATTENTION})
             return alone.to(self.device, self.dtype)
-        encoder = Encoder(**stacked, **chosen) if stacked else EncoderLayer(**chosen)
+        embedded = {"embedding_dropout": self.layer["dropout"]["embedded"]}
+        encoder = Encoder(**stacked, **embedded, **chosen) if stacked else EncoderLayer(**chosen)
         return encoder.to(self.device, self.dtype)
 
     def held(self) -> Tensors:
@@ -145,7 +146,7 @@ class PyTorch(Adapter):
             return self.encoder(x, self.tensor(self.memory) if memory is None else memory, mask, bias, tap)
         given = x, mask, bias, self.tensor(masks.valid()), tap
         if isinstance(self.encoder, Encoder):
-            return self.encoder(*given, again=again)
+            return self.encoder(*given, again=again, padding_id=masks.padding_id)
         return checkpoint(self.encoder, *given, use_reentrant=False) if again else self.encoder(*given)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:

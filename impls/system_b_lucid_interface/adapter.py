@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from encoder_conformance import Masks, ParameterMap, Take, serve
+from encoder_conformance import Masks, ParameterMap, Take, Tensors, serve
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_b_lucid_interface.encoder import TransformerEncoderLayer
@@ -39,6 +39,13 @@ class SystemB(TorchModule):
     }
     entered: ClassVar = {"context_merged": "self_attn.out_proj", "ffn_activation": "dropout2"}
 
+    default_batch_first = False
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        held = super().build(layer, parameters, dtype)
+        self.default_batch_first = self.module.batch_first  # x sequence first is given to it as it was made
+        return held
+
     def made(self, layer: dict[str, Any]) -> nn.Module:
         sizes, as_published = (layer["d_model"], layer["attention"]["num_heads"]), self.choices["published"] == "yes"
         if self.choices["defaults"] == "own":
@@ -48,6 +55,8 @@ class SystemB(TorchModule):
             layer["feed_forward"]["d_ff"],
             activation=layer["feed_forward"]["activation"],
             norm_first=layer["norm"]["placement"] == "pre",
+            device="cpu",
+            dtype=self.dtype,
             heads_by_reshape=as_published,
         )
         rates = layer["dropout"]
@@ -59,7 +68,7 @@ class SystemB(TorchModule):
 
     def forward(self, x: Tensor, masks: Masks) -> Tensor:
         """A causal mask that comes as a flag goes as the flag; masks of booleans turned round, true to ignore."""
-        self.module.batch_first = self.layout == "batch_first"  # all that the argument batch_first does
+        self.module.batch_first = self.layout == "batch_first" or self.default_batch_first  # all that the argument does
         between = Masks(None, masks.attention, None, masks.encoding, False, masks.sequence)
         valid, allowed, bias = masks.valid(), between.joined(self.heads), masks.added(self.heads)
         padding = None if valid is None else to_tensor(~valid)

@@ -3,6 +3,8 @@
 Shapes: N batch, S sequence, E d_model, H nhead, d = E / H.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,15 +15,17 @@ ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 class MultiheadAttention(nn.Module):
     """`heads_by_reshape` splits and merges heads by a reshape with no transpose, as release 2.9.0 does."""
 
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float, heads_by_reshape: bool = False) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float, heads_by_reshape: bool = False, **made_in: Any
+    ) -> None:
         super().__init__()
         if embed_dim % num_heads:
             raise ValueError(f"d_model = {embed_dim} is not divisible by nhead = {num_heads}")
         self.num_heads, self.dropout, self.heads_by_reshape = num_heads, dropout, heads_by_reshape
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(embed_dim, embed_dim)
-        self.v_proj = nn.Linear(embed_dim, embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.q_proj = nn.Linear(embed_dim, embed_dim, **made_in)
+        self.k_proj = nn.Linear(embed_dim, embed_dim, **made_in)
+        self.v_proj = nn.Linear(embed_dim, embed_dim, **made_in)
+        self.out_proj = nn.Linear(embed_dim, embed_dim, **made_in)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """query [N, Sq, E], key and value [N, Sk, E]; attn_mask is added to the scores, broadcast to [N, H, Sq, Sk]."""
@@ -50,6 +54,8 @@ class TransformerEncoderLayer(nn.Module):
         activation: str = "relu",
         batch_first: bool = False,
         norm_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
         *,
         heads_by_reshape: bool = False,
     ) -> None:
@@ -57,11 +63,12 @@ class TransformerEncoderLayer(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation is {activation!r}, not one of {', '.join(ACTIVATIONS)}")
         self.activation, self.batch_first, self.norm_first = ACTIVATIONS[activation], batch_first, norm_first
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, heads_by_reshape)
-        self.linear1 = nn.Linear(d_model, dim_feedforward)
-        self.linear2 = nn.Linear(dim_feedforward, d_model)
-        self.norm1 = nn.LayerNorm(d_model)
-        self.norm2 = nn.LayerNorm(d_model)
+        made_in: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, heads_by_reshape, **made_in)
+        self.linear1 = nn.Linear(d_model, dim_feedforward, **made_in)
+        self.linear2 = nn.Linear(dim_feedforward, d_model, **made_in)
+        self.norm1 = nn.LayerNorm(d_model, **made_in)
+        self.norm2 = nn.LayerNorm(d_model, **made_in)
         self.dropout1 = nn.Dropout(dropout)  # after attention
         self.dropout2 = nn.Dropout(dropout)  # inside the feed-forward network, after the activation
         self.dropout3 = nn.Dropout(dropout)  # after the feed-forward network

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, stack_of
+from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, shows_inside, stack_of
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_d_encoder.encoder import EncoderLayer, TransformerEncoder
@@ -17,6 +17,22 @@ LINEAR = {
     "linear1": "feed_forward.hidden",
     "linear2": "feed_forward.output",
 }
+
+
+SHOWN = {
+    "norm1": "norm1",
+    "query": "self_attn.q_proj",
+    "key": "self_attn.k_proj",
+    "value": "self_attn.v_proj",
+    "attention_output": "self_attn.out_proj",
+    "norm2": "norm2",
+    "ffn_hidden": "linear1",
+    "ffn_activation": "activation",
+    "ffn_output": "linear2",
+}
+"""Stage inside a layer → the submodule of the layer whose output it is."""
+ENTERED = {"context_merged": "self_attn.out_proj", "residual1": "norm2"}
+"""The same where it is what the submodule is given."""
 
 
 class SystemD(TorchModule):
@@ -34,9 +50,12 @@ class SystemD(TorchModule):
     )
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        self.shown = {"embedded": "positions", "final_norm": "final_norm"} | {
-            f"layer_{k}": f"layers.{k}" for k in range(stack_of(layer).get("layers", 0))
-        }
+        layers = range(stack_of(layer).get("layers", 0))
+        self.shown, self.entered = {"embedded": "positions", "final_norm": "final_norm"}, {}
+        self.shown |= {f"layer_{k}": f"layers.{k}" for k in layers}
+        for k in layers if shows_inside(len(layers)) else ():
+            self.shown |= {f"layer_{k}.{stage}": f"layers.{k}.{module}" for stage, module in SHOWN.items()}
+            self.entered |= {f"layer_{k}.{stage}": f"layers.{k}.{module}" for stage, module in ENTERED.items()}
         return super().build(layer, parameters, dtype)
 
     def made(self, layer: dict[str, Any]) -> nn.Module:
@@ -55,7 +74,7 @@ class SystemD(TorchModule):
 
     def forward(self, x: Tensor, masks: Masks) -> Tensor:
         valid = masks.valid()
-        return self.module(x, None if valid is None else to_tensor(~valid))
+        return self.module(x, None if valid is None else to_tensor(~valid), masks.padding_id)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,11 @@ class TransformerEncoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(d_model, num_heads, d_ff, dropout) for _ in range(num_layers))
         self.final_norm = nn.LayerNorm(d_model)
 
-    def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """ids [B, S]; key_padding_mask [B, S], true where a position is padding. The encoder memory, [B, S, D]."""
+    def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None, padding_id: int | None = None) -> Tensor:
+        """ids [B, S]; key_padding_mask [B, S], true where a position is padding, or made of the positions that have
+        `padding_id`. The encoder memory, [B, S, D]."""
+        if padding_id is not None:
+            key_padding_mask = ids == padding_id
         mask = None if key_padding_mask is None else key_padding_mask[:, None, None]  # [B, 1, 1, S]
         x = self.dropout(self.positions(self.embedding(ids)))
         for layer in self.layers:

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, stack_of
+from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, shows_inside, stack_of
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_e_shared_heads.encoder import Encoder, TransformerBlock
@@ -28,6 +28,8 @@ SHOWN = {
     "ffn_output": "feed_forward.2",
 }
 
+ENTERED = {"context_merged": "attention.fc_out", "residual1": "norm2"}
+
 
 class SystemE(TorchModule):
     map = parameters = ParameterMap(
@@ -38,9 +40,13 @@ class SystemE(TorchModule):
     )
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
-        stacked = bool(stack_of(layer))
-        self.shown = {} if stacked else SHOWN
-        self.entered = {} if stacked else {"context_merged": "attention.fc_out", "residual1": "norm2"}
+        layers = stack_of(layer).get("layers", 0)
+        self.shown, self.entered = (SHOWN, ENTERED) if not layers else ({}, {})
+        for k in range(layers):
+            self.shown[f"layer_{k}"] = f"layers.{k}"
+            if shows_inside(layers):
+                self.shown |= {f"layer_{k}.{stage}": f"layers.{k}.{module}" for stage, module in SHOWN.items()}
+                self.entered |= {f"layer_{k}.{stage}": f"layers.{k}.{module}" for stage, module in ENTERED.items()}
         return super().build(layer, parameters, dtype)
 
     def made(self, layer: dict[str, Any]) -> nn.Module:

@@ -7,7 +7,8 @@ import keras
 import numpy as np
 from keras import layers
 
-KINDS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}
+KINDS = {"layer_norm": "LayerNormalization", "rms_norm": "RMSNormalization"}
+"""By name: before 3.9 Keras has no RMSNormalization, and its LayerNormalization can be judged all the same."""
 
 
 class Block:
@@ -21,7 +22,8 @@ class Block:
         by_tanh = partial(keras.activations.gelu, approximate=True)
         activation = by_tanh if ffn["activation"] == "gelu_tanh" else ffn["activation"]
         self.pre = norm["placement"] == "pre"
-        self.norm1, self.norm2 = (KINDS[norm["kind"]](name=name, **epsilon) for name in ("norm1", "norm2"))
+        make_norm = getattr(layers, KINDS[norm["kind"]])
+        self.norm1, self.norm2 = (make_norm(name=name, **epsilon) for name in ("norm1", "norm2"))
         inside = {"dropout": rates["attention_weights"], "use_bias": attention["qkv_bias"], "name": "attention"}
         self.attention = layers.MultiHeadAttention(H, key_dim=D // H, **inside)
         self.hidden = layers.Dense(ffn["d_ff"], activation=activation, use_bias=ffn["bias"], name="hidden")
