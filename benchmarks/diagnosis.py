@@ -7,9 +7,9 @@
 
 Prints what was named otherwise, then the two shares, and how long a diagnosis took. A single counts when it comes
 first and is explained, or is named among indistinguishable twins; a pair when both are named. float32, the cases of
-the core that ask for stages and that the encoder passes with nothing planted: plants know some of
+the core that ask for stages or an output and that the encoder passes with nothing planted: plants know some of
 the specification's choices alone.
-What no stage shows there in float32 (of stacks, say) is left out, and named.
+What none of them shows in float32 is left out, and named.
 """
 
 import argparse
@@ -44,6 +44,7 @@ from encoder_conformance.spec.constants import constants  # noqa: E402
 from encoder_conformance.spec.dtypes import FORMATS  # noqa: E402
 from encoder_conformance.spec.level import Level  # noqa: E402
 from encoder_conformance.spec.load import load  # noqa: E402
+from encoder_conformance.spec.situation import Check  # noqa: E402
 from encoder_conformance.spec.stages import stages  # noqa: E402
 
 FLOAT32 = FORMATS["float32"]
@@ -60,7 +61,7 @@ class Plants:
         self.adapter: Any = getattr(importlib.import_module(module), name)()
         self.adapter.start("cpu", 2)
         manifest, cases = read_golden_manifest(), small_required(select(load().cases, (), level))
-        shown = [case for case in cases if _shows_stages(case)]
+        shown = [case for case in cases if _is_judged_by_values(case)]
         self.cases = [(case, read_golden(case, manifest, constants())) for case in shown]
         passed = {observation.case.id for observation in self.seen([])[0] if not observation.failed}
         self.cases = [(case, expected) for case, expected in self.cases if case.id in passed]
@@ -80,15 +81,23 @@ class Plants:
                     case.padding_mask(), case.attention_mask(), None if bias is None else bias.astype(np.float32)
                 )
                 given = case.x().astype(np.float32) if case.layer.embedding is None else case.ids()
-                answers = self.adapter.stages(given, masks)
-                self._ask_again(answers, self.adapter.stages(given, masks))
+                answers, again = (self._answer(case, given, masks) for _ in range(2))
+                self._ask_again(answers, again)
             except Exception as error:
                 if ids:
                     print(f"  {' + '.join(ids)} in {case.id}: {type(error).__name__}: {error}")
                 continue
-            verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
+            check: Check = "stages" if "stages" in case.situation.checks else "output"
+            verdict = judge(check, tuple(answers), answers, expected, FLOAT32, constants())
             found.append(observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
         return found, self.repeats
+
+    def _answer(self, case: Case, given: Any, masks: Masks) -> dict[str, Any]:
+        """Its stages where the case asks for them, else its output."""
+        if "stages" not in case.situation.checks:
+            return {"output": self.adapter.output(given, masks)}
+        shown = self.adapter.stages(given, masks)
+        return {name: shown[name] for name in stages(case.layer)}
 
     def _ask_again(self, first: dict[str, Any], again: dict[str, Any]) -> None:
         """What a run learns from invariant-determinism."""
@@ -97,8 +106,10 @@ class Plants:
             self.repeats = "same" if same else "differ"
 
 
-def _shows_stages(case: Case) -> bool:
-    return "stages" in case.situation.checks and "float32" in case.situation.dtypes
+def _is_judged_by_values(case: Case) -> bool:
+    plain = case.situation.given.layout == "batch_first" and case.situation.mode == "eval"
+    asks = {"stages", "output"} & set(case.situation.checks)
+    return bool(asks) and plain and "float32" in case.situation.dtypes
 
 
 def right(diagnosis: Diagnosis, ids: list[str]) -> bool:

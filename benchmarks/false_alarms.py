@@ -18,7 +18,7 @@ from encoder_conformance.docs.tables import markdown
 from encoder_conformance.impl.manifest import known_folders
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.judge.tally import Tally
-from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.reading import read_report
 from encoder_conformance.results import Record
 
 IMPLEMENTATIONS = tuple(sorted(known_folders()))

@@ -49,11 +49,11 @@ class Stopwatch:
     def watching(self) -> "mock._patch[object]":
         ask_worker = WorkerProcess.ask
 
-        def timed(worker: WorkerProcess, request: Request, *others: Any) -> Frame:
+        def timed(worker: WorkerProcess, request: Request, *others: Any, **named: Any) -> Frame:
             name = request.check if isinstance(request, Run) else request.op
             begun = time.perf_counter()
             try:
-                return ask_worker(worker, request, *others)
+                return ask_worker(worker, request, *others, **named)
             finally:
                 self.seconds[name if name in COLUMNS else OTHERS].append(time.perf_counter() - begun)
 

@@ -8,4 +8,6 @@ that is compared are counted as equivalent.
 A diagnosis is *right* where the equation that it states gives what the mutant gives, in cases that it was not shown.
 It is *false* where it says "explained" and that is not so. The search for equations knows nothing of this package: it
 has edits of its own, and fits numbers to the data.
+
+Other mutants are of an encoder's own code (`code`): one node of its syntax tree is another.
 """

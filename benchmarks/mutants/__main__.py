@@ -1,16 +1,23 @@
 """Mutates, diagnoses, grades, and writes docs/mutants.md.
 
-python -m benchmarks.mutants                            all populations: half an hour
-python -m benchmarks.mutants --only output --count 40   one of them; the others stay as they are
+python -m benchmarks.mutants                                  all populations: an hour
+python -m benchmarks.mutants --only output --count 40         one of them; the others stay as they are
+python -m benchmarks.mutants --only stages --minutes 3 --on   goes on where the last call ended
 """
 
 import argparse
+import math
+import time
+from collections.abc import Iterable
+from itertools import islice
 
+from benchmarks.mutants.backward import backward_mutants, graded_backward
+from benchmarks.mutants.code import code_mutants
 from benchmarks.mutants.grading import Grade, graded
 from benchmarks.mutants.mutation import mutants, pairs
-from benchmarks.mutants.page import PAGE, TITLES, population, read, write
+from benchmarks.mutants.page import PAGE, TITLES, Population, read, write
 
-COUNTS = {"stages": 150, "output": 50, "pairs": 40}
+COUNTS = {"stages": 1000, "output": 60, "pairs": 60, "output_pairs": 20, "backward": 60, "code": 100}
 
 
 def main() -> None:
@@ -18,19 +25,33 @@ def main() -> None:
     parser.add_argument("--only", choices=TITLES, help="one population")
     parser.add_argument("--count", type=int, help="mutants of each population")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="ends after the mutant that this time ends in")
+    parser.add_argument("--on", action="store_true", help="go on with the kept mutants of this seed")
     options = parser.parse_args()
-    kept = read()
+    until = time.monotonic() + 60 * options.minutes
     for name in [options.only] if options.only else TITLES:
-        count = options.count or COUNTS[name]
-        drawn = (pairs if name == "pairs" else mutants)(count, options.seed)
-        grades = list[Grade]()
-        for grade in graded(drawn, output_only=name == "output"):
-            grades.append(grade)
+        before = read().get(name)
+        goes_on = options.on and before is not None and before.seed == options.seed
+        found = before if goes_on and before else Population(options.seed)
+        for grade in _grades(name, options.count or COUNTS[name], options.seed, found.count):
+            found = found.having(grade)
             if grade.kind not in ("right", "equivalent"):
-                print(f"{name} {len(grades)}: {grade.kind}: {grade.mutant}: {grade.stated}", flush=True)
-        kept[name] = population(grades, options.seed)
-        write(kept)
+                print(f"{name} {found.count}: {grade.kind}: {grade.mutant}: {grade.stated}", flush=True)
+            if time.monotonic() > until:
+                break
+        if found.count:
+            write({**read(), name: found})
     print(PAGE)
+
+
+def _grades(name: str, count: int, seed: int, done: int) -> Iterable[Grade]:
+    """Of the mutants after so many that are done."""
+    if name == "backward":
+        return graded_backward(islice(backward_mutants(count, seed), done, None))
+    if name == "code":
+        return graded(islice(code_mutants(count, seed), done, None), output_only=False)
+    drawn = (pairs if name.endswith("pairs") else mutants)(count, seed)
+    return graded(islice(drawn, done, None), output_only=name.startswith("output"))
 
 
 if __name__ == "__main__":

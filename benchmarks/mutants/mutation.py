@@ -4,19 +4,25 @@ import ast
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from encoder_conformance.diagnosis.identify.identify import deviation_of
-from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.equation import Equation, dotted
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.stage_equations import stage_equations
 
 MASKS = ("~mask", "roll(mask, 1, -1)", "transpose(mask)", "flip(mask, -1)", "permute(mask, 0, 0)", "mask | ~mask")
-LAYERS = ("pre-gelu", "post-relu")
+LAYERS = ("pre-gelu", "post-relu", "post-gelu", "post-rms-gelu-tanh", "pre-rms-silu", "pre-gelu-shared-heads")
+"""Both placements, every activation and kind of norm, and projections with biases, without, and shared by heads."""
+_OTHER_SIZE = "mask-per-head"
+"""A case of another length: what raises an error in it is seen by anybody."""
 FUNCTIONS = ("tanh", "sin", "abs", "sqrt", "exp", "sigmoid", "erf", "cos")
 FACTORS = (2.0, 0.5, -1.0, 1.1, 0.9, 3.0, 0.1, 1.5)
 
@@ -31,6 +37,25 @@ class Mutant:
     @property
     def deviation(self) -> Deviation:
         return deviation_of({stage: {right: wrong} for stage, (right, wrong) in self.equations.items()})
+
+    def answers(self, case: Case) -> dict[str, Array]:
+        """Every stage as the oracle computes it, in float32."""
+        wrong = deviant(case, [self.deviation])
+        parameters = {name: value.astype(np.float32) for name, value in wrong.given.parameters.items()}
+        inputs = replace(wrong.given, x=wrong.given.x.astype(np.float32), parameters=parameters)
+        with np.errstate(all="ignore"):
+            return {
+                name: np.asarray(stage).astype(np.float32)
+                for name, stage in forward(wrong.layer, inputs, Arithmetic(np.float32)).items()
+            }
+
+    def output(self, case: Case) -> Array:
+        """The same without noise."""
+        with np.errstate(all="ignore"):
+            return deviant(case, [self.deviation]).stages(Arithmetic(np.float64))["output"]
+
+    def has_step(self, stage: str) -> bool:
+        return stage in self.equations
 
     def __str__(self) -> str:
         return f"{self.layer} " + "; ".join(f"{stage} = {wrong}" for stage, (_, wrong) in self.equations.items())
@@ -119,16 +144,22 @@ def _mutations(node: ast.expr, shapes: dict[str, tuple[int, ...]], chance: rando
     yield f"{chance.choice(FUNCTIONS)}({text})"
 
 
+@cache
+def _specified(layer: str) -> tuple[Case, LayerInputs, dict[str, Array]]:
+    """A case of the layer, its inputs, and every stage as it should be."""
+    case = load().cases[f"{layer}/padding-right"]
+    what = given(case)
+    return case, what, forward(case.layer, what, Arithmetic(np.float64))
+
+
 def mutants(count: int, seed: int) -> Iterator[Mutant]:
-    chance, cases = random.Random(seed), load().cases
+    chance = random.Random(seed)
     made, seen = 0, set[tuple[str, str, str]]()
     while made < count:
         layer = LAYERS[made % len(LAYERS)]
-        case = cases[f"{layer}/padding-right"]
+        case, what, right = _specified(layer)
         equations = stage_equations(case.layer)
         stage = chance.choice([name for name in equations if name != "output"])
-        what = given(case)
-        right = forward(case.layer, what, Arithmetic(np.float64))
         before = list(equations)[: list(equations).index(stage)]
         values = {"x": what.x, "mask": what.mask, **what.parameters, **{name: right[name] for name in before}}
         shapes = {name: value.shape for name, value in values.items() if value is not None and name != "mask"}
@@ -140,6 +171,7 @@ def mutants(count: int, seed: int) -> Iterator[Mutant]:
         try:
             Equation(text)
             shape = forward(case.layer, replace(what, equations={stage: Equation(text)}), Arithmetic(np.float64))
+            mutant.output(load().cases[f"{layer}/{_OTHER_SIZE}"])
         except (ValueError, IndexError, TypeError):
             continue
         if all(shape[name].shape == right[name].shape for name in right):

@@ -1,9 +1,9 @@
 """docs/mutants.md: the counts of each population, and every mutant whose equation was not found."""
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -15,34 +15,51 @@ TITLES = {
     "stages": "one mutant, stages shown",
     "output": "one mutant, the output alone",
     "pairs": "two mutants, stages shown",
+    "output_pairs": "two mutants, the output alone",
+    "backward": "one mutant of the backward pass",
+    "code": "one mutant of the code of an encoder",
 }
 
 
 @dataclass(frozen=True)
 class Population:
-    """`kinds` counts grades; `missed` are those that are neither right nor equivalent."""
+    """`kinds` counts grades, `layers` counts mutants by layer, and `seconds` diagnoses by their length, to a tenth;
+    `missed` are those that are neither right nor equivalent."""
 
-    count: int
     seed: int
-    kinds: dict[str, int]
-    steps: int
-    median_seconds: float
-    most_seconds: float
-    missed: list[dict[str, str]]
+    kinds: dict[str, int] = field(default_factory=dict)
+    steps: int = 0
+    layers: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, int] = field(default_factory=dict)
+    missed: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(self.kinds.values())
+
+    @property
+    def caught(self) -> int:
+        return self.count - self.kinds.get("equivalent", 0)
+
+    def having(self, grade: Grade) -> "Population":
+        """With one more."""
+        more = replace(
+            self, kinds=_counted(self.kinds, grade.kind), layers=_counted(self.layers, grade.mutant.partition(" ")[0])
+        )
+        if grade.kind == "equivalent":
+            return more
+        missed = [] if grade.kind == "right" else [{"kind": grade.kind, "mutant": grade.mutant, "stated": grade.stated}]
+        return replace(
+            more,
+            steps=self.steps + grade.step,
+            seconds=_counted(self.seconds, f"{grade.seconds:.1f}"),
+            missed=self.missed + missed,
+        )
 
 
-def population(grades: Sequence[Grade], seed: int) -> Population:
-    caught = [grade for grade in grades if grade.kind != "equivalent"]
-    missed = [grade for grade in caught if grade.kind != "right"]
-    return Population(
-        count=len(grades),
-        seed=seed,
-        kinds=dict(Counter(grade.kind for grade in grades)),
-        steps=sum(grade.step for grade in caught),
-        median_seconds=median(grade.seconds for grade in caught),
-        most_seconds=max(grade.seconds for grade in caught),
-        missed=[{"kind": grade.kind, "mutant": grade.mutant, "stated": grade.stated} for grade in missed],
-    )
+def _counted(counts: Mapping[str, int], name: str) -> dict[str, int]:
+    found = {**counts, name: counts.get(name, 0) + 1}
+    return dict(sorted(found.items()))
 
 
 def read() -> dict[str, Population]:
@@ -71,17 +88,19 @@ def _stated(text: str) -> str:
 
 
 def _row(title: str, found: Population) -> str:
-    caught = found.count - found.kinds.get("equivalent", 0)
+    caught = found.caught
     right, false = found.kinds.get("right", 0), found.kinds.get("false", 0)
+    took = sorted(chain.from_iterable([float(length)] * n for length, n in found.seconds.items()))
     left = found.kinds.get("closest", 0) + found.kinds.get("unknown", 0)
-    seconds = f"{found.median_seconds:.1f} / {found.most_seconds:.1f}"
+    seconds = f"{median(took):.1f} / {took[-1]:.1f}"
     cells = (
         title,
         found.count,
+        len(found.layers),
         found.seed,
         caught,
         f"{right} ({right / caught:.1%})",
-        found.steps,
+        f"{found.steps} ({found.steps / caught:.1%})",
         left,
         false,
         seconds,
@@ -92,13 +111,16 @@ def _row(title: str, found: Population) -> str:
 _PAGE = """# Mutants: bugs that no list has
 
 `python -m benchmarks.mutants` writes this page. It mutates the specified equation of a stage at random, lets the
-oracle compute the mutant in float32, and shows a diagnosis eight cases of it. A diagnosis is *right* where it says
-"explained" and the equation that it states gives the mutant's output in two cases that it was not shown. It is *false*
-where it says "explained" and that is not so. Mutants that change nothing that is compared are not counted as caught;
-all others are caught. Seconds are the median and the largest of one diagnosis.
+oracle compute the mutant in float32, and shows a diagnosis up to eight cases of it. A diagnosis is *right* where it
+says "explained" and the equation that it states gives the mutant's output in two cases that it was not shown. It is
+*false* where it says "explained" and that is not so. Mutants that change nothing that is compared are not counted as
+caught; all others are caught. *Right step* counts diagnoses that are right, or whose first stage out of line is the
+mutated one (of code: one that the mutated function computes). Mutants of code change one node of the syntax tree of
+`impls/jax_pure/encoder.py`, run over NumPy; those that raise an error are not counted. Seconds are of the processor,
+the median and the largest of one diagnosis.
 
-| population | mutants | seed | caught | right | right step | left open | false | seconds |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| population | mutants | of layers | seed | caught | right | right step | left open | false | seconds |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 
 ## Mutants whose equation was not found

@@ -13,16 +13,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.performance import layer_times, memory, overhead, startup, verdicts
+from benchmarks.performance import layer_times, load, memory, overhead, startup, verdicts
 from benchmarks.performance.machine import machine, versions
 from benchmarks.performance.measuring import ROOT
-from benchmarks.performance.page import Answer, Kept, Measured, read, write
+from benchmarks.performance.page import Answer, Kept, Measured, read, still_known, write
 
 QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
     "overhead": (overhead.QUESTION, overhead.measure),
     "overhead-of-four": (overhead.QUESTION, overhead.measure_four),
     "verdicts": (verdicts.QUESTION, verdicts.measure),
     "memory": (memory.QUESTION, memory.measure),
+    "load": (load.QUESTION, load.measure),
     "startup": (startup.QUESTION, startup.measure),
     **{name: (layer_times.QUESTION, measure) for name, measure in layer_times.MEASURES.items()},
 }
@@ -65,7 +66,7 @@ def keep(name: str, found: Answer) -> None:
     kept = read()
     answers = {**(kept.answers if kept else {}), name: found}
     ordered = {name: answers[name] for name in QUESTIONS if name in answers}
-    write(Kept(machine=machine(), versions=versions(), answers=ordered))
+    write(Kept(machine=machine(), versions=still_known(kept, versions()), answers=ordered))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.performance.measuring import CORES
-from encoder_conformance.report.ledger import processor
+from encoder_conformance.report.machine import processor
 
 PACKAGES = (
     "numpy",

@@ -1,11 +1,9 @@
 """How much memory does the parent hold, however many checks it judges?"""
 
-import json
-import shutil
-import sys
 from pathlib import Path
 
-from benchmarks.performance.measuring import ROOT, command
+from benchmarks.performance import load
+from benchmarks.performance.measuring import ROOT
 from benchmarks.performance.page import Figure, Measured, median_of
 
 QUESTION = (
@@ -22,7 +20,7 @@ TARGET = 200.0
 
 def measure(scratch: Path) -> Measured:
     scratch.mkdir(parents=True)
-    copies = tuple(copied(number, scratch) for number in range(1, COPIES + 1))
+    copies = load.copies(ROOT / "impls" / "pytorch", COPIES, scratch)
     runs = (
         ("hundred", ("pytorch",), HUNDRED, 3),
         ("thousand", ("pytorch",), THOUSAND, 3),
@@ -33,30 +31,5 @@ def measure(scratch: Path) -> Measured:
 
 
 def figure(scratch: Path, id: str, impls: tuple[str, ...], cases: tuple[str, ...], repeats: int) -> Figure:
-    taken, checks = [], 0
-    for _ in range(repeats):
-        checks, peak = held(scratch, impls, cases)
-        taken.append(peak / 1e6)
-    return median_of(id, f"{checks:,} checks", "MB", taken, at_most=TARGET)
-
-
-def held(scratch: Path, impls: tuple[str, ...], cases: tuple[str, ...]) -> tuple[int, int]:
-    """How many checks were judged, and the largest memory of the process that judged them."""
-    named = [word for name in impls for word in ("--impl", name)]
-    words = ["run", *named, *cases, "--out", str(scratch / "report")]
-    said = scratch / "peak"
-    command([sys.executable, "-m", "benchmarks.performance.peak", str(said), *words], scratch / "log")
-    records = json.loads((scratch / "report" / "report.json").read_bytes())["records"]
-    return sum(record["outcome"] == "pass" for record in records), int(said.read_text())
-
-
-def copied(number: int, scratch: Path) -> str:
-    """One more implementation that is PyTorch's, under a name of its own."""
-    name = f"pytorch_{number}"
-    folder = scratch / name
-    shutil.copytree(ROOT / "impls" / "pytorch", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    manifest = folder / "impl.yaml"
-    manifest.write_text(
-        manifest.read_text(encoding="utf-8").replace("name: pytorch", f"name: {name}"), encoding="utf-8"
-    )
-    return str(folder)
+    runs = [load.run(impls, cases, scratch) for _ in range(repeats)]
+    return median_of(id, f"{runs[0].records:,} checks", "MB", [run.peak / 1e6 for run in runs], at_most=TARGET)

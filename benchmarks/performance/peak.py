@@ -1,8 +1,11 @@
-"""`python -m benchmarks.performance.peak FILE run …`: a `conform` command, which writes its own largest memory to FILE.
+"""`python -m benchmarks.performance.peak FILE run …`: a `conform` command, which writes its own largest memory in bytes
+and its own seconds of processor to FILE, as JSON.
 
 What `wait4` says of a command includes the workers that it waited for. This is of the parent's process alone.
 """
 
+import json
+import resource
 import sys
 from pathlib import Path
 
@@ -22,4 +25,5 @@ if __name__ == "__main__":
     try:
         conform.main()
     finally:
-        file.write_text(str(largest()))
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        file.write_text(json.dumps({"bytes": largest(), "processor": used.ru_utime + used.ru_stime}))

@@ -27,10 +27,10 @@ def main() -> None:
         start_worker(worker, command, folder, *others)
         worker.recorded = recorded.setdefault(folder.name, [])  # type: ignore[attr-defined]
 
-    def send_recorded(worker: WorkerProcess, request: Request, tensors: Sendable | None) -> Pending:
+    def send_recorded(worker: WorkerProcess, request: Request, tensors: Sendable | None, *others: Any) -> Pending:
         sent = {name: whole(tensor) for name, tensor in (tensors or {}).items()}
         worker.recorded.append((request.model_dump(mode="json"), sent))  # type: ignore[attr-defined]
-        return send(worker, request, tensors)
+        return send(worker, request, tensors, *others)
 
     try:
         with (

@@ -1,0 +1,99 @@
+"""docs/onnx-files.md, of what docs/onnx_files.json keeps."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, KEPT = ROOT / "docs" / "onnx-files.md", ROOT / "docs" / "onnx_files.json"
+Tables = dict[str, dict[str, dict[str, Any]]]
+
+
+def read() -> Tables:
+    if not KEPT.exists():
+        return {"files": {}, "faults": {}}
+    found: Tables = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+def write(kept: Tables) -> None:
+    kept = {table: dict(sorted(rows.items(), key=_place)) for table, rows in kept.items()}
+    KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(text(kept), encoding="utf-8")
+
+
+def _place(row: tuple[str, dict[str, Any]]) -> tuple[str, ...]:
+    name, held = row
+    return held.get("tool", ""), held["exporter"] if "tool" in held else "", name
+
+
+def text(kept: Tables) -> str:
+    return "\n".join([*_head(kept), *_files(kept["files"]), *_faults(kept["faults"])]) + "\n"
+
+
+def _head(kept: Tables) -> list[str]:
+    made = {name: row for name, row in kept["files"].items() if row["came"] != "not made"}
+    faults = kept["faults"]
+    came, alone = Counter(row["came"] for row in made.values()), Counter(row["alone"] for row in faults.values())
+    makers = {row["exporter"] for row in made.values()} | {row["tool"] for row in made.values() if row["tool"]}
+    false_errors = [n for n, row in made.items() if row["came"] in ("wrong", "runtime wrong") and row["due"] == "right"
+                    and not row["differs"]]  # fmt: skip
+    false_passes = [n for n, row in made.items() if row["came"] == "right" and row["differs"]]
+    caught, named = (sum(row[key] for row in faults.values()) for key in ("caught", "named"))
+    fully = sum(row["fully"] for row in made.values())
+    judged = came["right"] + came["wrong"] + came["runtime wrong"]
+    return [
+        "# Files that others write",
+        "",
+        "`python -m benchmarks.onnx_files` makes these files with the exporters and tools of others, with random",
+        "weights, and gives each to `conform validate`, in ONNX Runtime without optimisation and with all of it; the",
+        "planted faults in fewer situations and one level, as the tests do. A",
+        "comparison of numbers that knows nothing of layers says beside it whether a file differs from its source.",
+        "",
+        f"- {len(made)} files by {len(makers)} exporters and tools: {judged} judged, {came['refused']} refused.",
+        f"- {fully} of them by the whole of `conform validate`, {len(made) - fully} by its looking into the file and "
+        "proving the layer by a run.",
+        f"- False errors: {len(false_errors)}{_listed(false_errors)}.",
+        f"- Called right though they differ from their source: {len(false_passes)}{_listed(false_passes)}.",
+        f"- {len(faults)} planted faults. With `--against` the right file {caught} are caught and {named} named.",
+        f"- The same alone: {alone['caught']} are errors, {alone['warned']} have a warning, {alone['invisible']} are",
+        "  invisible, as they make a consistent other layer.",
+        "",
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _files(rows: dict[str, dict[str, Any]]) -> list[str]:
+    lines = ["## The files", "", "| file | exporter | tool | verdict | error against its source | first error |",
+             "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    for name, row in rows.items():
+        error = row.get("error")
+        far = "" if error is None else f"{error:.1e}"
+        lines.append(f"| {name} | {row['exporter']} | {row['tool']} | {row['came']} | {far} | {_cell(row['said'])} |")
+    return [*lines, ""]
+
+
+def _faults(rows: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        "## Planted faults",
+        "",
+        "Each is planted in a module, which is exported and then halved or quantised. A fault is *named* where an",
+        "error or a diagnosis has the parameter, the choice or the stage that is wrong.",
+        "",
+        "| fault | layer | with `--against` | alone | first error |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, row in rows.items():
+        against = "named" if row["named"] else "caught" if row["caught"] else "missed"
+        layer = f"{row['placement']}, {row['exporter']}"
+        lines.append(f"| {name} | {layer} | {against} | {row['alone']} | {_cell(row['said'])} |")
+    return [*lines, ""]
+
+
+def _cell(said: str) -> str:
+    short = said if len(said) < 120 else f"{said[:117]}…"
+    return short.replace("|", "\\|").replace("\n", " ")
