@@ -15,11 +15,14 @@ from typing import Any
 
 import forked
 import pytest
+from alone import alone
 
+from encoder_conformance.errors import InputError
 from encoder_conformance.impl.manifest import read_implementation_manifest
 from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.spec.level import LEVELS
+from encoder_conformance.worker.sandbox import require_sandbox
 
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
@@ -31,18 +34,54 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """What a shell runs in the background ignores Ctrl-C, and so would every command that a test interrupts."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell's background ignores Ctrl-C, and nohup a hangup; every command that a test ends by these would, too."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
+NOT_TESTED = pytest.StashKey[list[str]]()
+"""Lines for the end of a session: which tests this machine cannot run, and why."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Elsewhere than on Linux a test that is marked so is not selected: pytest says how many, and none is green."""
-    if sys.platform == "linux":
-        return
-    elsewhere = [item for item in items if item.get_closest_marker("linux")]
-    items[:] = [item for item in items if item not in elsewhere]
-    config.hook.pytest_deselected(items=elsewhere)
+    """A test whose marker says what it needs is not selected where that is missing: none is green, and the end of the
+    session says how many and why."""
+    for name, why_not in (("linux", _not_linux), ("sandbox", _no_sandbox)):
+        marked = [item for item in items if item.get_closest_marker(name)]
+        if marked and (reason := why_not()):
+            items[:] = [item for item in items if item not in marked]
+            config.hook.pytest_deselected(items=marked)
+            line = f"NOT TESTED: {len(marked)} tests marked {name}: {reason}"
+            config.stash.setdefault(NOT_TESTED, []).append(line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a process of pytest-xdist's: hand the lines to the one that prints."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["not_tested"] = session.config.stash.get(NOT_TESTED, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[NOT_TESTED] = getattr(node, "workeroutput", {}).get("not_tested", [])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for line in config.stash.get(NOT_TESTED, []):
+        terminalreporter.write_line(line, yellow=True)
+
+
+def _not_linux() -> str:
+    return "" if sys.platform == "linux" else f"this is {sys.platform}"
+
+
+def _no_sandbox() -> str:
+    try:
+        require_sandbox()
+    except InputError as problem:
+        return problem.problem
+    return ""
 
 
 @dataclass(frozen=True)
@@ -73,9 +112,12 @@ class Ended:
 
 @pytest.fixture
 def conform(tmp_path: Path) -> Callable[..., Ended]:
-    """Run `conform` with these arguments; `run` writes its report below the test's own folder."""
+    """Run `conform` with these arguments; `run` writes its report below the test's own folder.
 
-    def command(*arguments: str | Path, env: dict[str, str] | None = None) -> Ended:
+    `diagnosed=False` leaves out the diagnosis, for a test that does not read what it says.
+    """
+
+    def command(*arguments: str | Path, env: dict[str, str] | None = None, diagnosed: bool = True) -> Ended:
         words = [str(argument) for argument in arguments]
         out = tmp_path / "report"
         if words[0] in ("run", "explain") and "--out" not in words and "--help" not in words:
@@ -87,7 +129,7 @@ def conform(tmp_path: Path) -> Callable[..., Ended]:
             return Ended(ended.returncode, ended.stdout, ended.stderr, out)
         with tempfile.TemporaryDirectory() as printed:
             stdout, stderr = Path(printed, "stdout"), Path(printed, "stderr")
-            status = forked.conform(words, tmp_path, stdout, stderr, seconds=120)
+            status = forked.conform(words, tmp_path, stdout, stderr, seconds=120, diagnosed=diagnosed)
             return Ended(status, stdout.read_text(), stderr.read_text(), out)
 
     return command
@@ -187,6 +229,11 @@ from encoder_conformance import Environment, Masks, serve
 Honest = runpy.run_path("{honest}/adapter.py")["Honest"]
 
 
+def harness():  # the process that judges: the parent of the guard, which is this one's parent
+    with open(f"/proc/{{os.getppid()}}/stat") as stat:
+        return int(stat.read().rpartition(")")[2].split()[1])
+
+
 class Liar(Honest):
 {lie}
 
@@ -271,7 +318,10 @@ serve(Wrong())
 
 @pytest.fixture
 def wrong_epsilon(conform: Callable[..., Ended], tmp_path: Path) -> Callable[..., None]:
-    """An implementation with another epsilon fails within the first ten checks that it is asked, and is told why."""
+    """An implementation with another epsilon fails within the first ten checks that it is asked, and is told why.
+
+    A script of its framework alone shows it.
+    """
 
     def fails_at_once(name: str, adapter: str, choices: str = "") -> None:
         folder = tmp_path / "wrong"
@@ -285,6 +335,12 @@ def wrong_epsilon(conform: Callable[..., Ended], tmp_path: Path) -> Callable[...
         assert asked.count("fail") >= 1
         assert len(asked) <= 10
         assert [diagnosis["deviations"] for diagnosis in ended.report["diagnoses"]] == [["norm-eps-1e-3"]]
+        script = tmp_path / "shown.py"
+        told = conform("reproduce", "--impl", f"{folder}{choices}", "--out", ended.out, "--to", script)
+        assert told.status == 0, told.stdout + told.stderr
+        shown = alone(script)
+        assert shown.returncode == 1
+        assert "does not conform: rms" in shown.stdout, shown.stderr
 
     return fails_at_once
 

@@ -14,7 +14,10 @@ from unittest.mock import patch
 CONTEXT = multiprocessing.get_context("forkserver")
 _COMMANDS = [
     f"encoder_conformance.cli.{name}"
-    for name in ("main", "run", "smoke", "explain", "validate", "trace", "list", "new")
+    for name in (
+        *("main", "run", "smoke", "explain", "validate", "trace", "list", "new"),
+        *("compare", "merge", "summarize", "report", "reproduce"),
+    )
 ]
 CONTEXT.set_forkserver_preload([*_COMMANDS, "warm"])
 
@@ -27,10 +30,13 @@ def _server() -> None:
         forkserver.ensure_running()
 
 
-def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float) -> int:
-    """Its status. What it prints goes to `out` and `err`. Raises TimeoutError, and ends it, after `seconds`."""
+def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float, *, diagnosed: bool = True) -> int:
+    """Its status. What it prints goes to `out` and `err`. Raises TimeoutError, and ends it, after `seconds`.
+
+    `diagnosed`: whether failures are diagnosed, which takes longer than all else in most runs.
+    """
     _server()
-    process = CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), out, err))
+    process = CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), out, err, diagnosed))
     process.start()
     process.join(seconds)
     if process.exitcode is None:
@@ -40,9 +46,12 @@ def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float) -
     return process.exitcode
 
 
-def _command(words: list[str], cwd: Path, environment: dict[str, str], out: Path, err: Path) -> None:
+def _command(words: list[str], cwd: Path, environment: dict[str, str], out: Path, err: Path, diagnosed: bool) -> None:
     from encoder_conformance.cli.main import main
+    from encoder_conformance.diagnosis.observations import Observations
 
+    if not diagnosed:
+        Observations.diagnoses = lambda *_, **__: []
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

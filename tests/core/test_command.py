@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from encoder_conformance.paths import SPECS
+from encoder_conformance.report.reading import read_report
 from encoder_conformance.spec.load import load
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
@@ -25,6 +26,8 @@ def test_help_has_an_example(conform: Callable) -> None:
         ["new"],
         ["smoke"],
         ["explain"],
+        ["report"],
+        ["reproduce"],
         ["list"],
         ["trace"],
         ["memory"],
@@ -44,7 +47,7 @@ def test_the_matrix_and_the_report_agree(conform: Callable, honest: Path) -> Non
     ended = conform("run", "--impl", honest, "--case", "post-relu/*", "--case", "pre-gelu/no-mask")
     assert ended.status == 0, ended.stdout + ended.stderr
     report = ended.report
-    assert (report["format"], report["version"], report["complete"]) == ("encoder-conformance report", 2, True)
+    assert (report["format"], report["version"], report["complete"]) == ("encoder-conformance report", 3, True)
     named = [case for name, case in load().cases.items() if name.startswith("post-relu/") or name == "pre-gelu/no-mask"]
     asked = [case for case in named for dtype in case.situation.dtypes for check in case.situation.checks]
     assert len(report["records"]) == len(asked)
@@ -67,14 +70,14 @@ def test_explain_shows_the_stage_and_a_command_that_repeats_it(conform: Callable
         return {name: value + (name in ("norm2", "output")) for name, value in shown.items()}
     """
     folder = fake("shifted", lie)
-    ran = conform("run", "--impl", folder, *CASES)
+    ran = conform("run", "--impl", folder, *CASES, diagnosed=False)
     assert ran.status == 1
     ended = conform("explain")
     assert ended.status == 0
     assert "first stage out of line: norm2" in ended.stdout
     [repeat] = [line for line in ended.stdout.splitlines() if line.startswith("Repeat: conform run ")]
     assert str(folder) in repeat
-    again = conform(*repeat.removeprefix("Repeat: conform ").split())
+    again = conform(*repeat.removeprefix("Repeat: conform ").split(), diagnosed=False)
     assert again.status == 1
     assert again.outcomes() == ran.outcomes() == ["pass", "fail", "pass"]
     records = json.loads(conform("explain", "--json").stdout)
@@ -210,7 +213,7 @@ def test_a_users_layer_that_is_wrong(conform: Callable, honest: Path, tmp_path: 
 def test_ctrl_c_leaves_an_incomplete_report(conform: Callable, fake: Callable) -> None:
     lie = """
     def stages(self, x, masks):
-        os.kill(os.getppid(), signal.SIGINT)
+        os.kill(harness(), signal.SIGINT)
         while True:
             signal.pause()
     """
@@ -224,7 +227,7 @@ def test_ctrl_c_leaves_an_incomplete_report(conform: Callable, fake: Callable) -
     assert ended.outcomes() == ["pass", "not-run", "not-run"]
 
 
-def test_ctrl_c_while_goldens_are_computed_leaves_no_report(honest: Path, tmp_path: Path) -> None:
+def test_ctrl_c_while_goldens_are_computed_leaves_a_report_that_says_so(honest: Path, tmp_path: Path) -> None:
     """A terminal interrupts the whole group: the command, and the processes that compute for it."""
     out, program = tmp_path / "report", Path(sys.executable).with_name("conform")
     run = subprocess.Popen(
@@ -236,7 +239,7 @@ def test_ctrl_c_while_goldens_are_computed_leaves_no_report(honest: Path, tmp_pa
     )
     try:
         started = time.monotonic()
-        while not out.exists() and time.monotonic() < started + 60:  # the last thing before they are computed
+        while not (out / "report.json").exists() and time.monotonic() < started + 60:
             time.sleep(0.05)
         time.sleep(2)
         os.killpg(run.pid, signal.SIGINT)
@@ -245,17 +248,18 @@ def test_ctrl_c_while_goldens_are_computed_leaves_no_report(honest: Path, tmp_pa
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
     assert run.returncode == 3, stdout + stderr
-    assert "conform: interrupted; nothing was judged, and no report is written: " in stderr
-    assert "goldens were computed" in stderr
+    assert "goldens were computed, and they are not kept; nothing was judged" in stderr
     assert "is in the report" not in stderr
     assert "Traceback" not in stderr
-    assert not list(out.iterdir())
+    report = json.loads((out / "report.json").read_text())
+    assert (report["complete"], report["ended_by"]) == (False, "interrupt")
+    assert {record["outcome"] for record in report["records"]} == {"not-run"}
 
 
 def test_ctrl_c_where_there_is_no_report_speaks_of_none(conform: Callable, fake: Callable) -> None:
     lie = """
     def stages(self, x, masks):
-        os.kill(os.getppid(), signal.SIGINT)
+        os.kill(harness(), signal.SIGINT)
         while True:
             signal.pause()
     """
@@ -267,13 +271,36 @@ def test_ctrl_c_where_there_is_no_report_speaks_of_none(conform: Callable, fake:
 def test_a_run_that_is_killed_leaves_an_incomplete_report(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks):
-        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(harness(), signal.SIGKILL)
         return super().output(x, masks)
     """
     ended = conform("run", "--impl", fake("murderer", lie), *CASES)
     assert ended.status == -signal.SIGKILL
     assert ended.report["complete"] is False
     assert ended.outcomes() == ["not-run", "not-run", "not-run"]
+
+
+def test_a_run_that_is_killed_leaves_what_was_judged(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def gradients(self, x, masks, cotangent):
+        from pathlib import Path
+        records = next(Path.cwd().parent.glob("report/records.jsonl"))
+        while records.read_text().count(chr(10)) < 2:  # both answers before it are judged at once
+            time.sleep(0.01)
+        os.kill(harness(), signal.SIGKILL)
+
+    def output(self, x, masks):
+        return super().output(x, masks) + 1
+    """
+    ended = conform("run", "--impl", fake("murderer", lie), *CASES)
+    assert ended.status == -signal.SIGKILL
+    read = read_report(ended.out)
+    assert read.complete is False
+    assert [record.outcome for record in read.records] == ["fail", "pass", "not-run"]
+    explained = conform("explain")
+    assert explained.status == 0
+    assert "output: fail" in explained.stdout
+    assert "INCOMPLETE" in explained.stdout
 
 
 @pytest.mark.parametrize("what", ["impls", "layers", "situations", "cases", "clauses", "deviations", "coverage"])

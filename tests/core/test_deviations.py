@@ -4,7 +4,8 @@ import shutil
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,9 +25,11 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import active_parts, changes, deviant
 from encoder_conformance.paths import SPECS
 from encoder_conformance.plan import plan
-from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.closing import Remainder, closing_lines
+from encoder_conformance.report.digest import Digest, Standing
+from encoder_conformance.report.reading import read_report
 from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.results import Diagnosis
+from encoder_conformance.results import Diagnosis, Report
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
@@ -197,6 +200,23 @@ def test_of_many_twins_a_few_are_shown() -> None:
     assert "not to be told apart here: twin-0, twin-1, twin-2, and 6 more." in diagnosis_text(diagnosis)
 
 
+TWO_SIZES = """
+def build(self, layer, parameters, dtype):
+    wrong = {"activation": "gelu_tanh"} if layer["d_model"] <= 64 else {"activation": "relu"}
+    return super().build({**layer, "feed_forward": {**layer["feed_forward"], **wrong}}, parameters, dtype)
+"""
+
+
+def test_what_explains_small_layers_is_held_to_large_ones(conform: Callable, fake: Callable) -> None:
+    """A false "explained" is worse than a miss: what is wrong with the large one is something else."""
+    asked = asking(("post-gelu-bert/low-variance", "vit-base/vision-no-mask"))
+    ended = conform("run", "--impl", fake("two_sizes", TWO_SIZES, **QUICK), *asked)
+    [diagnosis] = ended.report["diagnoses"]
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == ("closest", ["gelu-tanh"])
+    assert "Not accounted for: vit-base/vision-no-mask." in ended.stdout
+
+
+@pytest.mark.release
 def test_a_cause_that_is_not_in_the_catalogue_is_not_invented(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks):
@@ -326,21 +346,26 @@ def test_what_explains_a_run_is_declared_and_comments_stay(conform: Callable, fa
     manifest = folder / "impl.yaml"
     manifest.write_text(manifest.read_text().replace("timeouts:", "# a comment of the maintainer's\ntimeouts:"))
     ended = conform("run", "--impl", folder, *CASES)
-    changed = update_declared(read_report(ended.out), read_implementation(folder), folder)
+    before = manifest.read_text()
+    nobody = update_declared(read_report(ended.out), read_implementation(folder), folder, lambda name: None)
+    assert (nobody, manifest.read_text()) == (["? norm-eps-1e-3"], before)
+    why = {"norm-eps-1e-3": "Our checkpoints were trained with it"}
+    changed = update_declared(read_report(ended.out), read_implementation(folder), folder, why.get)
     assert changed == ["+ norm-eps-1e-3"]
     assert "# a comment of the maintainer's" in manifest.read_text()
     [entry] = read_implementation(folder).deviations
     assert entry.link == read_implementation(folder).homepage, "and no link about another project"
+    assert entry.reason == why["norm-eps-1e-3"], "and no sentence of the catalogue"
     again = conform("run", "--impl", folder, *CASES)
     assert again.status == 0, again.stdout
     assert set(again.outcomes("output")) == {"deviates"}
-    assert update_declared(read_report(again.out), read_implementation(folder), folder) == []
+    assert update_declared(read_report(again.out), read_implementation(folder), folder, why.get) == []
 
 
 def test_what_is_stale_is_declared_no_more(conform: Callable, fake: Callable) -> None:
     folder = fake("repaired", deviations=declaring("norm-eps-1e-3"), **QUICK)
     ended = conform("run", "--impl", folder, *CASES)
-    assert update_declared(read_report(ended.out), read_implementation(folder), folder) == ["- norm-eps-1e-3"]
+    assert update_declared(read_report(ended.out), read_implementation(folder), folder, {}.get) == ["- norm-eps-1e-3"]
     assert conform("run", "--impl", folder, *CASES).status == 0
 
 
@@ -371,3 +396,18 @@ def test_what_shows_in_evaluation_alone_is_not_asked_of_dropout(conform: Callabl
     folder = fake("narrow", deviations=declaring("softmax-in-float32"), checks="[output, dropout]")
     ended = conform("run", "--impl", folder, "--case", "post-relu-dropout/dropout", "--dtype", "float64")
     assert ended.outcomes("dropout") == ["pass"], ended.stdout
+
+
+@pytest.mark.parametrize(("predicting", "said"), [(61.0, True), (9.0, False)])
+def test_declarations_that_take_longer_than_the_answers_are_said(predicting: float, said: bool) -> None:
+    digest = Digest([])
+    digest.standings["slow"] = Standing(1, seconds=20.0)
+    digest.predicting["slow"] = round(1000 * predicting)
+    report = SimpleNamespace(ended_by=None, shown=(), suspicious=())
+    lines = closing_lines(cast(Report, report), digest, Remainder(1, 1, "", None))
+    line = (
+        "slow: 61 s went into what its declared deviations predict, and 20 s into its answers; `when` in impl.yaml "
+        "narrows a declaration"
+    )
+    assert (line in lines) is said
+    assert any("declared deviations predict" in each for each in lines) is said

@@ -7,6 +7,7 @@ from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.oracle.equation import Operands, evaluate
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
@@ -93,8 +94,39 @@ def test_a_patch_of_a_stage_is_of_layers_that_specify_that_equation() -> None:
     assert not changes(CASES["pre-gelu/no-mask"], deviation(residual1={"x + attention_output": "x+attention_output"}))
 
 
+def test_patches_of_two_stages_apply_each_by_itself() -> None:
+    """A mistake in both kinds of layers, beside one that only post-norm layers can have."""
+    both = deviation(
+        residual1={"x + attention_output": "x + 2 * attention_output"},
+        residual2={"norm1 + ffn_output": "norm1"},
+    )
+    for layer, also_norm1 in (("pre-gelu", False), ("post-relu", True)):
+        case = CASES[f"{layer}/no-mask"]
+        assert changes(case, both)
+        right, wrong = simulate(case, ()), simulate(case, [both])
+        assert not np.array_equal(wrong["residual1"], right["residual1"])
+        assert np.array_equal(wrong["residual2"], wrong["norm1"]) is also_norm1
+
+
 def test_a_patch_that_names_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"stages.query: names nothing"):
         deviation(query={"x": "nothing"})
     with pytest.raises(ValueError, match="stages names none of the specification's: quarry"):
         deviation(quarry={"x": "x"})
+
+
+def evaluated(text: str) -> np.ndarray:
+    case = CASES["post-relu/no-mask"]
+    return evaluate(Equation(text), Arithmetic(np.float64), Operands(case.layer, {"x": case.x()}, {}))
+
+
+def test_two_elements_are_exchanged_where_there_are_both() -> None:
+    x = evaluated("x")
+    np.testing.assert_array_equal(evaluated("exchange(x, -1, 0, 2)")[..., :3], x[..., [2, 1, 0]])
+    np.testing.assert_array_equal(evaluated("exchange(x, 0, 0, 60)"), x)
+
+
+def test_an_axis_that_is_none_is_said() -> None:
+    for text in ("mean(x, 1e999)", "roll(x, 1, 7)", "flip(x, -9)"):
+        with pytest.raises(ValueError, match="axis"):
+            evaluated(text)

@@ -1,55 +1,27 @@
 """A step that no catalogue has is identified by its equation, and never by a name that is not so."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from wrong_layers import CASES, FLOAT32, Wrong, observed
 
+from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.simulate import simulate
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import diagnose, not_by_all, unaccounted
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.from_output import output_samples
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
-from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.judge.observation import observation_of
 from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.results import Diagnosis
-from encoder_conformance.spec.case import Case
+from encoder_conformance.results import Diagnosis, StageEquation
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
-from encoder_conformance.spec.stage_equations import stage_equations
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.spec.yaml_file import read_model
-
-FLOAT32 = FORMATS["float32"]
-SITUATIONS = ("padding-right", "mask-per-head", "no-mask", "large-mean")
-CASES = [load().cases[f"{layer}/{situation}"] for layer in ("pre-gelu", "post-relu") for situation in SITUATIONS]
-Wrong = Callable[[str], str]
-
-
-def observed(case: Case, wrong: dict[str, Wrong], *, output_only: bool = False) -> Observation:
-    """What a float32 layer shows that computes these stages by another equation."""
-    specified = stage_equations(case.layer)
-    equations = {stage: Equation(change(specified[stage].text)) for stage, change in wrong.items()}
-    what = given(case)
-    narrow = {name: value.astype(np.float32) for name, value in what.parameters.items()}
-    what = replace(what, equations=equations, x=what.x.astype(np.float32), parameters=narrow)
-    with np.errstate(all="ignore"):
-        shown = forward(case.layer, what, Arithmetic(np.float32))
-    names = ("output",) if output_only else stages(case.layer)
-    answers = {name: np.asarray(shown[name]).astype(np.float32) for name in names}
-    expected = read_golden(case, read_golden_manifest(), constants())
-    verdict = judge("output" if output_only else "stages", names, answers, expected, FLOAT32, constants())
-    return observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome is not Outcome.PASS)
 
 
 def diagnosed(*, output_only: bool = False, **wrong: Wrong) -> Diagnosis:
@@ -57,14 +29,18 @@ def diagnosed(*, output_only: bool = False, **wrong: Wrong) -> Diagnosis:
     return diagnose("mine", "float32", seen, repeats="same")
 
 
+def later(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.release)  # a diagnosis each
+
+
 @pytest.mark.parametrize(
     ("stage", "wrong", "found"),
     [
         ("value", lambda text: f"{text} + 0.01 * key", "+ 0.01 * key"),
-        ("residual2", lambda text: f"0.5 * {text.replace(' + ', ' + 2 * ')}", None),
-        ("attention_scores", lambda text: f"4 * tanh(({text}) / 4)", "4 * tanh(query_heads @ transpose(key_heads)"),
-        ("ffn_activation", lambda text: "ffn_hidden * sigmoid(1.5 * ffn_hidden)", "sigmoid(1.5 * ffn_hidden)"),
-        ("norm2", lambda text: text.replace("* norm2.gain", "* (1 + norm2.gain)"), "* (1 + norm2.gain) + norm2.shift"),
+        later("residual2", lambda text: f"0.5 * {text.replace(' + ', ' + 2 * ')}", None),
+        later("attention_scores", lambda text: f"4 * tanh(({text}) / 4)", "4 * tanh(query_heads @ transpose("),
+        later("ffn_activation", lambda text: "ffn_hidden * sigmoid(1.5 * ffn_hidden)", "sigmoid(1.5 * ffn_hidden)"),
+        later("norm2", lambda text: text.replace("* norm2.gain", "* (1 + norm2.gain)"), "* (1 + norm2.gain) + norm2."),
         ("attention_weights", lambda text: "softmax(attention_scores + bias, roll(mask, 1, 0))", "flip(mask, 0)"),
         ("context_merged", lambda text: "merge_heads(roll(context, 1, 1))", "merge_heads(roll(context, 1, -3))"),
         ("query", lambda text: text.replace("query.bias", "key.bias"), "attention.query.weight + attention.key.bias"),
@@ -94,6 +70,35 @@ def test_causes_in_different_steps_come_out_one_by_one() -> None:
     assert [*dict.fromkeys(each.stage for each in diagnosis.equations)] == ["key", "attention_output", "residual2"]
 
 
+def test_what_an_explanation_leaves_out_elsewhere_is_found() -> None:
+    """A case that the diagnosis was not shown, with one more thing wrong; and one without."""
+    halved = {"residual1": lambda text: text.replace("attention_output", "0.5 * attention_output")}
+    both = {**halved, "value": lambda text: text.replace("value.bias", "key.bias")}
+    equation = StageEquation(
+        stage="residual1",
+        specified="x + attention_output",
+        found="x + 0.5 * attention_output",
+        rms=0.5,
+        specified_rms=1e6,
+        cases=("pre-gelu/causal",),
+    )
+    explained = Diagnosis(
+        implementation="mine",
+        dtype="float32",
+        confidence="explained",
+        first_stage="residual1",
+        cases=equation.cases,
+        equations=(equation,),
+    )
+    case = CASES[2]
+    assert unaccounted(explained, [observed(case, halved)], None) == []
+    [left] = unaccounted(explained, [observed(case, both)], None)
+    assert left.case.id == case.id
+    said = not_by_all(explained, [left])
+    assert said.confidence == "closest"
+    assert f"Not accounted for: {case.id}." in diagnosis_text(said)
+
+
 def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
     """An activation that is no single edit away, beside a step that is identified."""
     strange = diagnosed(
@@ -110,11 +115,15 @@ def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
 @pytest.mark.parametrize(
     ("stage", "wrong", "found"),
     [
-        ("attention_output", lambda text: f"{text} + norm2.shift", "+ norm2.shift"),
-        ("attention_output", lambda text: f"roll({text}, 1, 2)", "roll(context_merged @"),
-        ("ffn_activation", lambda text: "maximum(ffn_hidden, 0) ** 2", "maximum(ffn_hidden, 0) ** 2"),
+        pytest.param("attention_output", lambda text: f"roll({text}, 1, 2)", "roll(context_merged @", id="an order"),
+        *(
+            pytest.param(*one, marks=pytest.mark.release)  # a diagnosis each
+            for one in (
+                ("attention_output", lambda text: f"{text} + norm2.shift", "+ norm2.shift"),
+                ("ffn_activation", lambda text: "maximum(ffn_hidden, 0) ** 2", "maximum(ffn_hidden, 0) ** 2"),
+            )
+        ),
     ],
-    ids=["a term", "an order", "an activation"],
 )
 def test_a_step_is_identified_from_the_output_alone(stage: str, wrong: Wrong, found: str) -> None:
     diagnosis = diagnosed(output_only=True, **{stage: wrong})
@@ -124,6 +133,7 @@ def test_a_step_is_identified_from_the_output_alone(stage: str, wrong: Wrong, fo
     assert "the output alone cannot tell" in diagnosis_text(diagnosis)
 
 
+@pytest.mark.release
 def test_two_causes_behind_one_output_are_not_explained_by_one() -> None:
     """A false "explained" is worse than a miss."""
     diagnosis = diagnosed(
@@ -134,6 +144,7 @@ def test_two_causes_behind_one_output_are_not_explained_by_one() -> None:
     assert diagnosis.confidence != "explained"
 
 
+@pytest.mark.release
 def test_a_norm_that_gives_its_shift_alone_has_no_epsilon_that_could_be_measured() -> None:
     """The epsilon that fits it best is infinite, and no layer has that."""
     diagnosis = diagnosed(output_only=True, norm2=lambda text: "0 * x + norm2.shift")
@@ -188,8 +199,12 @@ def test_a_run_states_the_equation_and_explain_writes_it_down(
 def test_there_is_nothing_to_write_where_nothing_was_identified(
     conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
 ) -> None:
-    lie = "def output(self, x, masks):\n    out = super().output(x, masks)\n    out[..., ::5] *= 3\n    return out"
-    conform("run", "--impl", fake("shifted", lie, checks="[output]"), "--case", CASES[0].id, "--dtype", "float32")
+    lie = """
+    def build(self, layer, parameters, dtype):
+        layer["norm"]["epsilon"] = 1e-3  # the catalogue has a name for it
+        return super().build(layer, parameters, dtype)
+    """
+    conform("run", "--impl", fake("epsilon", lie), "--case", CASES[0].id, "--dtype", "float32")
     refused = conform("explain", "--write-deviation", tmp_path / "nothing.yaml")
     assert refused.status == 2
     assert "no equation was identified for this failure" in refused.stderr
@@ -239,3 +254,69 @@ def test_an_equation_accounts_for_the_invariants_that_it_breaks(
     assert "fail" in ended.outcomes("invariant")
     [diagnosis] = ended.report["diagnoses"]
     assert diagnosis["confidence"] == "explained"
+
+
+def test_a_deviation_of_ones_own_is_declared_and_verified(
+    conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
+) -> None:
+    """What a diagnosis found is written beside the manifest, declared there, and held to its equation in each run."""
+    folder = fake("halving", HALF, checks="[output, stages, gradients]")
+    cases = [word for case in CASES[:2] for word in ("--case", case.id)]
+    conform("run", "--impl", folder, *cases, "--dtype", "float32")
+    (folder / "deviations").mkdir()
+    assert conform("explain", "--write-deviation", folder / "deviations" / "attention-halved.yaml").status == 0
+    declaration = "{deviation: attention-halved, reason: We halve it on purpose, link: 'https://example.org/halved'}"
+    manifest = (folder / "impl.yaml").read_text().replace("deviations: []", f"deviations: [{declaration}]")
+    (folder / "impl.yaml").write_text(manifest)
+    declared = conform("run", "--impl", folder, *cases, "--dtype", "float32")
+    assert declared.status == 0, declared.stdout + declared.stderr
+    assert {record["outcome"] for record in declared.report["records"]} == {"deviates", "unsupported"}
+    assert "halving: 2 checks are not asked because of declared deviations" in declared.stdout
+    honest = fake("halving_no_more", checks="[output, stages]")
+    (honest / "deviations").mkdir()
+    text = (folder / "deviations" / "attention-halved.yaml").read_text()
+    (honest / "deviations" / "attention-halved.yaml").write_text(text)
+    manifest = (honest / "impl.yaml").read_text().replace("deviations: []", f"deviations: [{declaration}]")
+    (honest / "impl.yaml").write_text(manifest)
+    stale = conform("run", "--impl", honest, *cases, "--dtype", "float32")
+    assert stale.status == 1
+    assert "stale" in {record["outcome"] for record in stale.report["records"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "problem"),
+    [
+        ("x + attention_output", "no-change", "changes nothing in any case"),
+        ("x + nonsense", "no-name", "nonsense, which is no stage, parameter, input or size"),
+        ("x - attention_output", "mask-inverted", "mask-inverted is a deviation of the catalogue"),
+    ],
+)
+def test_a_deviation_of_ones_own_that_cannot_be_played_is_refused(
+    conform: Callable[..., Any], fake: Callable[..., Path], text: str, name: str, problem: str
+) -> None:
+    folder = fake("own")
+    (folder / "deviations").mkdir()
+    specified = "x + attention_output + 0" if name == "no-change" else "x + attention_output"
+    (folder / "deviations" / f"{name}.yaml").write_text(
+        f"deviation: {name}\nsentence: It is another sum.\nkind: wiring\nunseen: null\nlinks: []\n"
+        f"patch: {{stages: {{residual1: {{{specified}: {text}}}}}}}\n"
+    )
+    refused = conform("run", "--impl", folder, "--case", CASES[0].id, "--dtype", "float32")
+    assert refused.status == 2
+    assert problem in refused.stderr
+    assert f"deviations/{name}.yaml" in refused.stderr
+
+
+def test_numbers_in_the_place_of_nan_are_said_and_named() -> None:
+    """A layer that specifies NaN for a query with no key, and gives 0: the catalogue has it, and it is no factor."""
+    case = load().cases["post-gelu-nan-rows/blind-queries-forward"]
+    zero = catalogue()["fully-masked-row-zero"]
+    expected = read_golden(case, read_golden_manifest(), constants())
+    answers = {name: value.astype(np.float32) for name, value in simulate(case, [zero]).items()}
+    seen = observation_of(case, expected, FLOAT32, {name: answers[name] for name in stages(case.layer)}, failed=True)
+    assert diagnose("mine", "float32", [seen], repeats="same").deviations == ("fully-masked-row-zero",)
+    strange = {**answers, "attention_weights": np.where(np.isnan(simulate(case, [])["attention_weights"]), 0.25, 0.0)}
+    strange["attention_weights"] += answers["attention_weights"]
+    shown = {name: strange[name].astype(np.float32) for name in stages(case.layer)}
+    text = diagnosis_text(diagnose("mine", "float32", [observation_of(case, expected, FLOAT32, shown, failed=True)]))
+    assert "attention_weights holds 0.25 where the specification has NaN or infinity" in text

@@ -58,7 +58,7 @@ def imported_by(name: str) -> frozenset[str]:
 
 def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
     package = name.split(".") if is_package else name.split(".")[:-1]
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         match node:
             case ast.Import():
                 yield from (alias.name for alias in node.names)
@@ -78,6 +78,15 @@ def _imports(tree: ast.Module, name: str, is_package: bool) -> Iterator[str]:
                     yield text
 
 
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All but what is for type checkers alone, and never run."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        for_types = isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"
+        if not for_types:
+            yield from _nodes(child)
+
+
 def reached_from(*names: str) -> dict[str, frozenset[str]]:
     """The harness modules that come in with these, packages above them included, and what each imports."""
     found: dict[str, frozenset[str]] = {}
@@ -87,7 +96,8 @@ def reached_from(*names: str) -> dict[str, frozenset[str]]:
         if name in found or name not in PATHS:
             continue
         found[name] = imported_by(name)
-        waiting += [*found[name], name.rpartition(".")[0]]
+        if name != OWN:  # it imports a name on first use, and for type checkers
+            waiting += [*found[name], name.rpartition(".")[0]]
     return found
 
 
@@ -133,7 +143,8 @@ def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
     for name, imports in reached.items():
         outside = {imported.split(".")[0] for imported in imports} - ADAPTERS_MAY_IMPORT - sys.stdlib_module_names
         assert not outside, f"{name} imports {outside}"
-    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "recent", "wire"}
+    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "recent", "spec", "wire"}
+    assert {name for name in reached if name.startswith(f"{OWN}.spec")} == {f"{OWN}.spec", f"{OWN}.spec.depth"}
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -154,6 +165,12 @@ def test_importing_the_whole_harness_loads_no_framework() -> None:
     loaded = loaded_after(f"import importlib; [importlib.import_module(name) for name in {names!r}]")
     assert {OWN, "pydantic", "click"} <= loaded
     assert not loaded & (FRAMEWORKS | {"scipy"})  # SciPy's statistics alone take a second, of every command
+
+
+def test_a_run_starts_its_workers_before_it_imports_what_prints() -> None:
+    loaded = loaded_after("import encoder_conformance.cli.run")
+    assert {OWN, "pydantic", "click"} <= loaded
+    assert "rich" not in loaded
 
 
 def no_circle(imports: Mapping[str, Iterable[str]]) -> None:

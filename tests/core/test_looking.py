@@ -1,6 +1,7 @@
 """`conform trace` and `profile`: the live module, and what the commands that look refuse."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,7 +38,49 @@ def test_a_trace_says_where_dropout_follows(conform: Callable, honest: Path) -> 
         assert f"then dropout of {rate:g}, in the same shape (A-1)" in said[stage]
 
 
-@pytest.mark.parametrize("name", ["encoder-pre-gelu", "stack-post-relu"])
+def traced_dropouts(conform: Callable, folder: Path) -> dict[str, str]:
+    """Row of what dropout left → its note, of a layer where the rate is 0.1 before both sums."""
+    sizes = (
+        "--layer",
+        "pre-gelu-dropout-outside",
+        "--batch",
+        "16",
+        "--sequence",
+        "20",
+        "--length",
+        "20",
+        "--length",
+        "7",
+    )
+    ended = conform("trace", "--impl", folder, *sizes, "--json")
+    assert ended.status == 0, ended.stderr
+    rows = json.loads(ended.stdout)["stages"]
+    assert all(row["shape"] == [16, 20, 24] for row in rows if row["stage"].endswith("_dropped"))
+    return {row["stage"]: row["note"] for row in rows if row["stage"].endswith("_dropped")}
+
+
+def test_a_trace_reads_both_dropouts_off_the_live_module(conform: Callable, honest: Path) -> None:
+    left = traced_dropouts(conform, honest)
+    assert left.keys() == {"attention_output_dropped", "ffn_output_dropped"}
+    for note in left.values():
+        assert re.search(r"training: (9|10)\.\d% is 0, the rest is multiplied by 1\.111", note), note
+
+
+def test_a_dropout_that_is_built_and_never_used_is_seen_in_a_trace(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def dropped(self, placement, value, draw):
+        return value if placement == "ffn_output" else super().dropped(placement, value, draw)
+    """
+    left = traced_dropouts(conform, fake("undropped", lie))
+    assert "0.0% is 0, the rest is multiplied by 1.000" in left["ffn_output_dropped"]
+    assert "multiplied by 1.111" in left["attention_output_dropped"]
+
+
+def test_what_does_not_train_has_no_dropout_to_show(conform: Callable, fake: Callable) -> None:
+    assert traced_dropouts(conform, fake("inference", modes="[eval]")) == {}
+
+
+@pytest.mark.parametrize("name", ["encoder-pre-gelu", "stack-post-relu", "stack-shared-heads-6"])
 def test_a_stack_is_shown_with_every_stage_of_every_layer(conform: Callable, honest: Path, name: str) -> None:
     arguments = ("trace", "--impl", honest, "--layer", name, "--batch", "3", "--sequence", "5", "--length", "5")
     ended = conform(*arguments, "--length", "2", "--json")
@@ -48,8 +91,8 @@ def test_a_stack_is_shown_with_every_stage_of_every_layer(conform: Callable, hon
     due: dict[str, tuple[int, ...]] = {}
     for stage, shape in at_size(layer, 3, 5).expected_shapes("stages").items():
         if stage == "embedded":
-            due["token_embedding"] = shape
-        if stage.startswith("layer_"):
+            due |= {"token_embedding": shape, "positions": (1, *shape[1:])}
+        if stage.startswith("layer_") and layer.stack.layers > 4:  # it shows none of them itself (T-3)
             due |= {f"{stage}.{inner}": at for inner, at in one.items()}
         due[stage] = shape
     assert [(row["stage"], tuple(row["shape"])) for row in found["stages"]] == list(due.items())
@@ -60,7 +103,8 @@ def test_a_stack_is_shown_with_every_stage_of_every_layer(conform: Callable, hon
 
 
 def test_padding_reaches_the_stages_inside_a_stack(conform: Callable, fake: Callable) -> None:
-    """A fake that writes down how many keys it may attend to, whenever it shows one layer's stages."""
+    """A fake that writes down how many keys it may attend to, whenever it shows one layer's stages: those of a stack of
+    more than four are shown so."""
     lie = """
     def stages(self, x, masks):
         if self.layer.stack.layers == 1 and x.ndim == 3:
@@ -69,10 +113,25 @@ def test_padding_reaches_the_stages_inside_a_stack(conform: Callable, fake: Call
         return super().stages(x, masks)
     """
     folder = fake("noting", lie)
-    sizes = ("--layer", "stack-pre-gelu", "--batch", "3", "--sequence", "5", "--length", "4", "--length", "2")
+    sizes = ("--layer", "stack-shared-heads-6", "--batch", "3", "--sequence", "5", "--length", "4", "--length", "2")
     assert conform("trace", "--impl", folder, *sizes).status == 0
-    layers = find_layer("stack-pre-gelu").stack.layers
+    layers = find_layer("stack-shared-heads-6").stack.layers
     assert (folder / "keys").read_text().splitlines() == ["[4, 2, 4]"] * layers
+
+
+def test_positions_that_differ_from_item_to_item_are_said(conform: Callable, fake: Callable) -> None:
+    lie = """
+    def stages(self, x, masks):
+        shown = super().stages(x, masks)
+        if self.layer.embedding.positions != "none":
+            shown["embedded"] = shown["embedded"] + np.float32(0.5) * np.arange(len(x), dtype=np.float32)[:, None, None]
+        return shown
+    """
+    ended = conform("trace", "--impl", fake("moved", lie), "--layer", "encoder-pre-gelu", "--batch", "3", "--json")
+    assert ended.status == 1, ended.stderr
+    [row] = [row for row in json.loads(ended.stdout)["stages"] if row["stage"] == "positions"]
+    assert row["shape"][0] == 3
+    assert row["problem"] == "item 2 has other positions than item 0: 1.0e+00 apart"
 
 
 def test_a_stack_that_is_not_made_of_its_layers_is_said(conform: Callable, fake: Callable) -> None:
@@ -82,7 +141,7 @@ def test_a_stack_that_is_not_made_of_its_layers_is_said(conform: Callable, fake:
         return {name: value * np.float32(1 + (name == "layer_1") * 1e-2) for name, value in shown.items()}
     """
     folder = fake("patched", lie)
-    ended = conform("trace", "--impl", folder, "--layer", "stack-pre-gelu", "--batch", "1", "--sequence", "3")
+    ended = conform("trace", "--impl", folder, "--layer", "stack-shared-heads-6", "--batch", "1", "--sequence", "3")
     assert ended.status == 1, ended.stderr
     assert "the first is layer_1:" in ended.stdout
     assert "is not what layer 1 gives by itself: 9.9e-03 of its size apart" in ended.stdout

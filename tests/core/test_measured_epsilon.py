@@ -19,7 +19,7 @@ from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.oracle.encoder import forward
-from encoder_conformance.report.ledger import read_report
+from encoder_conformance.report.reading import read_report
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
@@ -150,4 +150,34 @@ def test_a_measured_epsilon_is_in_the_report_and_declared_nowhere(conform: Calla
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-epsilon"])
     assert diagnosis["measured"][0]["value"] == pytest.approx(1e-4, rel=1e-6)
     assert "Norm epsilon is 1.00e-04 where the layer says 1e-05." in ended.stdout
-    assert update_declared(read_report(ended.out), read_implementation(folder), folder) == []
+    assert update_declared(read_report(ended.out), read_implementation(folder), folder, {}.get) == []
+
+
+LARGE = ["post-gelu-bert/low-variance", "vit-base/vision-no-mask"]
+"""Of a small layer that says 1e-12, and of a large one that says 1e-6."""
+
+
+def test_the_epsilon_of_a_large_layer_is_named_beside_small_ones(conform: Callable, fake: Callable) -> None:
+    folder = fake("fixed", FIXED, checks="[output]")
+    ended = conform("run", "--impl", folder, *(w for name in LARGE for w in ("--case", name)), "--dtype", "float32")
+    [diagnosis] = ended.report["diagnoses"]
+    assert diagnosis["confidence"] == "explained"
+    assert diagnosis["cases"] == LARGE
+    assert "Norm epsilon is 1.00e-04 where the layer says 1e-12 and 1e-06." in ended.stdout
+
+
+OTHER_IN_LARGE = """
+def build(self, layer, parameters, dtype):
+    held = super().build(layer, parameters, dtype)
+    epsilon = 1e-4 if self.layer.d_model <= 64 else 3e-3
+    self.layer = self.layer.model_copy(update={"norm": self.layer.norm.model_copy(update={"epsilon": epsilon})})
+    return held
+"""
+
+
+def test_an_epsilon_that_is_not_a_large_layers_does_not_explain_it(conform: Callable, fake: Callable) -> None:
+    folder = fake("two", OTHER_IN_LARGE, checks="[output]")
+    ended = conform("run", "--impl", folder, *(w for name in LARGE for w in ("--case", name)), "--dtype", "float32")
+    [diagnosis] = ended.report["diagnoses"]
+    assert diagnosis["confidence"] == "closest"
+    assert "Not accounted for: vit-base/vision-no-mask." in ended.stdout

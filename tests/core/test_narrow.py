@@ -1,5 +1,6 @@
 """Sixteen bits (clause D-2, rule C-5): what noise makes of a ReLU, and a wrong layer that stands out all the same."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import ml_dtypes
@@ -10,9 +11,11 @@ from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import Verdict, judge
+from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.kinks import MARGIN, condition_at_kinks
+from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
@@ -80,3 +83,50 @@ def test_a_wrong_layer_stands_out_in_sixteen_bits(dtype: str) -> None:
     assert judged(case, dtype, epsilon=1.0).outcome is Outcome.FAIL
     other = replace(case, layer=case.layer.model_copy(update={"layer": "pre-gelu"}))
     assert judged(other, dtype).outcome is Outcome.PASS
+
+
+RELUS = [case for case in CASES if case.layer.feed_forward.activation == "relu"]
+
+
+def pushed(case: Case, dtype: str, sigmas: float) -> dict[str, Array]:
+    """The hidden layer and its ReLU, as rounded, where noise pushes every hidden unit upwards by so many of its σ."""
+    expected = measured(case, dtype)
+    hidden = forward(case.layer, given(case), Arithmetic(np.float64))["ffn_hidden"]
+    noisy = hidden + sigmas * FORMATS[dtype].roundoff * expected["ffn_hidden"]
+    return {"ffn_hidden": noisy, "ffn_activation": np.maximum(noisy, 0)}
+
+
+def measured(case: Case, dtype: str) -> Mapping[str, Array]:
+    return measured_condition(case, FORMATS[dtype].roundoff)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("case", RELUS, ids=lambda case: case.id)
+def test_a_relu_is_no_further_off_than_its_input(case: Case, dtype: str) -> None:
+    """Rule C-7: noise of 4 σ that crosses the kink, which none of 16 runs may have done."""
+    expected = expectation(case, dtype)
+    for name, value in pushed(case, dtype, 4.0).items():
+        tensor = expected.tensors[name]
+        verdict = judge_tensor(name, value.astype(NARROW[dtype]), tensor, FORMATS[dtype], constants())
+        assert verdict.max is not None
+        assert verdict.max <= constants().max_limit, verdict
+
+
+def test_a_relu_that_is_clear_of_its_kink_keeps_its_condition() -> None:
+    """A leak shows where it is far below the input's own noise."""
+    u = 2.0**-8
+    stages = {"ffn_hidden": np.array([-20.5, -19.5, -0.1, 0.0, 0.1, 19.5, 20.5]) * u}
+    condition = {"ffn_hidden": np.full(7, 2.0), "ffn_activation": np.array([0, 0, 0, 0, 1.5, 3.0, 1.5])}
+    found = condition_at_kinks(RELUS[0].layer, stages, condition, u)
+    assert found["ffn_activation"].tolist() == [0, 2, 2, 2, 2, 3, 1.5]
+    assert found["ffn_hidden"] is condition["ffn_hidden"]
+
+
+def test_another_activation_has_no_kink() -> None:
+    case = next(case for case in CASES if case.layer.feed_forward.activation == "gelu")
+    condition = {"ffn_hidden": np.ones(3), "ffn_activation": np.zeros(3)}
+    assert condition_at_kinks(case.layer, {"ffn_hidden": np.zeros(3)}, condition, 2.0**-8) == condition
+
+
+def test_the_margin_of_a_kink_is_the_largest_error_that_conforms() -> None:
+    assert constants().max_limit == MARGIN

@@ -49,6 +49,14 @@ def test_the_plain_form_passes_smoke_once_its_blanks_are_filled(
     ran = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     assert ran.status == 0, ran.stdout + ran.stderr
     assert "pass" in ran.outcomes()
+    told_nothing = "--case", "pre-gelu-512/no-mask", "--case", "pre-gelu-512/length-5", "--dtype", "float32"
+    ran = conform("run", "--impl", f"{folder}:defaults=own", *told_nothing)
+    assert ran.status == 0, ran.stdout + ran.stderr
+    encoder = folder / "encoder.py"
+    encoder.write_text(encoder.read_text().replace('"num_heads": 8', '"num_heads": 7'))
+    ran = conform("run", "--impl", f"{folder}:defaults=own", *told_nothing[2:])
+    assert ran.outcomes() == ["error"]
+    assert "d_model = 512 is not divisible by num_heads = 7" in ran.messages()
 
 
 @pytest.mark.parametrize(

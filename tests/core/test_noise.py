@@ -94,6 +94,8 @@ def test_condition_is_the_root_mean_square_smoothed_along_features() -> None:
     raw, smooth = raw_condition(case, 2.0**-32, 4), expectation(case, 4).condition
     assert raw.keys() == smooth.keys()
     for name, condition in raw.items():
+        if name.startswith(("gradient.attention.query", "gradient.attention.key")):  # which C-6 may enlarge
+            continue
         expected = condition
         if name not in ("attention_scores", "attention_weights"):
             squares, last = condition**2, condition.shape[-1] - 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from products import daily
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 Offer = Callable[..., dict[str, str]]
@@ -45,17 +46,17 @@ def test_an_offered_implementation_is_listed_and_taken_by_name(conform: Callable
     assert "is an implementation already" in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("lost", "nowhere.at.all", "there is no folder 'nowhere.at.all'"),
-        ("lost", "acme:Adapter", "there is no folder 'acme:Adapter'"),
-        ("lost", "acme.other", "the folder is called 'other'"),
-        ("empty", "acme.empty", "holds no impl.yaml"),
-        ("broken", "acme.broken", "key framework is missing"),
-        ("pytorch", "acme.other", "another implementation has this name"),
-    ],
-)
+BROKEN_OFFERS = [
+    ("lost", "nowhere.at.all", "there is no folder 'nowhere.at.all'"),
+    ("lost", "acme:Adapter", "there is no folder 'acme:Adapter'"),
+    ("lost", "acme.other", "the folder is called 'other'"),
+    ("empty", "acme.empty", "holds no impl.yaml"),
+    ("broken", "acme.broken", "key framework is missing"),
+    ("pytorch", "acme.other", "another implementation has this name"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "said"), daily(BROKEN_OFFERS[::3], BROKEN_OFFERS))
 def test_a_broken_offer_is_one_line_that_names_the_package_and_the_rest_goes_on(
     conform: Callable, fake: Callable, offer: Offer, tmp_path: Path, name: str, value: str, said: str
 ) -> None:

@@ -32,7 +32,8 @@ def test_one_name_is_installed() -> None:
 
 def test_what_an_adapter_is_written_with_is_there_by_name() -> None:
     assert all(hasattr(encoder_conformance, name) for name in encoder_conformance.__all__)
-    assert {*encoder_conformance.__all__} == {"__version__", *adapter.__all__}, "two lists, for the root's is lazy"
+    for_users = {"__version__", "InputError", "assert_conforms", "check"}
+    assert {*encoder_conformance.__all__} == {*for_users, *adapter.__all__}, "two lists, for the root's is lazy"
     with pytest.raises(AttributeError, match="no attribute 'Adaptor'"):
         _ = encoder_conformance.Adaptor
     assert "harness" not in sys.modules

@@ -22,6 +22,7 @@ TARGETS = {
     "overhead-of-four": {},
     "verdicts": {"warm": 200.0},
     "memory": dict.fromkeys(("hundred", "thousand", "thousands", "ten-thousand"), 200.0),
+    "load": {"checks-memory": 200.0, "checks-processor": 3.0, "records-linear": 1.1, "records-memory": 200.0},
     "startup": {},
     **{section: dict.fromkeys(rows, 1.05) for section, rows in RATIOS.items()},
 }
@@ -76,3 +77,9 @@ def test_a_target_is_met_from_its_own_side(pages: ModuleType) -> None:
     assert met(1.0) is None
     assert (met(1.1, at_most=1.0), met(0.9, at_most=1.0)) == (False, True)
     assert (met(1.1, at_least=1.0), met(0.9, at_least=1.0)) == (True, False)
+
+
+def test_a_section_taken_without_frameworks_leaves_the_versions_of_the_others(pages: ModuleType) -> None:
+    before = pages.Kept(machine={}, versions={"numpy": "1", "torch": "2"}, answers={})
+    assert pages.still_known(before, {"numpy": "3"}) == {"numpy": "3", "torch": "2"}
+    assert pages.still_known(None, {"numpy": "3"}) == {"numpy": "3"}

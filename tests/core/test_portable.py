@@ -235,7 +235,14 @@ def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
         assert same_bits(values_of("x", shape, drawn.pattern, drawn.exponent), x)
     else:
         assert case.ids().shape == (B, S)
-        assert case.ids().ravel().tolist() == ids_of("ids", B * S, case.layer.embedding.vocabulary)
+        vocabulary = case.layer.embedding.vocabulary
+        if case.situation.given.padding == "ids":
+            drawn_ids = [1 + number for number in ids_of("ids", B * S, vocabulary - 1)]
+            valid = case.valid_keys().ravel()
+            expected = [number if here else 0 for number, here in zip(drawn_ids, valid, strict=True)]
+        else:
+            expected = ids_of("ids", B * S, vocabulary)
+        assert case.ids().ravel().tolist() == expected
     if (memory := case.memory()) is not None:  # E-17
         assert case.situation.memory is not None
         of_keys = B, case.situation.memory.sequence, D

@@ -89,10 +89,10 @@ def of_a_release(*values: Any) -> Any:
 
 
 UNFORESEEN = [
-    ("attention_weights", 0.3, "same"),  # as large as dropout's scatter
+    of_a_release("attention_weights", 0.3, "same"),  # as large as dropout's scatter
     of_a_release("attention_weights", 0.3, "unknown"),
     ("ffn_output", 0.3, "differ"),
-    ("norm1", 2.0**-12, "same"),  # as large as float16's rounding
+    of_a_release("norm1", 2.0**-12, "same"),  # as large as float16's rounding
     of_a_release("norm2", 2.0**-9, "unknown"),  # as bfloat16's
     of_a_release("query", 2.0**-12, "differ"),
     of_a_release("context", 2.0**-9, "same"),
@@ -108,6 +108,7 @@ def test_no_size_explains_what_is_wrong_in_an_unforeseen_way(stage: str, size: f
         assert f"First stage out of line: {stage}." in diagnosis_text(diagnosis)
 
 
+@pytest.mark.release
 def test_noise_that_is_drawn_anew_is_no_dropout() -> None:
     """Two answers differ, and the size fits, but no element is 0 and the others are not scaled."""
     draw = np.random.default_rng(0)
@@ -123,7 +124,7 @@ def test_noise_that_is_drawn_anew_is_no_dropout() -> None:
 DROPPED = ("dropout-left-on", "attention-dropout-left-on", "attention-dropout-broadcast", "ffn-dropout-left-on")
 
 
-@pytest.mark.parametrize("name", [*DROPPED[2:], *map(of_a_release, DROPPED[:2])])
+@pytest.mark.parametrize("name", [DROPPED[-1], *map(of_a_release, DROPPED[:-1])])
 def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
     observations = seen(right, name)
     differ = diagnose("dropping", "float32", observations, repeats="differ")
@@ -135,7 +136,7 @@ def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
     assert not set(named(same)) & set(DROPPED)
 
 
-@pytest.mark.parametrize("count", [2, of_a_release(len(SMALL))])
+@pytest.mark.parametrize("count", [1, of_a_release(len(SMALL))])
 def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
     """Its size is all that an output shows: what else would differ twice and be as large is not to be told from it."""
     observations = seen(right, "dropout-left-on", show=("output",))[:count]
@@ -197,6 +198,7 @@ def asking(*names: str) -> tuple[str, ...]:
 PRE = ("pre-gelu/padding-right", "pre-gelu/no-mask")
 
 
+@pytest.mark.release
 def test_a_run_knows_that_answers_repeat(conform: Callable, fake: Callable) -> None:
     ended = conform("run", "--impl", fake("wavy", WAVY), *asking(*PRE, "pre-gelu/invariant-determinism"))
     [diagnosis] = ended.report["diagnoses"]

@@ -81,6 +81,7 @@ def placeholder_at_512(*situations: str) -> list[Observation]:
     return found
 
 
+@pytest.mark.release
 def test_a_placeholder_is_named_at_its_published_size() -> None:
     diagnosis = diagnose("placeholder", "float32", placeholder_at_512("published-batch", "no-mask"))
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("attention-is-projected-query",))

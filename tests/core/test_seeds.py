@@ -116,10 +116,10 @@ def test_the_frozen_goldens_are_seed_0_and_no_seed_is_mentioned(conform: Callabl
 def test_goldens_learnt_by_heart_fail_at_another_seed(conform: Callable, fake: Callable) -> None:
     folder = fake("crammer", MEMORISED)
     assert conform("run", "--impl", folder, *RUN).status == 0
-    ended = conform("run", "--impl", folder, *RUN, "--seed", "1")
+    ended = conform("run", "--impl", folder, *RUN, "--seed", "1", diagnosed=False)
     assert ended.status == 1
     assert set(ended.outcomes()) == {"fail"}
-    again = conform(*_repeat(conform("explain").stdout))
+    again = conform(*_repeat(conform("explain").stdout), diagnosed=False)
     assert again.status == 1
     assert again.report["environment"]["seed"] == 1
 
@@ -141,7 +141,7 @@ def test_a_bug_is_named_and_a_declared_one_verified_at_another_seed(conform: Cal
     ("arguments", "said"),
     [
         (["--seed", "-1"], "Invalid value for '--seed': -1 is not in the range x>=0"),
-        (["--seed", "x"], "Invalid value for '--seed': 'x' is not a valid integer"),
+        (["--seed", "x"], "Invalid value for '--seed': 'x' is not a valid seed"),
         (["--seed", "1.5"], "Invalid value for '--seed'"),
         (["--threads", "0"], "Invalid value for '--threads': 0 is not in the range x>=1"),
         (["--threads", "many"], "Invalid value for '--threads'"),

@@ -5,6 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from encoder_conformance.scheduling import speed_beside
+
 COUNTING = """
     def start(self, device, threads):
         (folder := __import__("pathlib").Path("started")).mkdir(exist_ok=True)
@@ -52,6 +56,14 @@ def test_a_few_layers_are_not_worth_a_second_worker(conform: Callable, fake: Cal
     ended = conform("run", "--impl", folder, "--case", "pre-gelu/no-mask", "--case", "post-relu/no-mask", "--jobs", "2")
     assert ended.status == 0
     assert len(built(folder)) == 1
+
+
+def test_one_more_worker_has_to_save_time() -> None:
+    """It takes its start, and shares what the parent leaves of a processor."""
+    assert speed_beside(1, 0.1, 2) == pytest.approx(0.9 / 1.1)
+    assert speed_beside(1, 0.7, 2) < 0.2
+    assert speed_beside(2, 0.5, 2) == 0.0
+    assert speed_beside(1, 0.1, 16) == 1.0
 
 
 def test_one_processor_is_the_parents(conform: Callable, honest: Path) -> None:

@@ -51,6 +51,20 @@ def test_a_fixed_architecture_is_tried_with_a_layer_that_it_has(conform: Callabl
     assert "layer pre-gelu is not among its capabilities" in ended.messages()
 
 
+def test_an_encoder_of_token_ids_is_tried_as_that_and_not_by_its_attention_alone(
+    conform: Callable, fake: Callable
+) -> None:
+    opts_out = '[{when: {embedding: false, part: encoder_layer}, reason: "It takes token ids", link: "https://x.org"}]'
+    folder = fake("tokens", unsupported=opts_out)
+    _, build = built(conform, 0, folder)
+    name = build["said"].removesuffix(" in float32")
+    assert load().layers[name].embedding
+    assert f"{name}/tokens-padding" in load().cases
+    steps = {step["name"]: step["said"] for step in json.loads(conform("smoke", folder, "--json").stdout)["steps"]}
+    assert steps["refusal"] == f"{name} has no case of it, or its manifest opts out of each"
+    assert steps["forms"] == "2 cases in other dtypes, layouts, kinds of masks and modes"
+
+
 def test_a_layer_of_the_users_own_is_tried(conform: Callable, fake: Callable, tmp_path: Path) -> None:
     text = (SPECS / "layers" / "pre-gelu.yaml").read_text()
     own = text.replace("layer: pre-gelu", "layer: my-own").replace("d_model: 24", "d_model: 14")

@@ -24,7 +24,14 @@ from encoder_conformance.spec.yaml_file import read_model
 
 LAYER, SITUATION = "layers/pre-gelu.yaml", "situations/padding-right.yaml"
 CLAUSES_OF_LAYER = "clauses: [L-1, E-3, E-7]"
-YAML_FILES = sorted([SPECS / "constants.yaml", *(SPECS / "layers").iterdir(), *(SPECS / "situations").iterdir()])
+YAML_FILES = sorted(
+    [
+        SPECS / "constants.yaml",
+        SPECS / "published.yaml",
+        *(SPECS / "layers").iterdir(),
+        *(SPECS / "situations").iterdir(),
+    ]
+)
 MANIFESTS = sorted(IMPLS.glob("*/impl.yaml"))
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPECIFICATION = load()
@@ -263,7 +270,7 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "list for a key": (LAYER, "d_model: 24", "? [d_model]\n: 24", ("list",)),
     "endless depth": (LAYER, "d_model: 24", f"d_model: {'[' * 50_000}{']' * 50_000}", ("depth",)),
     "some depth": (LAYER, "d_model: 24", f"d_model: {'[' * 2000}{']' * 2000}", ("depth",)),
-    "a list in itself": (LAYER, "d_model: 24", "d_model: &a [*a]", ("Circular",)),
+    "a list in itself": (LAYER, "d_model: 24", "d_model: &a [*a]", ("circular",)),
     "control character": (LAYER, "d_model: 24", "d_model: 24 # \x07", ("#x0007",)),
 }
 

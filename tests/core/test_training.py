@@ -5,11 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from products import daily
 
 from encoder_conformance.asking import ask
+from encoder_conformance.checks.training.embedded import EmbeddedProbe
 from encoder_conformance.checks.training.probe import Probe
 from encoder_conformance.checks.training.reading import read
-from encoder_conformance.checks.training.statistics import FALSE_ALARM, Z_LIMIT, dependence, rate, uniform, variance
+from encoder_conformance.checks.training.statistics import (
+    FALSE_ALARM,
+    HIDDEN,
+    Z_LIMIT,
+    dependence,
+    rate,
+    uniform,
+    variance,
+)
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import DtypeName, read_implementation
@@ -18,6 +28,7 @@ from encoder_conformance.plan import plan
 from encoder_conformance.results import Record
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.worker.session import Session
 
 SPECIFICATION = load()
@@ -37,7 +48,8 @@ def records(folder: Path, *cases: str, dtype: DtypeName = "float32") -> list[Rec
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_honest_one_passes(honest: Path, tmp_path: Path, dtype: DtypeName) -> None:
-    cases = [f"{name}/dropout" for name in LAYERS] + ["pre-gelu/initialisation", "pre-gelu-shared-heads/initialisation"]
+    cases = [f"{name}/dropout" for name in (*LAYERS, "encoder-dropout")]
+    cases += ["pre-gelu/initialisation", "pre-gelu-shared-heads/initialisation"]
     found = records(_copied(honest, tmp_path), *cases, dtype=dtype)
     assert len(found) == len(cases)
     for record in found:
@@ -122,7 +134,7 @@ def dropped(self, placement, value, draw):
 """
 
 
-@pytest.mark.parametrize("name", DROPOUT)
+@pytest.mark.parametrize("name", daily(("another-rate", "one-mask-for-two-placements", "gaussian"), DROPOUT))
 def test_dropout_that_is_wrong_in_one_way_fails(fake: Callable, name: str) -> None:
     lie, said = DROPOUT[name]
     [record] = records(fake("liar", told(DROPS, lie), checks="[dropout]"), "pre-gelu-dropout/dropout")
@@ -153,7 +165,76 @@ def test_dropout_where_the_rate_is_0_fails(fake: Callable) -> None:
     """
     [record] = records(fake("liar", body, checks="[dropout]"), "pre-gelu-dropout-outside/dropout")
     assert record.outcome is Outcome.FAIL
-    assert "dropout of ffn_activation: rate 0.0997 instead of 0 (z = inf)" in record.message
+    assert "dropout of ffn_activation: rate 0.1 instead of 0 (z = inf)" in record.message
+
+
+EMBEDDED = {
+    "another-rate": (
+        "left = np.where(draw.random(value.shape) >= 0.3, value / 0.7, 0) if placement == 'embedded' else left",
+        "dropout of embedded: rate 0.302 instead of 0.1 (z = ",
+    ),
+    "none": ("left = value if placement == 'embedded' else left", "this is embedded-dropout-missing"),
+    "not-scaled": (
+        "left = left * (1 - rate)",
+        "dropout of embedded: what is kept is multiplied by",
+    ),
+    "one-draw-a-position": (
+        "if placement == 'embedded': left = value * (draw.random((*value.shape[:2], 1)) >= rate) / (1 - rate)",
+        "dropout of embedded: one draw for several features",
+    ),
+    "gaussian": (
+        "if placement == 'embedded': left = value * draw.normal(1, (rate / (1 - rate)) ** 0.5, value.shape)",
+        "dropout cannot be read off: embedded: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", daily(("none", "one-draw-a-position"), EMBEDDED))
+def test_dropout_of_embedded_tokens_that_is_wrong_fails(fake: Callable, name: str) -> None:
+    """A final norm hides how large its input is but for its epsilon, and the factor of what is kept is read all the
+    same (Q-4)."""
+    lie, said = EMBEDDED[name]
+    [record] = records(fake("liar", told(DROPS, lie), checks="[dropout]"), "encoder-dropout/dropout")
+    assert record.outcome is Outcome.FAIL
+    assert said in record.message
+
+
+def test_dropout_of_embedded_tokens_may_be_declared_to_be_missing(fake: Callable) -> None:
+    lie = "left = value if placement == 'embedded' else left"
+    declared = DECLARED.replace("ffn-activation-dropout-missing", "embedded-dropout-missing")
+    [record] = records(
+        fake("modest", told(DROPS, lie), checks="[dropout]", deviations=declared), "encoder-dropout/dropout"
+    )
+    assert (record.outcome, record.deviations) == (Outcome.DEVIATES, ("embedded-dropout-missing",))
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
+def test_the_mask_of_embedded_tokens_is_read_through_every_norm(
+    placement: str, kind: str, honest_adapter: object
+) -> None:
+    layer = SPECIFICATION.layers["encoder-dropout"]
+    layer = layer.model_copy(update={"norm": layer.norm.model_copy(update={"placement": placement, "kind": kind})})
+    probe, drawn = EmbeddedProbe(layer), dict[str, np.ndarray]()
+
+    def dropped(placement: str, value: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+        kept = draw.random(value.shape) >= 0.1
+        drawn.setdefault(placement, kept)
+        return value * kept / 0.9
+
+    from encoder_conformance import Masks
+
+    honest_adapter.dropped = dropped  # type: ignore[attr-defined]
+    parameters = {each.name: probe.parameter(each) for each in parameters_of(layer)}
+    honest_adapter.build(layer.model_dump(mode="json"), parameters, "float64")  # type: ignore[attr-defined]
+    honest_adapter.mode = "train"  # type: ignore[attr-defined]
+    ids = probe.inputs(np.dtype(np.float64))["ids"]
+    reading = probe.read(honest_adapter.output(ids, Masks(None, None)))  # type: ignore[attr-defined]
+    seen = reading.kept["embedded"]
+    shown = seen != HIDDEN
+    assert shown.mean() > 0.9
+    assert np.array_equal(seen[shown], drawn["embedded"][shown])
+    assert np.abs(reading.scales["embedded"] * 0.9 - 1).max() < 1e-12
 
 
 EVAL = """
@@ -236,7 +317,7 @@ def initial(self, draw, name, shape):
 """
 
 
-@pytest.mark.parametrize("name", INITIAL)
+@pytest.mark.parametrize("name", daily(("kaiming", "biases-drawn", "one-seed", "heads-alike"), INITIAL))
 def test_a_layer_that_begins_wrongly_fails(fake: Callable, name: str) -> None:
     lie, said = INITIAL[name]
     [record] = records(fake("liar", told(BEGINS, lie), checks="[initialisation]"), "pre-gelu/initialisation")
@@ -273,7 +354,7 @@ def initialise(self, seed):
 """
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", daily(("frozen", "missing"), PARAMETERS))
 def test_other_parameters_than_the_specifications_fail(fake: Callable, name: str) -> None:
     lie, said = PARAMETERS[name]
     [record] = records(fake("liar", told(HOLDS, lie), checks="[initialisation]"), "pre-gelu/initialisation")
@@ -309,7 +390,7 @@ def test_every_mask_is_read_as_it_was(layer: str, honest_adapter: object) -> Non
     reading = read(probe, adapter.output(np.array(probe.x), Masks(None, None)))  # type: ignore[attr-defined]
     for placement, mask in drawn.items():
         seen = reading.kept[placement]
-        shown = ~np.isnan(seen)
+        shown = seen != HIDDEN
         assert shown.mean() > 0.2
         assert np.array_equal(seen[shown], mask[shown]), placement
 
@@ -319,7 +400,7 @@ def test_statistics_fail_what_is_wrong_and_pass_what_is_not() -> None:
     draw = np.random.default_rng(0)
     chances, zs = [], []
     for _ in range(400):
-        mask = (draw.random(5000) >= 0.1).astype(float)
+        mask = (draw.random(5000) >= 0.1).astype(np.uint8)
         chances.append(rate([mask], 0.1).chance)
         zs.append(dependence([(mask[1:], mask[:-1])]))
         zs.append(variance(values := draw.uniform(-2, 2, 5000), 2))
@@ -327,7 +408,7 @@ def test_statistics_fail_what_is_wrong_and_pass_what_is_not() -> None:
     assert 0.002 < np.mean(np.array(chances) < 0.01) < 0.025
     assert 0.9 < np.std(zs) < 1.1
     assert np.abs(zs).max() < Z_LIMIT
-    assert rate([np.zeros(100)], 0.5).wrong
+    assert rate([np.zeros(100, np.uint8)], 0.5).wrong
     assert uniform(draw.normal(size=5000), 2) < FALSE_ALARM
 
 

@@ -3,26 +3,37 @@
 The fake's files are JSON: a description, and lies to tell. Real files are in tests/impls/test_validate.py.
 """
 
+import fcntl
 import json
+import os
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
+from safetensors.numpy import save_file
 
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import case_digest
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.progress import Progress
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.validate.findings import PHASES
-from encoder_conformance.validate.request import Progress, ValidationRequest
+from encoder_conformance.validate.quantised import unlike_rounding
+from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import Validation
+from encoder_conformance.validate.show import show_validation
 from encoder_conformance.validate.validation import validate
+from encoder_conformance.worker.limits import Limits
 
 LAYER = load().layers["post-relu"]
 MASK = {"name": "mask", "dtype": "bool", "shape": ["batch", LAYER.attention.num_heads, "sequence", "sequence"]}
@@ -31,6 +42,7 @@ choices:
   - {name: model, values: any}
   - {name: runtime, values: [onnxruntime, reference, openvino], requires: {openvino: [a_module_that_nobody_has]}}
   - {name: level, values: [all, extended, basic, disable]}
+  - {name: integers, values: [as_they_are, as_numbers]}
 capabilities:"""
 
 WORKER = """
@@ -42,6 +54,16 @@ WORKER = """
     def other(self, message):
         if self.file.get("ends"):
             os._exit(1)
+        if self.file.get("ends_if_there") and os.path.exists(self.file["ends_if_there"]):
+            os._exit(1)
+        if self.file.get("hoards"):
+            self.hoard = bytes(1 << 20) * 1000
+            time.sleep(60)
+        if "held" in self.file:
+            from encoder_conformance.spec.constants import constants
+            constants()
+            from safetensors.numpy import load_file
+            return {"description": self.file["description"]}, load_file(self.file["held"])
         from encoder_conformance.spec.case import layer_parameters
         from encoder_conformance.spec.load import load
         layer = load().layers[self.file["parameters_of"]]
@@ -52,14 +74,18 @@ WORKER = """
 
     def lies(self, x, y):
         lie = self.file.get("lie", "")
+        if self.file.get("honest_as", "nobody") == self.choices.get("integers"):
+            return y
         if self.file.get("only_at") in (None, self.choices["level"]) and lie:
             y = y.copy()
-            exec(lie, {"x": x, "y": y, "np": np})
+            self.asked.append(x.shape[1])
+            exec(lie, {"x": x, "y": y, "np": np, "asked": self.asked})
         return y
 
     def build(self, layer, parameters, dtype):
         if self.file.get("does_not_load") == self.choices["level"]:
             raise RuntimeError("no kernel for Gelu")
+        self.asked = []
         told = {**layer, "norm": {**layer["norm"], **self.file.get("norm", {})}}
         super().build(told, parameters, dtype)
         return parameters
@@ -120,7 +146,7 @@ def _made_from(case: Case, constants: Constants) -> bytes:
 @pytest.fixture
 def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Validation]:
     """Validate a file that a fake worker looks into."""
-    monkeypatch.setattr("encoder_conformance.validate.validation.compute_all", computed_once)
+    monkeypatch.setattr("encoder_conformance.golden.at_once.compute_all", computed_once)
     monkeypatch.setattr(
         "encoder_conformance.validate.runtimes.RUNTIMES", (("onnxruntime", "disable"), ("onnxruntime", "extended"))
     )
@@ -129,12 +155,15 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     manifest.write_text(manifest.read_text().replace("\ncapabilities:", CHOICES))
 
     def of(
-        *, layer: Layer | None = None, parameters: Any = None, limit: float | None = None, says: Any = None, **file: Any
-    ) -> Validation:
+        *, layer: Layer | None = None, parameters: Any = None, limit: float | None = None, says: Any = None,
+        strict: bool = False, runtimes: tuple[str, ...] = ("onnxruntime",), limits: Limits | None = None, **file: Any
+    ) -> Validation:  # fmt: skip
         model = tmp_path / "model.json"
         defaults = {"parameters_of": "post-relu", "held_in": "float32", "description": description(**(says or {}))}
         model.write_text(json.dumps({**defaults, **file}))
-        asked = ValidationRequest(model, layer, parameters, None, ("onnxruntime",), {}, limit)
+        asked = ValidationRequest(
+            model, layer, parameters, None, runtimes, {}, limit, strict, limits=limits or Limits()
+        )
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
         return validate(asked, tmp_path / "out", 2, quiet, folder)
 
@@ -146,6 +175,69 @@ def errors(found: Validation) -> dict[str, list[str]]:
     for finding in found.errors:
         said.setdefault(finding.phase, []).append(finding.message)
     return said
+
+
+def printed(found: Validation) -> list[str]:
+    """The lines that a terminal shows."""
+    screen = Console(file=StringIO(), width=160)
+    show_validation(screen, found)
+    assert isinstance(screen.file, StringIO)
+    return screen.file.getvalue().splitlines()
+
+
+CHOICES_SAID = "post-norm layer_norm ε 1e-05, relu, scores over √head_dim, all biases, D = 20, H = 4, F = 48"
+
+
+def test_nothing_said_what_it_should_be_and_so_it_conforms_to_itself(validated: Callable) -> None:
+    found = validated()
+    assert (found.status, found.conclusion, found.compared_with) == (0, "consistent", ())
+    last = printed(found)[-1]
+    assert last.startswith(f"It conforms to itself: {CHOICES_SAID}")
+    assert "not compared with any source" in last
+    assert "does what it should" not in "".join(printed(found))
+
+
+def test_what_it_should_be_was_said_and_it_is_that(validated: Callable) -> None:
+    found = validated(layer=LAYER)
+    assert (found.status, found.conclusion, found.compared_with) == (0, "as_stated", ("layer",))
+    last = printed(found)[-1]
+    assert last.startswith(f"It does what it should, as post-relu: {CHOICES_SAID}")
+    assert "the values of its parameters were not compared with any source" in last
+    found = validated(layer=LAYER, parameters=layer_parameters(LAYER, {}))
+    assert found.compared_with == ("layer", "parameters")
+    assert "the values of its parameters were compared: 0 errors" in printed(found)[-1]
+
+
+def test_the_layout_and_each_choice_are_said(validated: Callable) -> None:
+    own = LAYER.model_dump(mode="json")
+    own["attention"] |= {"scale": "d_model", "output_bias": False}
+    roles = {"x": "x", "output": "y", "masks": [], "layout": "SBD"}
+    said = printed(validated(says={"layer": own, "roles": roles}))[1]
+    assert "scores over √d_model" in said
+    assert "biases in query, key and value and feed-forward alone" in said
+    assert "x [sequence, batch, features]" in said
+
+
+@pytest.mark.parametrize(("strict", "status"), [(False, 0), (True, 1)])
+def test_a_warning_fails_where_it_is_told_to(validated: Callable, strict: bool, status: int) -> None:
+    warning = {"phase": "layer", "severity": "warning", "message": "unusual", "hint": ""}
+    found = validated(says={"findings": [warning]}, strict=strict)
+    assert found.status == status
+    assert json.loads(found.model_dump_json())["status"] == status
+    assert json.loads(found.model_dump_json())["strict"] == strict
+    assert ("(--strict: a warning fails)" in printed(found)[-1]) == strict
+    assert printed(found)[-1].startswith("It does not do what it should" if strict else "It conforms to itself")
+
+
+def test_a_file_forges_no_line(validated: Callable) -> None:
+    forged = "me\n\x1b[2K[/][bold green]It does what it should: 0 errors, 0 warnings[/]"
+    names = {"name": "mask\r[bold]", "dtype": "bool", "shape": [None]}
+    file = {**description()["file"], "producer": forged}
+    lines = printed(validated(norm={"epsilon": 1e-3}, says={"file": file, "inputs": [*description()["inputs"], names]}))
+    assert lines[0].endswith("[2K[/][bold green]It does what it should: 0 errors, 0 warnings[/]")
+    assert not any("\x1b" in line or "\r" in line for line in lines)
+    assert [line for line in lines if line.startswith("It ")] == [lines[-1]]
+    assert lines[-1].startswith("It does not do what it should")
 
 
 def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) -> None:
@@ -161,7 +253,7 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
     assert "invariant-padding-content" in asked
     assert all(row.passed == row.applicable > 30 for row in found.runtimes)
     assert all(0 < row.rms < 2 for row in found.runtimes)
-    assert set(found.summaries) == set(PHASES) - {"reduction"}
+    assert set(found.summaries) == set(PHASES) - {"reduction", "source"}
     assert found.summaries["interface"] == (
         f"x 'x' float32, mask 'mask' [batch, {LAYER.attention.num_heads}, sequence, sequence] (true = attend), "
         "output 'y' float32"
@@ -179,6 +271,31 @@ def test_a_file_that_is_wrong_at_one_level_is_said_to_be(validated: Callable) ->
     assert all("onnxruntime extended: fail" in message for message in errors(found)["numbers"])
     assert "onnxruntime extended and onnxruntime disable differ in" in errors(found)["levels"][0]
     assert len(errors(found)["levels"]) == 1
+    assert (found.conclusion, found.wrong_runtimes) == ("runtime_wrong", ("onnxruntime extended",))
+    last = printed(found)[-1]
+    assert last.startswith("The file is right, and a runtime does something else (onnxruntime extended): post-norm")
+
+
+def test_a_file_that_is_wrong_to_the_letter_is_no_runtimes_fault(validated: Callable) -> None:
+    found = validated(lie="y += 1e-3", only_at="disable")
+    assert (found.status, found.conclusion, found.wrong_runtimes) == (1, "wrong", ())
+
+
+def test_an_answer_that_depends_on_what_was_asked_before(validated: Callable, tmp_path: Path) -> None:
+    """As a runtime that keeps its plan for one position: the sentence, the least length, a script, and whose fault."""
+    found = validated(lie="y += (asked[0] == 1) * (x.shape[1] >= 6)", only_at="extended")
+    [message] = errors(found)["history"]
+    assert message.startswith(
+        "onnxruntime extended: after a run at batch 1, sequence 1, lengths from 6 on are wrong: rms "
+    )
+    assert found.summaries["history"] == "1 of 2 runtimes and levels answer the same, whatever was asked before"
+    assert (found.conclusion, found.wrong_runtimes) == ("runtime_wrong", ("onnxruntime extended",))
+    [script] = (tmp_path / "out" / "logs").glob("history-*.py")
+    assert str(script) in next(finding.hint for finding in found.errors if finding.phase == "history")
+    program = script.read_text()
+    compile(program, script.name, "exec")
+    assert "ORT_ENABLE_EXTENDED" in program
+    assert "given(*(1, 1))" in program
 
 
 def test_the_node_out_of_line_is_named_and_the_deviation(validated: Callable) -> None:
@@ -194,7 +311,7 @@ def test_the_node_out_of_line_is_named_and_the_deviation(validated: Callable) ->
 def test_a_level_that_does_not_load_is_one_finding(validated: Callable) -> None:
     found = validated(does_not_load="extended")
     assert errors(found) == {"loads": ["onnxruntime extended: build: RuntimeError: no kernel for Gelu"]}
-    assert found.status == 1
+    assert (found.status, found.conclusion) == (1, "runtime_wrong")
 
 
 def test_a_file_that_loads_nowhere_is_not_judged(validated: Callable, fake: Callable) -> None:
@@ -279,11 +396,61 @@ def test_float16_weights_are_judged_by_their_own_roundoff(validated: Callable) -
 def test_integer_weights_are_reported_and_held_to_a_limit(
     validated: Callable, limit: float | None, status: int
 ) -> None:
-    says = {"operators": {"MatMulInteger": 6, "DynamicQuantizeLinear": 4}}
-    found = validated(lie="y *= 1.02", limit=limit, says=says)
+    found = validated(lie="y *= 1.02", limit=limit, says={"quantised": True}, honest_as="as_numbers")
     assert found.rounded_as == "int8"
     assert found.status == status
+    of_the_file, as_numbers = found.runtimes[:2], found.runtimes[2]
+    assert [row.relative_error for row in of_the_file] == [pytest.approx(0.02, rel=1e-3)] * 2
+    assert as_numbers.relative_error is None
+    assert as_numbers.passed == as_numbers.applicable
+    assert any(re.search(r"extended +relative error 0\.02", line) for line in printed(found))
     assert "relative error 0.02" in found.summaries["reduction"]
+
+
+def test_numbers_that_integers_stand_for_are_judged_in_full(validated: Callable) -> None:
+    found = validated(norm={"epsilon": 1e-3}, says={"quantised": True})
+    assert found.status == 1
+    [(_, messages)] = [(phase, said) for phase, said in errors(found).items() if phase == "numbers"]
+    assert "onnxruntime disable, integers as numbers: fail: norm1" in messages[0]
+    [diagnosis] = found.diagnoses
+    assert diagnosis.deviations == ("norm-eps-1e-3",)
+
+
+def test_integers_whose_numbers_do_not_run_are_not_right(validated: Callable) -> None:
+    found = validated(says={"quantised": True}, does_not_load="disable")
+    assert found.status == 1
+    assert any(message.startswith("onnxruntime disable, integers as numbers: ") for message in errors(found)["loads"])
+
+
+def test_a_limit_for_a_file_without_integers_is_said_to_hold_nothing(validated: Callable) -> None:
+    found = validated(limit=0.1)
+    [note] = found.of_phase("reduction")
+    assert note.message.startswith("--limit holds the error of a file with integer weights")
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda weight, step: np.round(weight / step) * step, ""),
+        (lambda weight, step: np.round(weight / step) * step * 1.01, "is 1.01 times what it was made from: a wrong"),
+        (lambda weight, step: -np.round(weight / step) * step, "times what it was made from: a wrong sign"),
+        (lambda weight, step: (np.round(weight / step) + 3) * step, "a wrong zero point"),
+        (lambda weight, step: np.round(weight[::-1] / step) * step, "is not the int8 of what it was made from"),
+    ],
+)  # fmt: skip
+def test_integer_weights_are_the_rounding_of_what_they_were_made_from(edit: Any, said: str) -> None:
+    weight = np.random.default_rng(0).normal(size=(24, 40)).astype(np.float32)
+    step = float(np.abs(weight).max() / 127)
+    found = unlike_rounding(edit(weight, step).astype(np.float32), weight, step, "int8")
+    assert (said in found) if said else not found
+
+
+def test_gains_that_are_nearly_one_are_no_shifted_rounding() -> None:
+    """A factor is hardly seen in them, and what it is off by is no zero point."""
+    for seed in range(40):
+        gain = (1 + 0.05 * np.random.default_rng(seed).normal(size=24)).astype(np.float32)
+        step = float(np.abs(gain).max() / 127)
+        assert not unlike_rounding((np.round(gain / step) * step).astype(np.float32), gain, step, "int8")
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_done(conform: Callable, tmp_path: Path) -> None:
@@ -294,6 +461,77 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_done(conform
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
+def test_what_an_earlier_validation_found_is_gone_whatever_becomes_of_this_one(
+    conform: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    result = tmp_path / "out" / "validation.json"
+    result.write_text("of an earlier file")
+    conform("validate", "nobody-has-this.onnx", "--out", "out")
+    assert not result.exists() or result.read_text() != "of an earlier file"
+
+
+def test_two_validations_do_not_write_to_one_folder(conform: Callable, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    other = os.open(tmp_path / "out", os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        ended = conform("validate", "model.onnx", "--out", "out")
+    finally:
+        os.close(other)
+    assert ended.status == 2
+    assert ended.stderr.startswith("conform: --out out: another run is writing there")
+
+
+@pytest.mark.linux
+def test_a_file_that_takes_more_memory_than_it_may_is_a_finding(validated: Callable) -> None:
+    found = validated(hoards=True, limits=Limits(memory=400 << 20))
+    [said] = errors(found)["file"]
+    assert "more than its limit (--memory), and was ended" in said
+    assert found.status == 2
+
+
+@pytest.mark.sandbox
+def test_an_isolated_validation_sees_the_file_and_no_other(validated: Callable, honest: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere")
+    elsewhere.mkdir()
+    # The sandbox has what lies beside the file, and not the tests.
+    shutil.copy(honest / "adapter.py", tmp_path / "honest.py")
+    adapter = tmp_path / "onnx_file" / "adapter.py"
+    adapter.write_text(adapter.read_text().replace(str(honest / "adapter.py"), str(tmp_path / "honest.py")))
+    parameters = {name: value.astype(np.float32) for name, value in layer_parameters(LAYER, {}).items()}
+    save_file(parameters, tmp_path / "parameters")
+    file = {"ends_if_there": str(elsewhere), "held": str(tmp_path / "parameters")}
+    assert validated(**file).status == 2
+    assert validated(**file, limits=Limits(isolate=True)).status == 0
+
+
+def test_a_deviation_that_is_not_known_is_refused(conform: Callable) -> None:
+    ended = conform("validate", "model.onnx", "--deviation", "gelu-quik")
+    assert ended.status == 2
+    assert "gelu-quik is no known deviation" in ended.stderr
+    assert "gelu-quick" in ended.stderr
+
+
+def test_the_limits_are_options(conform: Callable) -> None:
+    assert "'1kB' is no size" in conform("validate", "model.onnx", "--memory", "1kB").stderr
+    assert "--isolate" in conform("validate", "--help").stdout
+
+
 def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
     found = validated(lie="y += 1e-3 * x.mean(axis=0, keepdims=True)")
     assert any(message.startswith("invariant-batch") for message in errors(found)["properties"])
+
+
+def test_a_large_file_is_sampled_and_that_is_said(validated: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer situations, smaller ones, one level; what is wrong shows all the same."""
+    monkeypatch.setattr("encoder_conformance.validate.large.LARGE", 100)
+    monkeypatch.setattr("encoder_conformance.validate.large.RUNTIMES", {("onnxruntime", "extended")})
+    found = validated(runtimes=())
+    assert (found.status, errors(found)) == (0, {})
+    assert [row.level for row in found.runtimes if row.records] == ["extended"]
+    asked = {record.case.partition("/")[2] for row in found.runtimes for record in row.records}
+    assert asked == {"size-1x1", "padding-right", "no-mask", "invariant-determinism", "invariant-padding-content"}
+    [note] = [finding for finding in found.findings if "are sampled" in finding.message]
+    assert "at up to 2 × 6 positions, in onnxruntime extended" in note.message
+    assert errors(validated(runtimes=(), lie="y += 1e-3")).keys() >= {"numbers"}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from products import daily
 
 CASES = ("--case", "pre-gelu/no-mask", "--case", "pre-gelu/padding-right", "--dtype", "float32")
 """Two cases of three checks: output, stages, gradients, twice."""
@@ -48,11 +49,8 @@ def test_a_killed_worker_costs_one_check_and_is_started_again(conform: Callable,
 def test_what_is_asked_next_is_sent_before_the_last_is_answered(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks):
-        import select, sys
-        os.set_blocking(0, False)
-        waiting = sys.stdin.buffer.peek(1) or select.select([0], [], [], 60)[0]
-        os.set_blocking(0, True)
-        if not waiting:
+        import select
+        if not select.select([3], [], [], 60)[0]:
             raise RuntimeError("nothing was sent")
         return super().output(x, masks)
     """
@@ -110,38 +108,36 @@ def test_a_worker_that_does_not_even_read_times_out(conform: Callable, fake: Cal
 
 
 RAW = """
-import sys
+import runpy, sys
 from encoder_conformance.adapter.serve import _answer
+from encoder_conformance.wire.descriptors import open_wire
 from encoder_conformance.wire.frames import encode, read_frame
-import runpy
 adapter = runpy.run_path("{honest}/adapter.py")["Honest"]()
-out, count = sys.stdout.buffer, 0
+(requests, out), count = open_wire(), 0
 while True:
-    request = read_frame(sys.stdin.buffer)
+    request = read_frame(requests)
     reply, tensors = _answer(adapter, request)
     frame = encode({{"id": request.message["id"], **reply}}, tensors)
     count += request.message["op"] == "run"
     if request.message["op"] == "run" and count == 2:
         {lie}
     out.write(frame)
-    out.flush()
 """
 
 
-@pytest.mark.parametrize(
-    ("lie", "said"),
-    [
-        ('out.write(b"Loading the weights ...\\n")', "something that is not a frame: b'Loading "),
-        ("out.write(b'9\\n')", "not a frame"),
-        ("frame = (2**40).to_bytes(8, 'little') + frame", "not a frame"),
-        ("frame = frame[:len(frame) // 2]; out.write(frame); out.flush(); sys.exit()", "cut off after"),
-        ("frame = frame[:3]; out.write(frame); out.flush(); sys.exit()", "not a frame"),
-        ("frame = (20).to_bytes(8, 'little') + b'x' * 20", "not a frame"),
-        ("frame = encode({'id': 1, 'ok': True})", "answered request 1 when asked"),
-        ("frame = encode({'ok': True})", "broke the protocol: id: Field required"),
-        ("frame = encode({'id': request.message['id']})", "broke the protocol: ok: Field required"),
-    ],
-)
+BROKEN_FRAMES = [
+    ('out.write(b"Loading the weights ...\\n")', "something that is not a frame: b'Loading "),
+    ("out.write(b'9\\n')", "not a frame"),
+    ("frame = (2**40).to_bytes(8, 'little') + frame", "not a frame"),
+    ("frame = frame[:3]; out.write(frame); sys.exit()", "not a frame"),
+    ("frame = (20).to_bytes(8, 'little') + b'x' * 20", "not a frame"),
+    ("frame = encode({'id': 1, 'ok': True})", "answered request 1 when asked"),
+    ("frame = encode({'ok': True})", "broke the protocol: id: Field required"),
+    ("frame = encode({'id': request.message['id']})", "broke the protocol: ok: Field required"),
+]
+
+
+@pytest.mark.parametrize(("lie", "said"), daily(BROKEN_FRAMES[::3], BROKEN_FRAMES))
 def test_a_broken_frame_costs_one_check(conform: Callable, fake: Callable, lie: str, said: str, honest: Path) -> None:
     ended = conform("run", "--impl", fake("babbler", script=RAW.format(honest=honest, lie=lie)), *CASES)
     # The worker counts from 0 again when it was started again, so a later second check can be hit as well.
@@ -176,19 +172,19 @@ def test_an_exception_is_this_check_s_error(conform: Callable, fake: Callable) -
     assert "Traceback" in (ended.out / "logs" / "picky.log").read_text()
 
 
-@pytest.mark.parametrize(
-    ("lie", "said"),
-    [
-        ("return {k: v for k, v in held.items() if k != 'norm1.gain'}", "missing from the built layer: norm1.gain"),
-        ("return {**held, 'bonus': held['norm1.gain']}", "does not have: bonus"),
-        ("return {**held, 'norm1.gain': held['norm1.gain'] + 1}", "norm1.gain came back with other values"),
-        ("return {**held, 'norm1.gain': held['norm1.gain'].astype('float64')}", "came back as float64"),
-        (
-            "name = 'feed_forward.hidden.weight'; return {**held, name: held[name].T}",
-            "came back as float32 [40, 24] instead of float32 [24, 40]",
-        ),
-    ],
-)
+WRONG_PARAMETERS = [
+    ("return {k: v for k, v in held.items() if k != 'norm1.gain'}", "missing from the built layer: norm1.gain"),
+    ("return {**held, 'bonus': held['norm1.gain']}", "does not have: bonus"),
+    ("return {**held, 'norm1.gain': held['norm1.gain'] + 1}", "norm1.gain came back with other values"),
+    ("return {**held, 'norm1.gain': held['norm1.gain'].astype('float64')}", "came back as float64"),
+    (
+        "name = 'feed_forward.hidden.weight'; return {**held, name: held[name].T}",
+        "came back as float32 [40, 24] instead of float32 [24, 40]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lie", "said"), daily(WRONG_PARAMETERS[::2], WRONG_PARAMETERS))
 def test_parameters_that_do_not_round_trip(conform: Callable, fake: Callable, lie: str, said: str) -> None:
     body = f"""
     def build(self, layer, parameters, dtype):
@@ -202,11 +198,12 @@ def test_parameters_that_do_not_round_trip(conform: Callable, fake: Callable, li
 
 def test_another_protocol_is_said(conform: Callable, fake: Callable) -> None:
     script = """
-    import sys
+    from encoder_conformance.wire.descriptors import open_wire
     from encoder_conformance.wire.frames import read_frame, write_frame
-    request = read_frame(sys.stdin.buffer)
-    write_frame(sys.stdout.buffer, {"id": request.message["id"], "ok": True, "protocol": 99})
-    read_frame(sys.stdin.buffer)
+    requests, answers = open_wire()
+    request = read_frame(requests)
+    write_frame(answers, {"id": request.message["id"], "ok": True, "protocol": 99})
+    read_frame(requests)
     """
     ended = conform("run", "--impl", fake("modern", script=script), *CASES)
     assert set(ended.outcomes()) == {"error"}
@@ -286,11 +283,16 @@ def test_a_run_in_which_everything_is_opted_out_is_no_success(conform: Callable,
     assert "nothing was judged" in ended.stdout
 
 
-def test_a_long_message_is_one_line_on_the_terminal_and_whole_in_the_report(conform: Callable, fake: Callable) -> None:
+def test_a_long_message_is_one_line_on_the_terminal_bounded_in_the_report_and_whole_in_the_log(
+    conform: Callable, fake: Callable
+) -> None:
     lie = "def output(self, x, masks):\n    raise KeyError('first line\\n' + 'x' * 5000)"
     ended = conform("run", "--impl", fake("loud", lie, checks="[output]"), "--case", "pre-gelu/no-mask")
     assert ended.status == 1
     shown = [line for line in ended.stdout.splitlines() if "first line" in line]
     assert shown
     assert all(len(line) < 600 and line.endswith(" …") for line in shown)
-    assert all(len(message) > 5000 for message in ended.messages().splitlines() if "first line" in message)
+    [message] = {record["message"] for record in ended.report["records"] if "first line" in record["message"]}
+    assert 3900 < len(message) <= 4000
+    assert message.endswith(" characters)")
+    assert "x" * 5000 in (ended.out / "logs" / "loud.log").read_text()

@@ -132,6 +132,25 @@ def transposed(model: onnx.ModelProto) -> None:
     held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).T.copy(), "Wo"))
 
 
+def changed(name: str, change: Callable[[Array], Array]) -> Callable[[onnx.ModelProto], None]:
+    """The initializer of this name holds what `change` makes of it."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        held = tensor(model, name)
+        held.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(held)).astype(np.float32), name))
+
+    return edit
+
+
+def with_one(number: float) -> Callable[[Array], Array]:
+    def change(value: Array) -> Array:
+        value = value.copy()
+        value[3, 5] = number
+        return value
+
+    return change
+
+
 def opset(version: int) -> Callable[[onnx.ModelProto], None]:
     def edit(model: onnx.ModelProto) -> None:
         model.opset_import[0].version = version
@@ -204,6 +223,10 @@ def out_of_order(model: onnx.ModelProto) -> None:
     float16_inside(model)
     first = model.graph.node.pop(0)
     model.graph.node.append(first)
+
+
+def in_a_circle(model: onnx.ModelProto) -> None:
+    model.graph.node[0].input[1] = "output"
 
 
 def calling(*calls: tuple[str, int]) -> Callable[[onnx.ModelProto], None]:
@@ -316,14 +339,89 @@ def not_a_folder(path: Path) -> Path:
     return path / "inner.onnx"
 
 
-def quantised(path: Path) -> None:
-    """As ONNX Runtime's own tool does: weights of 8 bits, and what they are multiplied with rounded as it comes."""
+def quantised(path: Path, **options: bool) -> None:
+    """As ONNX Runtime's own tool does: weights of 8 bits, and what they are multiplied with rounded as it comes. In a
+    range that no processor's sums overflow."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     wide = path.with_name("wide.onnx")
     path.rename(wide)
-    quantize_dynamic(wide, path, weight_type=QuantType.QInt8)
+    quantize_dynamic(wide, path, weight_type=QuantType.QInt8, reduce_range=True, **options)
     wide.unlink()
+
+
+def quantised_by_column(path: Path) -> None:
+    quantised(path, per_channel=True)
+
+
+def statically(*operators: str) -> Callable[[Path], None]:
+    """As ONNX Runtime's own tool does: Q and DQ around these operators, or all; ranges are those of ordinary input."""
+
+    def edit(path: Path) -> None:
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+        class Ordinary(CalibrationDataReader):
+            def __init__(self) -> None:
+                draw = np.random.default_rng(0)
+                masks = {"mask": np.ones((4, 9), np.bool_)}
+                self.given = iter([{"x": draw.normal(size=(4, 9, D)).astype(np.float32), **masks} for _ in range(4)])
+
+            def get_next(self) -> dict[str, Array] | None:
+                return next(self.given, None)
+
+        wide = path.with_name("wide.onnx")
+        path.rename(wide)
+        quantize_static(
+            wide, path, Ordinary(), quant_format=QuantFormat.QDQ, op_types_to_quantize=list(operators) or None
+        )
+        wide.unlink()
+
+    return edit
+
+
+def in_4_bits(path: Path) -> None:
+    """As ONNX Runtime's own tool does: weights alone, in blocks of 16."""
+    from onnxruntime.quantization import QuantFormat
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    model = onnx.load(path)
+    model.opset_import[0].version = 21
+    made = MatMulNBitsQuantizer(model, block_size=16, is_symmetric=True, quant_format=QuantFormat.QDQ)
+    made.process()
+    made.model.save_model_to_file(str(path))
+
+
+def edited(make: Callable[[Path], None], edit: Callable[[onnx.ModelProto], None]) -> Callable[[Path], None]:
+    """What a tool made of a file, edited."""
+
+    def both(path: Path) -> None:
+        make(path)
+        model = onnx.load(path)
+        edit(model)
+        path.write_bytes(model.SerializeToString())
+
+    return both
+
+
+def another_zero_point(model: onnx.ModelProto) -> None:
+    """The first integer product takes another zero point of its activation than the one it was rounded with."""
+    product = next(node for node in model.graph.node if node.op_type == "MatMulInteger")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(100, np.uint8), "another"))
+    product.input[2] = "another"
+
+
+def read_back_by_another_scale(model: onnx.ModelProto) -> None:
+    """What is rounded after the first norm is read back 2 % larger."""
+    rounded = {node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"}
+    back = next(n for n in model.graph.node if n.op_type == "DequantizeLinear" and n.input[0] in rounded)
+    scale = numpy_helper.to_array(tensor(model, back.input[1])) * np.float32(1.02)
+    model.graph.initializer.append(numpy_helper.from_array(scale, "another"))
+    back.input[1] = "another"
+
+
+def weights_of_another_scale(model: onnx.ModelProto) -> None:
+    held = tensor(model, "Wq_scale")
+    held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held) * np.float32(1.02), "Wq_scale"))
 
 
 MLP = "h = MatMul(x, W1)  a = Relu(h)  output = MatMul(a, W2)"
@@ -353,8 +451,9 @@ FILE = (
     Fault("truncated", "file", "does not parse", 2, file=bytes_of(lambda data: data[:3000])),
     Fault("no-graph", "file", "holds no graph", 2, file=bytes_of(onnx.ModelProto(ir_version=10).SerializeToString())),
     Fault("deep-nesting", "file", "does not parse", 2, file=deep),
-    Fault("out-of-order", "file", "LayerNormalization 'n1' takes 'x_16', which Cast 'narrow' makes after it", 2,
-          model=out_of_order),
+    Fault("out-of-order", "file", "LayerNormalization 'n1' takes 'x_16', which Cast 'narrow' makes after it", 0,
+          severity="warning", model=out_of_order, constants={"low": np.float32(-6e4)}),
+    Fault("in-a-circle", "file", "nodes are in a circle", 2, model=in_a_circle),
     Fault("over-2-GiB", "file", "more than a protobuf message can (2 GiB)", 2, file=sparse),
     Fault("external-data-over-2-GiB", "file", "with its external data has more than 2 GiB", 2, file=huge_beside),
     Fault("function-that-calls-itself", "file", "the function 'f0' calls itself", 2,
@@ -387,7 +486,7 @@ STRUCTURE = (
     Fault("custom-operator", "operators", "1 of Gelu from 'my.own', which is not ONNX's own: a custom operator", 2,
           text=((GELU, "a = my.own.Gelu(hb)"),), model=custom_domain),
     Fault("no-float-input", "interface",
-          "'ids' int64 [batch, sequence] are token ids of an embedding over 7 ids (Gather 'x')", 2,
+          "judged from 'x', what the embedding over 7 ids, Gather 'x' makes of ids, to 'output'", 0, severity="note",
           signature=("float[batch, sequence, 24] x", "int64[batch, sequence] ids"),
           text=(("n1 = ", "x = Gather<axis=0>(table, ids)  n1 = "),)),
     Fault("pooled-output", "interface", "no output has the shape of x", 2, signature=("24] output", "5] output"),
@@ -407,6 +506,9 @@ STRUCTURE = (
           signature=("[batch, sequence, 24] x", "[batch, batch, 24] x")),
     Fault("attention-along-the-batch", "dimensions", "attention goes along the first axis, which is named 'batch'", 1,
           signature=NO_MASK, text=(*MIXED, *WITHOUT_MASK)),
+    Fault("attention-along-an-axis-without-a-name", "dimensions", "x is [sequence, batch, features], and no name", 0,
+          severity="warning", signature=("[batch, sequence, 24] x, bool[batch, sequence] mask", "[a, b, 24] x"),
+          text=(*MIXED, *WITHOUT_MASK)),
     Fault("huge-intermediate", "loads", "it runs at no batch and sequence that was tried", 2,
           text=((UNMASKED[0], "z = ConstantOfShape(huge)  zs = ReduceSum<keepdims=0>(z) masked = Add(scores, zs)"),),
           constants={"huge": np.array([1 << 20, 1 << 20])}),
@@ -414,6 +516,16 @@ STRUCTURE = (
           signature=("bool[batch, sequence] mask", "bool[batch, 1, 1, sequence] mask")),
 )  # fmt: skip
 
+ROTARY = """qp = Transpose<perm=[0,2,1,3]>(qr)  one_half, other = Split<axis=-1, num_outputs=2>(qp)  turned = Neg(other)
+ swapped = Concat<axis=-1>(turned, one_half)  qc = Mul(qp, cos)  qs = Mul(swapped, sin)  qh = Add(qc, qs)"""
+ROTARY_BY_PARTS = """qp = Transpose<perm=[0,2,1,3]>(qr)  u, v_ = Split<axis=-1, num_outputs=2>(qp)
+ uc = Mul(u, cos4)  vs = Mul(v_, sin4)  us = Mul(u, sin4)  vc = Mul(v_, cos4)  first = Sub(uc, vs)  last4 = Add(us, vc)
+ qh = Concat<axis=-1>(first, last4)"""
+_ANGLE = np.arange(5.0)[:, None] * 10.0 ** -np.arange(4.0)
+ANGLES = {
+    "cos4": np.cos(_ANGLE).astype(np.float32), "sin4": np.sin(_ANGLE).astype(np.float32),
+    "cos": np.tile(np.cos(_ANGLE), 2).astype(np.float32), "sin": np.tile(np.sin(_ANGLE), 2).astype(np.float32),
+}  # fmt: skip
 LAYER = (
     Fault("a-chain-of-3000-nodes", "layer", "more nodes in a row lead to it than are followed", 2, model=long_chain),
     Fault("no-encoder-layer", "layer", "not an encoder layer", 2, right=MLP, signature=NO_MASK),
@@ -442,12 +554,68 @@ LAYER = (
           told=("layer", "parameters"), model=swapped),
     Fault("transposed-initializer", "layer", "attention.output.weight is transposed", 1,
           told=("layer", "parameters"), model=transposed),
+    Fault("rotary-positions", "layer", "rotary positions (RoPE) turn query and key before their product", 2,
+          signature=("[batch, sequence, 24] x, bool[batch, sequence] mask", "[batch, 5, 24] x"),
+          text=(("qh = Transpose<perm=[0,2,1,3]>(qr)", ROTARY), *WITHOUT_MASK), constants=ANGLES),
+    Fault("rotary-positions-by-parts", "layer", "rotary positions (RoPE) turn query and key before their product", 2,
+          signature=("[batch, sequence, 24] x, bool[batch, sequence] mask", "[batch, 5, 24] x"),
+          text=(("qh = Transpose<perm=[0,2,1,3]>(qr)", ROTARY_BY_PARTS), *WITHOUT_MASK), constants=ANGLES),
+    Fault("layer-scale", "layer", "a layer scale multiplies each feature of a sub-layer's output by its own number", 2,
+          text=(("r1 = Add(x, ob)", "scaled = Mul(ob, s2)  r1 = Add(x, scaled)"),)),
+    Fault("gated-feed-forward", "layer", "the feed-forward network is gated (GLU)", 2,
+          text=(("f = MatMul(a, W2)", "gate = MatMul(n2, W1)  gated = Mul(a, gate)  f = MatMul(gated, W2)"),)),
+    Fault("normed-query", "layer", "query or key is normed before their product (qk-norm)", 2,
+          text=(("qr = Reshape(qb, split)", "qn = LayerNormalization<axis=-1>(qb, g2, s2)  qr = Reshape(qn, split)"),)),
+    Fault("capped-scores", "layer", "the scores are capped (softcap) before the softmax", 2,
+          text=(("scores = Div(raw, root)", "small = Div(raw, root)  flat = Tanh(small)  scores = Mul(flat, root)"),)),
+    Fault("norm-before-the-sum", "layer", "a norm stands between a sub-layer and its sum (sandwich norm)", 2,
+          text=(("r1 = Add(x, ob)", "on = LayerNormalization<axis=-1>(ob, g2, s2)  r1 = Add(x, on)"),)),
+    Fault("weighed-residual", "layer", "a residual sum weighs its two sides", 2,
+          text=(("r1 = Add(x, ob)", "oh = Mul(ob, half)  r1 = Add(x, oh)"),)),
+    Fault("side-by-side", "layer", "attention and the feed-forward network stand side by side", 2,
+          text=(("h = MatMul(n2, W1)", "h = MatMul(n1, W1)"),)),
+    Fault("a-NaN-among-the-weights", "layer", "the weight 'W1' [24, 40] holds NaN in 1 of 960 places: [3, 5]", 2,
+          model=changed("W1", with_one(np.nan))),
+    Fault("an-infinite-weight", "layer", "the weight 'Wq' [24, 24] holds infinity in 1 of 576 places: [3, 5]", 2,
+          model=changed("Wq", with_one(np.inf))),
+    Fault("a-bias-that-nothing-takes", "layer", "'bq' [24] is stored, and no output depends on it", 0,
+          severity="warning", text=(("qb = Add(q, bq)", "qb = Identity(q)  lost = Identity(bq)"),)),
+    Fault("keys-of-the-query", "layer", "attention.key.weight and attention.query.weight are one tensor, 'Wq'", 0,
+          severity="warning", text=(("k = MatMul(n1, Wk)", "k = MatMul(n1, Wq)"),)),
+    Fault("values-of-the-key", "layer", "attention.key.weight and attention.value.weight are one tensor, 'Wk'", 0,
+          severity="warning", text=(("v = MatMul(n1, Wv)", "v = MatMul(n1, Wk)"),)),
+    Fault("a-weight-transposed-of-another", "layer",
+          "attention.key.weight and attention.query.weight hold the same values, the one transposed", 0,
+          severity="warning", text=(("k = MatMul(n1, Wk)", "Wt = Transpose<perm=[1,0]>(Wq)  k = MatMul(n1, Wt)"),)),
+    Fault("a-projection-of-zeros", "layer", "feed_forward.output.weight is 0 everywhere", 0, severity="warning",
+          model=changed("W2", np.zeros_like)),
+    Fault("scores-over-the-root-of-d-model", "layer", "attention.scale is 1/√d_model = 1/√24, which no published", 0,
+          severity="warning", constants={"root": np.float32(D**0.5)}),
+    Fault("an-epsilon-of-keras", "layer", "norm.epsilon is 0.001 in a pre-norm layer_norm, which no published", 0,
+          severity="warning", text=(("epsilon=0.00001", "epsilon=0.001"),)),
+    Fault("relu-and-the-epsilon-of-bert", "layer", "feed_forward.activation relu, which no published encoder has", 0,
+          severity="warning", text=((GELU, "a = Relu(hb)"), ("epsilon=0.00001", "epsilon=1e-12"))),
     Fault("heads-interleaved", "layer", "attention.query.weight holds its columns in another order", 1,
           text=(("qr = Reshape(qb, split)", "qi = Reshape(qb, woven)  qr = Transpose<perm=[0,1,3,2]>(qi)"),),
           constants={"woven": np.array([0, 0, D // H, H])}, told=("layer", "parameters")),
 )  # fmt: skip
 
+ADDED = ("bool[batch, sequence] mask", "float[batch, 1, 1, sequence] mask")
+MASKING = "keys = Unsqueeze(mask, middle)  masked = Where(keys, scores, low)"
+AFTER = (MASKING, "masked = Identity(scores)")
 MASKS = (
+    Fault("mask-added-after-the-softmax", "masks", "'mask' does not hide positions: it is not applied to the scores", 1,
+          signature=ADDED, text=(AFTER, (SOFTMAX, "soft = Softmax<axis=-1>(masked)  w = Add(soft, mask)")),
+          told=("layer",), mask="additive"),
+    Fault("mask-after-the-softmax", "masks", "'mask' does not hide positions: it is not applied to the scores", 1,
+          text=(AFTER, (SOFTMAX, """soft = Softmax<axis=-1>(masked)  keys = Unsqueeze(mask, middle)
+ w = Where(keys, soft, nothing)""")), constants={"nothing": np.float32(0)}, told=("layer",), mask="attend"),
+    Fault("mask-of-the-other-sign", "masks", "the sign of 'mask' is flipped: it hides a position at +1e9", 1,
+          signature=ADDED, text=((MASKING, "masked = Sub(scores, mask)"),), told=("layer",), mask="additive"),
+    Fault("mask-that-is-too-weak", "masks", "flagging a position in 'mask' hides it from no other", 1,
+          signature=("bool[batch, sequence] mask", "float[batch, 1, 1, sequence] mask"),
+          text=((MASKING, "weak = Mul(mask, nearly)  masked = Add(scores, weak)"),),
+          constants={"nearly": np.float32(1e-12)}),
     Fault("mask-polarity", "masks", "'mask' means ignore, shown by what it hides, and attend is expected", 1,
           text=(("Where(keys, scores, low)", "Where(keys, low, scores)"),), mask="attend"),
     Fault("mask-ignored", "masks", "the output does not depend on 'mask'", 1, text=(UNMASKED,)),
@@ -476,6 +644,19 @@ NUMBERS = (
           text=((SOFTMAX, "narrow = Cast<to=10>(masked)  soft = Softmax<axis=-1>(narrow)  w = Cast<to=1>(soft)"),),
           constants={"low": np.float32(-6e4)}),
     Fault("padding-content-shows", "properties", "invariant-padding-content", 1, constants={"low": np.float32(-4)}),
+    Fault("gelu-off-by-one-percent-in-float16", "reduction", "ffn_activation, from its own operands, is out of what", 1,
+          model=float16_inside, constants={"root2": np.float32(2**0.5 * 1.01), "low": np.float32(-6e4)}),
+    Fault("a-wrong-zero-point-in-int8", "reduction", "each feature is off by a constant: a wrong zero point", 1,
+          file=edited(quantised, another_zero_point)),
+    Fault("a-wrong-scale-in-int8", "reduction", "it is 1.02 times what it should be: a wrong scale", 1,
+          file=edited(statically("MatMul"), read_back_by_another_scale)),
+    Fault("a-wrong-gelu-in-int8", "numbers", "integers as numbers: fail: ffn_activation", 1, file=quantised,
+          constants={"root2": np.float32(2**0.5 * 1.02)}),
+    Fault("a-wrong-attention-scale-in-int8", "numbers", "integers as numbers: fail: attention_scores", 1,
+          file=quantised, constants={"root": np.float32((D // H) ** 0.5 * 1.02)}),
+    Fault("weights-of-a-wrong-scale-in-int8", "layer", "attention.query.weight is 1.02 times what it was made from", 1,
+          file=edited(quantised, weights_of_another_scale), told=("layer", "parameters")),
+    Fault("int4-over-the-limit", "reduction", "over the limit of 0.0001", 1, file=in_4_bits, limit=1e-4),
     Fault("integers-over-the-limit", "reduction", "over the limit of 0.0001", 1, file=quantised, limit=1e-4),
 )  # fmt: skip
 

@@ -226,6 +226,7 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
         assert np.allclose(gradient, again[name], rtol=1e-12, atol=1e-12), name
 
 
+@pytest.mark.release
 def test_a_new_folder_conforms_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("run", "--impl", filled("jax"), "--case", "post-gelu/padding-right", "--dtype", "float32")
     assert ended.status == 0, ended.stdout + ended.stderr

@@ -53,6 +53,7 @@ def test_a_layer_that_is_built_again_is_the_one_made_before_with_its_new_paramet
     assert np.array_equal(answers[0], answers[3])
 
 
+@pytest.mark.release
 def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
     """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
     import numpy as np

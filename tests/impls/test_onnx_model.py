@@ -151,6 +151,16 @@ def test_one_mask_of_padding_says_what_the_two_masks_say(runtime: str) -> None:
         assert output.shape == feeds["x"].shape
 
 
+def test_one_mask_of_padding_is_not_written_out_for_every_head_and_query() -> None:
+    from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
+
+    nodes = padded(deployed(exported("post-relu"))).graph.node
+    assert any("mask_of_keys" in node.input for node in nodes)
+    made = {name for node in nodes for name in node.output}
+    assert "mask_of_heads" not in made  # [B, H, S, S]
+    assert not any("mask_of_heads" in node.input for node in nodes)
+
+
 @pytest.mark.parametrize("runtime", ["reference", "openvino"])
 def test_what_a_runtime_would_cast_or_broadcast_is_refused(runtime: str) -> None:
     from encoder_conformance.impls.bases.onnx_model import runtimes

@@ -64,6 +64,7 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     assert (output.name, output.shape) == ("output", [batch, sequence, d_model])
 
 
+@pytest.mark.release
 def test_a_layer_that_is_built_again_has_its_new_parameters_and_is_not_exported_again(
     started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -150,6 +151,7 @@ def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
     assert all(times[name].sum() > 0 for name in ("norm1", "ffn_hidden", "attention_weights"))
 
 
+@pytest.mark.release
 def test_a_state_dict_becomes_a_file_with_its_numbers(conform: Callable, tmp_path: Path) -> None:
     import onnx
     import torch

@@ -91,3 +91,13 @@ def test_an_epsilon_that_no_argument_sets_is_measured(run_undeclared: Callable) 
     assert (found["confidence"], found["deviations"]) == ("explained", ["norm-epsilon"])
     [measured] = found["measured"]
     assert measured["value"] == pytest.approx(1e-5, rel=1e-2)
+
+
+def test_lucids_interface_makes_its_parameters_where_and_in_what_it_is_told() -> None:
+    torch = pytest.importorskip("torch")
+    from encoder_conformance.impls.system_b_lucid_interface.encoder import TransformerEncoderLayer
+
+    told = TransformerEncoderLayer(8, 2, device="meta", dtype=torch.bfloat16)
+    assert {(each.device.type, each.dtype) for each in told.parameters()} == {("meta", torch.bfloat16)}
+    untold = TransformerEncoderLayer(8, 2)
+    assert {(each.device.type, each.dtype) for each in untold.parameters()} == {("cpu", torch.float32)}

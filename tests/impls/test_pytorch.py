@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from products import daily
 
 from encoder_conformance.deviations.catalogue import seen_in_evaluation
 
@@ -48,7 +49,7 @@ serve(PyTorch())
 """
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", daily(("scale_by_d_model", "pre_post_swapped"), PLANTS))
 def test_a_planted_bug_fails_the_run(conform: Callable, fake: Callable, plant: str) -> None:
     patch, stage = PLANTS[plant]
     folder = fake(plant, script=SCRIPT.format(plant=patch), requires="[torch]")
@@ -59,6 +60,40 @@ def test_a_planted_bug_fails_the_run(conform: Callable, fake: Callable, plant: s
     assert max(record["rms"] or 0 for record in failed) > 200, "every bug is seen by a wide margin"
     if stage:
         assert {record["stage"] for record in failed if record["check"] == "stages"} == {stage}
+
+
+BACKWARD = {
+    "norm_variance": (
+        "def norm(n, x):\n"
+        "    apart = x - x.mean(-1, keepdim=True)\n"
+        "    variance = apart.square().mean(-1, keepdim=True).detach()\n"
+        "    return apart / torch.sqrt(variance + n.eps) * n.weight + n.bias\n"
+        "torch.nn.LayerNorm.forward = norm",
+        {"norm1", "norm2"},
+        "detach(sqrt(var(",
+    ),
+    "gelu_of_tanh": (
+        'exact = encoder.ACTIVATIONS["gelu"]\n'
+        'other = lambda x: F.gelu(x, approximate="tanh")\n'
+        'encoder.ACTIVATIONS["gelu"] = lambda x: other(x) + (exact(x) - other(x)).detach()',
+        {"ffn_activation"},
+        "tanh(sqrt(2 / pi)",
+    ),
+}
+"""Name → the patch, the stages whose way back it changes, and a part of the equation that is found."""
+
+
+@pytest.mark.parametrize("plant", daily(("gelu_of_tanh",), BACKWARD))
+def test_a_bug_of_the_backward_pass_alone_is_named(conform: Callable, fake: Callable, plant: str) -> None:
+    patch, stages, found = BACKWARD[plant]
+    folder = fake(plant, script=SCRIPT.format(plant=patch), requires="[torch]")
+    cases = [f"--case={layer}-gelu/{at}" for layer in ("pre", "post") for at in ("padding-right", "no-mask")]
+    ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    (diagnosis,) = ended.report["diagnoses"]
+    assert (diagnosis["of"], diagnosis["confidence"]) == ("backward", "explained"), ended.stdout
+    assert {each["stage"] for each in diagnosis["equations"]} == stages
+    assert all(found in each["found"] for each in diagnosis["equations"])
 
 
 def test_the_same_script_without_a_plant_passes(conform: Callable, fake: Callable) -> None:
@@ -88,6 +123,7 @@ def test_without_arguments_it_is_the_layer_that_its_manifest_says(conform: Calla
     assert {outcome for layer, outcome in found if layer != "pre-gelu-512"} == {"unsupported"}
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callable[[str, str, int], float]) -> None:
     assert busiest_thread("pytorch", "PyTorch", 1) > 0.8

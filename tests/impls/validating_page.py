@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 HERE = Path(__file__).resolve()
@@ -30,8 +31,30 @@ class Masked(nn.Module):
         return self.layer(x, src_key_padding_mask=padding)
 
 
+_MODULE = """from pathlib import Path
+
+from safetensors.torch import load_file
+from torch import nn
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(64, 4, 128, 0.1, "gelu", batch_first=True, norm_first=True)
+
+    def forward(self, x, padding=None):
+        return self.layer(x, src_key_padding_mask=padding)
+
+
+encoder = Masked().eval()
+encoder.load_state_dict(load_file(Path(__file__).with_name("weights.safetensors")))
+"""
+
+
 def make_files(folder: Path) -> None:
-    """encoder.onnx is PyTorch's own layer; quick.onnx is written by hand, and its activation is no GELU."""
+    """encoder.onnx is PyTorch's own layer, weights.safetensors and module.py are its source; quick.onnx is written
+    by hand, and its activation is no GELU. bert.onnx goes from token ids to hidden states, as optimum's files do;
+    bert.safetensors has its weights, and ONNX Runtime's tools made fused.onnx and int8.onnx of it."""
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)
     given = torch.randn(2, 7, 64), torch.zeros(2, 7, dtype=torch.bool)
@@ -40,6 +63,8 @@ def make_files(folder: Path) -> None:
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.normal_(std=0.2)  # of zeros, as a bias is at first, the exporter keeps nothing
+    save_file(encoder.state_dict(), folder / "weights.safetensors")
+    (folder / "module.py").write_text(_MODULE, encoding="utf-8")
     torch.onnx.export(
         encoder, given, folder / "encoder.onnx", opset_version=18, dynamo=True, verbose=False,
         dynamic_shapes=(free, free), input_names=["x", "padding"], output_names=["y"],
@@ -47,6 +72,10 @@ def make_files(folder: Path) -> None:
     faults = runpy.run_path(str(HERE.with_name("faults.py")))
     [quick] = [fault for fault in faults["FAULTS"] if fault.name == "quick-gelu"]
     quick.planted(folder).rename(folder / "quick.onnx")
+    tools = runpy.run_path(str(HERE.with_name("bert_like.py")))
+    bert = tools["exported"](folder / "bert.onnx")
+    save_file(tools["drawn"]().state_dict(), folder / "bert.safetensors")
+    tools["quantised"](tools["fused"](bert, folder / "fused.onnx"), folder / "int8.onnx")
 
 
 def written() -> dict[str, str]:

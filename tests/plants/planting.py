@@ -46,7 +46,8 @@ class Planting:
             edits = patch.get("parameters") or {}
             if any(name.startswith("layers.") for name in parameters):
                 edits = _of_every_layer(edits, parameters)
-            parameters = {**parameters, **{name: _edited(name, edit, parameters) for name, edit in edits.items()}}
+            applied = {name: edit for name, edit in edits.items() if _applies(name, edit, parameters)}
+            parameters = {**parameters, **{name: _edited(name, edit, parameters) for name, edit in applied.items()}}
         return parameters
 
     def mask(self, masks: Masks, positions: int) -> Array | None:
@@ -117,6 +118,15 @@ def _of_every_layer(edits: Mapping[str, str], parameters: Tensors) -> dict[str, 
     """What an edit of a parameter is in a stack: the same in each of its layers."""
     prefixes = {".".join(name.split(".")[:2]) for name in parameters if name.startswith("layers.")}
     return {f"{p}.{name}": edit.replace("from ", f"from {p}.") for p in prefixes for name, edit in edits.items()}
+
+
+def _applies(name: str, edit: str, parameters: Tensors) -> bool:
+    """An edit says nothing of a parameter that the layer does not have, nor from one of another shape."""
+    source = edit.removeprefix("from ")
+    from_other = edit.startswith("from ")
+    return name in parameters and (
+        not from_other or (source in parameters and parameters[source].shape == parameters[name].shape)
+    )
 
 
 def _edited(name: str, edit: str, parameters: Tensors) -> Array:

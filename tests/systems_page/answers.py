@@ -30,7 +30,9 @@ def answers(lines: Iterable[Line], conform: Callable[..., Ended]) -> dict[str, A
     found: dict[str, Answer] = {}
     runs: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        if line.is_run:
+        if line.is_kept:
+            found[line.command] = Answer()
+        elif line.is_run:
             [implementation], [dtype] = line.options("impl"), line.options("dtype")
             runs.setdefault((implementation, dtype), []).append(line)
         elif line.command not in found:

@@ -35,6 +35,11 @@ class Line:
         return shlex.split(self.command)[1:]
 
     @property
+    def is_kept(self) -> bool:
+        """Whether its numbers are those of a kept row, and the command is not asked."""
+        return bool(self.numbers) and all(number.read.split()[0] in ("row", "rows") for number in self.numbers)
+
+    @property
     def is_run(self) -> bool:
         return self.words[0] == "run"
 

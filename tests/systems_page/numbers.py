@@ -1,12 +1,16 @@
 """Numbers, read off an answer by the name in docs/systems.yaml, and compared to the digits that were published."""
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from encoder_conformance.spec.load import load
 from systems_page.answers import Answer
 from systems_page.lines import Line, Number
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def read(number: Number, line: Line, answer: Answer) -> str:
@@ -32,22 +36,37 @@ def _sizes(_: str, line: Line, answer: Answer) -> str:
     return ", ".join(f"{name}={size}" for name, size in {**sizes, "F": layer.feed_forward.d_ff}.items())
 
 
+def _inputs(_: str, line: Line, answer: Answer) -> str:
+    """The shape of x of each case, in its layout."""
+    shapes = []
+    for case in sorted(_cases(line, answer), key=lambda case: line.options("case").index(case.id)):
+        batch, sequence, features = case.x_shape
+        first = case.situation.given.layout == "sequence_first"
+        shapes.append((sequence, batch, features) if first else (batch, sequence, features))
+    return " and ".join(map(str, shapes))
+
+
 def _sequences(_: str, line: Line, answer: Answer) -> str:
     return ", ".join(map(str, sorted(case.situation.sequence for case in _cases(line, answer))))
 
 
-def _lengths(_: str, line: Line, answer: Answer) -> str:
+def _lengths(first: str, line: Line, answer: Answer) -> str:
+    """Of all items, or of the `first` so many."""
     [case] = _cases(line, answer)
-    return f"{' and '.join(map(str, case.situation.mask.padding.lengths))} of {case.situation.sequence}"
+    *others, last = map(str, case.situation.mask.padding.lengths[: int(first) if first else None])
+    return f"{', '.join(others)} and {last} of {case.situation.sequence}"
 
 
 def _stages(_: str, line: Line, answer: Answer) -> str:
-    return _rows(r"^ +[a-z]\w+ +\[[\d, ]+\](?! +given)", answer)
+    return _count_rows(r"^ +(?!\w+_dropped )[a-z]\w+ +\[[\d, ]+\](?! +given)", answer)
 
 
 def _inside(_: str, line: Line, answer: Answer) -> str:
     """How many stages of each layer of a stack are shown."""
-    layers = [re.findall(rf"^ +layer_{k}\.\w+ +\[\d", answer.printed, re.MULTILINE) for k in range(_layers(answer))]
+    layers = [
+        re.findall(rf"^ +layer_{k}\.(?!\w+_dropped )\w+ +\[\d", answer.printed, re.MULTILINE)
+        for k in range(_layers(answer))
+    ]
     [count] = {len(rows) for rows in layers}
     return f"{count} in each of {len(layers)} layers"
 
@@ -61,7 +80,13 @@ def _shape(stage: str, line: Line, answer: Answer) -> str:
 
 
 def _dropped(stage: str, line: Line, answer: Answer) -> str:
-    """The rate of the dropout that follows a stage."""
+    """The rate of the dropout that follows a stage, as it was seen in training: what is certain of it."""
+    share = _found(rf"^ +{re.escape(stage)}_dropped +\[.* ([\d.]+)% is 0", answer)
+    return f"{float(share) / 100:.1f}"
+
+
+def _stated(stage: str, line: Line, answer: Answer) -> str:
+    """The rate that the layer states where none is seen."""
     return _found(rf"^ +{re.escape(stage)} .*; then dropout of ([\d.]+)", answer)
 
 
@@ -84,6 +109,11 @@ def _parameters(_: str, line: Line, answer: Answer) -> str:
     return _found(r"^([\d,]+) parameters in \d+ tensors", answer)
 
 
+def _own(parameter: str, line: Line, answer: Answer) -> str:
+    """What the implementation itself calls a parameter."""
+    return _found(rf"^ +{re.escape(parameter)} +\[[\d, ]+\] .* ([\w.]+) *$", answer)
+
+
 def _longest(_: str, line: Line, answer: Answer) -> str:
     return _found(r"S = (\d+) takes", answer)
 
@@ -93,7 +123,7 @@ def _seen(_: str, line: Line, answer: Answer) -> str:
 
 
 def _timed(_: str, line: Line, answer: Answer) -> str:
-    return _rows(r"^ +(?!whole)[a-z]\w+ +[\d.]+ +[\d.]+% ", answer)
+    return _count_rows(r"^ +(?!whole)[a-z]\w+ +[\d.]+ +[\d.]+% ", answer)
 
 
 def _cell(which: str, line: Line, answer: Answer) -> str:
@@ -102,6 +132,33 @@ def _cell(which: str, line: Line, answer: Answer) -> str:
     columns = re.findall(r"S = \d+", _found(r"^( part .*)$", answer))
     numbers = _found(rf"^ {re.escape(row)}  .*?((?: +[\d.]+×?){{{len(columns)}}}) *$", answer).split()
     return numbers[columns.index(column)]
+
+
+def _formula(part: str, line: Line, answer: Answer) -> str:
+    return _found(rf"^ {re.escape(part)}  +(\S+)", answer)
+
+
+def _row(variant: str, line: Line, answer: Answer) -> str:
+    """What a row of README's matrix came to when it was judged."""
+    rows = json.loads((DOCS / "findings.json").read_text(encoding="utf-8"))
+    [row] = [row for row in rows if row["variant"] == variant]
+    known = sorted({each["deviation"] for each in row["deviates"]})
+    passed = f"{row['passed']} of {row['applicable']} checks"
+    return f"{passed}, with {', '.join(f'`{name}`' for name in known)}" if known else passed
+
+
+def _rows_of_onnx(_: str, line: Line, answer: Answer) -> str:
+    rows = [row for row in json.loads((DOCS / "onnx.json").read_text(encoding="utf-8")) if row["applicable"]]
+    return f"{sum(row['passed'] == row['applicable'] for row in rows)} of {len(rows)} configurations pass all checks"
+
+
+def _files(_: str, line: Line, answer: Answer) -> str:
+    return _found(r"^my_backend: (.*)$", answer)
+
+
+def _blanks(_: str, line: Line, answer: Answer) -> str:
+    names = re.findall(r": BLANK: (\w+)", answer.printed)
+    return f"blanks: {', '.join(names)}"
 
 
 def _saved(_: str, line: Line, answer: Answer) -> str:
@@ -124,7 +181,7 @@ def _as_shown(_: str, line: Line, answer: Answer) -> str:
     return _found(r"(\d+ × [\d.]+ as shown are [\d.]+)", answer)
 
 
-def _rows(pattern: str, answer: Answer) -> str:
+def _count_rows(pattern: str, answer: Answer) -> str:
     return f"{len(re.findall(pattern, answer.printed, re.MULTILINE))} stages"
 
 
@@ -138,6 +195,7 @@ READ: dict[str, Callable[[str, Line, Answer], str]] = {
     "checks": _checks,
     "sizes": _sizes,
     "sequences": _sequences,
+    "inputs": _inputs,
     "lengths": _lengths,
     "stages": _stages,
     "shape": _shape,
@@ -148,12 +206,19 @@ READ: dict[str, Callable[[str, Line, Answer], str]] = {
     "cell": _cell,
     "inside": _inside,
     "dropped": _dropped,
+    "stated": _stated,
     "gradient": _gradient,
     "gradients": _gradients,
     "trainable": _trainable,
     "saved": _saved,
     "costliest": _costliest,
     "layers": _as_shown,
+    "own": _own,
+    "formula": _formula,
+    "row": _row,
+    "rows": _rows_of_onnx,
+    "files": _files,
+    "blanks": _blanks,
 }
 
 

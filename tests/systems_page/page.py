@@ -20,13 +20,19 @@ OTHERWISE = {
     "initialisation": "fresh parameters with Xavier's bounds, 0 and 1; their names with the specification's",
     "invariant": "the output with itself, asked in another way",
 }
-ITSELF = ("checks", "sizes", "sequences", "lengths", "stages", "timed", "seen", "gradients", "layers")
+ITSELF = (
+    *("checks", "sizes", "sequences", "lengths", "stages", "timed", "seen", "gradients", "layers"),
+    *("row", "rows", "files", "blanks", "inputs"),
+)
 """What needs no name beside it."""
 
 NAMED = {
     "inside": "stages inside",
-    "dropped": "dropout after {}",
+    "dropped": "rate seen after {}",
+    "stated": "rate stated after {}",
     "gradient": "norm by {}",
+    "own": "its name of {}",
+    "formula": "numbers of {}",
     "saved": "saved by checkpointing",
     "costliest": "most expensive, as far as they are told apart",
 }

@@ -66,6 +66,9 @@ class Honest(Adapter):
     def _forward(self, x: Any, masks: Any) -> tuple[Tape, dict[str, Node], dict[str, Node], dict[str, Node]]:
         heads = self.layer.attention.num_heads
         mask, added = masks.joined(heads), masks.added(heads)
+        if masks.padding_id is not None:
+            keys = (x != masks.padding_id)[:, None, None]
+            mask = keys if mask is None else mask & keys
         self._check_fit(x, mask)
         tape = Tape(_Quick(self.dtype))
         valid = masks.valid()
@@ -77,6 +80,7 @@ class Honest(Adapter):
         draw, placements = np.random.default_rng(self.seed), set(self.layer.dropout.rates())
 
         def onward(name: str, stage: Node) -> Node:
+            name = name.rpartition(".")[2]  # of a stack, of any layer
             if self.mode == "eval" or name not in placements:
                 return stage
             return Node(self.dropped(name, stage.value, draw).astype(self.dtype))

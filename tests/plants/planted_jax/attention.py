@@ -4,6 +4,7 @@ q, k, v [B, H, S, d]; scores and weights [B, H, S, S]; mask None or bool, true w
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -99,16 +100,24 @@ def plus_one(scores: Array, mask: Array | None) -> Array:
 
 
 def softmax_in(to: str) -> Form:
-    """In a narrower format, and right but for that: a query with no key has weights of 0."""
+    """In a narrower format, and right but for that: who plants it gives a query with no key what the layer does."""
 
     def narrow(scores: Array, mask: Array | None) -> Array:
-        return with_empty_rows(softmax(scores.astype(to), mask, value=-jnp.inf).astype(scores.dtype), mask)
+        return softmax(scores.astype(to), mask, value=-jnp.inf).astype(scores.dtype)
 
     return narrow
 
 
-def with_empty_rows(weights: Array, mask: Array | None) -> Array:
-    return weights if mask is None else jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)
+def with_empty_rows(weights: Array, mask: Array | None, value: float = 0.0) -> Array:
+    return weights if mask is None else jnp.where(mask.any(axis=-1, keepdims=True), weights, value)
+
+
+EMPTY_ROW: dict[str, Callable[[Array], float]] = {
+    "zero": lambda weights: 0.0,
+    "uniform": lambda weights: 1 / weights.shape[-1],
+    "nan": lambda weights: jnp.nan,
+}
+"""What a layer gives a query with no key → its weights."""
 
 
 def empty_row_zero(scores: Array, mask: Array | None) -> Array:

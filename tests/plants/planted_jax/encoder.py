@@ -7,7 +7,8 @@ from jax import Array
 from planting import check_ways
 
 from encoder_conformance.impls.jax_pure.encoder import ACTIVATIONS, Config, Tree
-from planted_jax.steps import VARIANTS
+from planted_jax.attention import EMPTY_ROW, with_empty_rows
+from planted_jax.steps import NORM, RMS_NORM, VARIANTS
 
 
 def planted_stages(
@@ -33,7 +34,10 @@ def planted_stages(
         scores = tap("attention_scores", step("attention_scores", q, k))
         if bias is not None:
             scores = step("attention_bias", scores, bias)
-        weights = tap("attention_weights", step("masked_softmax", scores, mask, own=f"empty-row-{config.empty_row}"))
+        weights = step("masked_softmax", scores, mask, own=f"empty-row-{config.empty_row}")
+        if ways.get("masked_softmax", "").startswith("in-"):  # right but for its format
+            weights = with_empty_rows(weights, mask, EMPTY_ROW[config.empty_row](weights))
+        weights = tap("attention_weights", weights)
         context = tap("context", step("attend", weights, v))
         merged = tap("context_merged", step("merge_heads", context))
         return tap("attention_output", step("attention_output", p["output"], merged))
@@ -45,7 +49,10 @@ def planted_stages(
         return tap("ffn_output", step("after_ffn", step("ffn_output", p["output"], h)))
 
     def norm(name: str, x: Array) -> Array:
-        return tap(name, step(name, params[name], x, config.epsilon))
+        """A wrong LayerNorm that says nothing of RMSNorm is none there."""
+        form = ways.get(name, "standard")
+        forms = RMS_NORM if config.norm == "rms_norm" else NORM
+        return tap(name, forms.get(form, forms["standard"])(params[name], x, config.epsilon))
 
     if config.placement == "pre":
         normed = norm("norm1", x)

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
 from jax import Array
 from planting import check_ways
 
+from encoder_conformance import shows_inside
 from encoder_conformance.impls.jax_pure.encoder import Config, Tree
 from planted_jax.encoder import planted_stages
 from planted_jax.steps import VARIANTS
@@ -25,13 +27,19 @@ def planted_encoder(
 
     if "embedding" in params:
         x = step("tokens", params["embedding"]["weight"], x)
-        x = stages["embedded"] = step("positions", x) if config.positions == "sinusoidal" else x
+        x = step("positions", x) if config.positions == "sinusoidal" else x
+        x = stages["embedded"] = step("after_embedding", x)
     layers = [params["layers"][str(number)] for number in range(len(params["layers"]))]
     for number, layer in enumerate(step("layer_order", layers)):
         if number and config.positions == "sinusoidal":
             x = step("between_layers", x)
+        inside = planted_stages(config, ways, layers[number] if layer is None else layer, x, mask, bias)
         if layer is not None:
-            x = planted_stages(config, ways, layer, x, mask, bias)["output"]
+            x = inside["output"]
+        else:  # nobody sees what a layer that is not there would show
+            inside = {name: jnp.full_like(stage, jnp.nan) for name, stage in inside.items()}
+        if shows_inside(len(layers)):
+            stages |= {f"layer_{number}.{name}": stage for name, stage in inside.items() if name != "output"}
         stages[f"layer_{number}"] = x
     if "final_norm" in params:
         x = stages["final_norm"] = step("stack_norm", params["final_norm"], x, config.epsilon)

@@ -7,6 +7,7 @@ from jax import Array
 
 from encoder_conformance.impls.jax_pure.encoder import layer_norm
 from encoder_conformance.impls.jax_pure.stack import sinusoidal
+from planted_jax.made_of import dropped
 
 
 def angles(x: Array, first: int = 0) -> Array:
@@ -36,6 +37,10 @@ STACK: dict[str, dict[str, Any]] = {
         "missing": lambda x: x,
         "from-one": from_one,
         "halves": lambda x: x + jnp.concatenate([jnp.sin(angles(x)), jnp.cos(angles(x))], axis=-1),
+    },
+    "after_embedding": {
+        "standard": lambda x: x,
+        "dropout": dropped,
     },
     "between_layers": {
         "standard": lambda x: x,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from encoder_conformance.impls.jax_pure.encoder import ACTIVATIONS, Tree, layer_norm
+from encoder_conformance.impls.jax_pure.encoder import ACTIVATIONS, Tree, layer_norm, rms_norm
 from planted_jax.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_jax.made_of import Form, dropped, in_float32, narrowed
 from planted_jax.stack_steps import STACK
@@ -80,7 +80,42 @@ NORM: dict[str, Form] = {
 }
 FINAL_NORM: dict[str, Form] = {
     "standard": lambda norm2, x, e: x,
-    "extra": lambda norm2, x, e: layer_norm(norm2, x, epsilon=e),
+    "extra": lambda norm2, x, e: (layer_norm if "shift" in norm2 else rms_norm)(norm2, x, epsilon=e),
+}
+
+# RMSNorm: what is wrong with it too, p with a gain alone.
+
+
+def rms(x: Array, axes: int | tuple[int, ...] = -1) -> Array:
+    return jnp.sqrt(jnp.square(x).mean(axes, keepdims=True))
+
+
+def rms_over(*axes: int) -> Form:
+    return lambda p, x, e: p["gain"] * x / jnp.sqrt(jnp.square(rms(x, axes)) + e)
+
+
+def rms_norm_in(to: str) -> Form:
+    return lambda p, x, e: narrowed(p["gain"] * narrowed(rms_norm({"gain": 1}, narrowed(x, to), epsilon=e), to), to)
+
+
+def rms_norm_in_float32(p: Tree, x: Array, epsilon: float) -> Array:
+    return in_float32(lambda x, gain: rms_norm({"gain": gain}, x, epsilon=epsilon))(x, p["gain"])
+
+
+RMS_NORM: dict[str, Form] = {
+    "standard": lambda p, x, e: rms_norm(p, x, epsilon=e),
+    "layer-norm": lambda p, x, e: layer_norm({**p, "shift": 0}, x, epsilon=e),
+    "epsilon-outside-root": lambda p, x, e: p["gain"] * x / (rms(x) + e),
+    "no-epsilon": lambda p, x, e: p["gain"] * x / rms(x),
+    "over-positions": rms_over(1),
+    "over-positions-and-features": rms_over(1, 2),
+    "over-batch": rms_over(0, 1),
+    "gain-before-norm": lambda p, x, e: rms_norm({"gain": 1}, p["gain"] * x, epsilon=e),
+    "gain-plus-one": lambda p, x, e: rms_norm({"gain": p["gain"] + 1}, x, epsilon=e),
+    "skipped": lambda p, x, e: x,
+    "in-bfloat16": rms_norm_in("bfloat16"),
+    "in-float16": rms_norm_in("float16"),
+    "in-float32": rms_norm_in_float32,
 }
 
 # Linear maps: (p, x), p with a kernel whose axes of heads, if any, are joined here: what goes between them is a step.
@@ -93,8 +128,13 @@ def matrix(p: Tree, x: Array) -> Array:
     return kernel if kernel.ndim == 2 else kernel.reshape(x.shape[-1], -1)
 
 
+def bias_of(p: Tree, x: Array) -> Array:
+    """Zeros where the layer has none."""
+    return p["bias"].reshape(-1) if "bias" in p else jnp.zeros(matrix(p, x).shape[-1], x.dtype)
+
+
 def linear(p: Tree, x: Array) -> Array:
-    return affine(x, matrix(p, x), p["bias"].reshape(-1))
+    return affine(x, matrix(p, x), bias_of(p, x))
 
 
 def affine(x: Array, kernel: Array, bias: Array) -> Array:
@@ -102,17 +142,17 @@ def affine(x: Array, kernel: Array, bias: Array) -> Array:
 
 
 def linear_in(to: str) -> Form:
-    return lambda p, x: narrowed(x, to) @ narrowed(matrix(p, x), to) + p["bias"].reshape(-1)
+    return lambda p, x: narrowed(x, to) @ narrowed(matrix(p, x), to) + bias_of(p, x)
 
 
 LINEAR: dict[str, Form] = {
     "standard": linear,
     "not-applied": lambda p, x: x,
-    "bias-twice": lambda p, x: linear(p, x) + p["bias"].reshape(-1),
+    "bias-twice": lambda p, x: linear(p, x) + bias_of(p, x),
     "in-bfloat16": linear_in("bfloat16"),
     "in-float16": linear_in("float16"),
     "in-tf32": linear_in("tf32"),
-    "in-float32": lambda p, x: in_float32(affine)(x, matrix(p, x), p["bias"].reshape(-1)),
+    "in-float32": lambda p, x: in_float32(affine)(x, matrix(p, x), bias_of(p, x)),
 }
 
 # Query, key and value: (p, x, H), forms of a linear map that may know how many heads are made of it.
@@ -121,9 +161,7 @@ LINEAR: dict[str, Form] = {
 def shared_by_heads(p: Tree, x: Array, num_heads: int) -> Array:
     """A kernel [d, d], head 0's, over x split into heads."""
     d = x.shape[-1] // num_heads
-    return affine(x.reshape(*x.shape[:2], num_heads, d), matrix(p, x)[:d, :d], p["bias"].reshape(-1)[:d]).reshape(
-        x.shape
-    )
+    return affine(x.reshape(*x.shape[:2], num_heads, d), matrix(p, x)[:d, :d], bias_of(p, x)[:d]).reshape(x.shape)
 
 
 def root(x: Array, num_heads: int) -> float:
@@ -134,7 +172,7 @@ PROJECTION: dict[str, Form] = {
     **{name: (lambda p, x, H, form=form: form(p, x)) for name, form in LINEAR.items()},
     "first-head-for-all": shared_by_heads,
     "scaled": lambda p, x, H: linear(p, x) / root(x, H),
-    "scaled-before-bias": lambda p, x, H: x @ matrix(p, x) / root(x, H) + p["bias"].reshape(-1),
+    "scaled-before-bias": lambda p, x, H: x @ matrix(p, x) / root(x, H) + bias_of(p, x),
 }
 
 # Heads: split is (x [B, S, D], H) → [B, H, S, d], merge the way back.

@@ -3,6 +3,7 @@
 q, k, v [B, H, S, d]; scores and weights [B, H, S, S]; mask None or bool, true where a key may be seen.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -96,16 +97,24 @@ def plus_one(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def softmax_in(to: str) -> Form:
-    """In a narrower format, and right but for that: a query with no key has weights of 0."""
+    """In a narrower format, and right but for that: who plants it gives a query with no key what the layer does."""
 
     def narrow(scores: Tensor, mask: Tensor | None) -> Tensor:
-        return with_empty_rows(filled(scores.to(NARROW[to]), mask).softmax(dim=-1).to(scores.dtype), mask)
+        return filled(scores.to(NARROW[to]), mask).softmax(dim=-1).to(scores.dtype)
 
     return narrow
 
 
-def with_empty_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
-    return weights if mask is None else weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+def with_empty_rows(weights: Tensor, mask: Tensor | None, value: float = 0.0) -> Tensor:
+    return weights if mask is None else weights.masked_fill(~mask.any(dim=-1, keepdim=True), value)
+
+
+EMPTY_ROW: dict[str, Callable[[Tensor], float]] = {
+    "zero": lambda weights: 0.0,
+    "uniform": lambda weights: 1 / weights.size(-1),
+    "nan": lambda weights: torch.nan,
+}
+"""What a layer gives a query with no key → its weights."""
 
 
 def empty_row_zero(scores: Tensor, mask: Tensor | None) -> Tensor:

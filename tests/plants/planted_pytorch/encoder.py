@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from planting import check_ways
-from torch import Tensor
+from torch import Tensor, nn
 
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap
-from planted_pytorch.steps import VARIANTS
+from planted_pytorch.attention import EMPTY_ROW, with_empty_rows
+from planted_pytorch.steps import NORM, RMS_NORM, VARIANTS
 
 
 def planted_layer(
@@ -20,6 +21,11 @@ def planted_layer(
     def step(name: str, *operands: Any, own: str = "standard") -> Tensor:
         return VARIANTS[name][ways.get(name, own)](*operands)
 
+    def norm_step(name: str, n: nn.Module, x: Tensor) -> Tensor:
+        """A wrong LayerNorm that says nothing of RMSNorm is none there."""
+        form = ways.get(name, "standard")
+        return RMS_NORM.get(form, RMS_NORM["standard"])(n, x) if isinstance(n, nn.RMSNorm) else NORM[form](n, x)
+
     def attend(x: Tensor) -> Tensor:
         q = tap("query", step("query", attention.W_q, x, attention.num_heads))
         k = tap("key", step("key", attention.W_k, x, attention.num_heads))
@@ -30,7 +36,10 @@ def planted_layer(
         scores = tap("attention_scores", step("attention_scores", q, k))
         if bias is not None:
             scores = step("attention_bias", scores, bias)
-        weights = tap("attention_weights", step("masked_softmax", scores, mask, own=f"empty-row-{attention.empty_row}"))
+        weights = step("masked_softmax", scores, mask, own=f"empty-row-{attention.empty_row}")
+        if ways.get("masked_softmax", "").startswith("in-"):  # right but for its format
+            weights = with_empty_rows(weights, mask, EMPTY_ROW[attention.empty_row](weights))
+        weights = tap("attention_weights", weights)
         context = tap("context", step("attend", weights, v))
         merged = tap("context_merged", step("merge_heads", context))
         return tap("attention_output", step("attention_output", attention.W_o, merged))
@@ -41,7 +50,7 @@ def planted_layer(
         return tap("ffn_output", step("after_ffn", step("ffn_output", feed_forward.output, h)))
 
     def norm(name: str, x: Tensor) -> Tensor:
-        return tap(name, step(name, getattr(layer, name), x))
+        return tap(name, norm_step(name, getattr(layer, name), x))
 
     if layer.placement == "pre":
         normed = norm("norm1", x)

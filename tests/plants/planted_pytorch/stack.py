@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from planting import check_ways
 from torch import Tensor
 
-from encoder_conformance.impls.pytorch.encoder import Tap, untapped
+from encoder_conformance.impls.pytorch.encoder import Tap
 from encoder_conformance.impls.pytorch.stack import Encoder
 from planted_pytorch.encoder import planted_layer
 from planted_pytorch.steps import VARIANTS
@@ -25,13 +26,28 @@ def planted_encoder(
 
     if encoder.embedding is not None:
         x = step("tokens", encoder.embedding, x)
-        x = tap("embedded", step("positions", x) if encoder.positions == "sinusoidal" else x)
+        x = step("positions", x) if encoder.positions == "sinusoidal" else x
+        x = tap("embedded", step("after_embedding", x))
     for number, layer in enumerate(step("layer_order", encoder.layers)):
         if number and encoder.positions == "sinusoidal":
             x = step("between_layers", x)
         if layer is not None:
-            x = planted_layer(layer, ways, x, mask, bias, untapped)
+            x = planted_layer(layer, ways, x, mask, bias, encoder.inside(number, tap))
+        else:  # nobody sees what a layer that is not there would show
+            show_nothing(encoder.layers[number], ways, x, mask, bias, encoder.inside(number, tap))
         x = tap(f"layer_{number}", x)
     if encoder.norm is not None:
         return tap("output", tap("final_norm", step("stack_norm", encoder.norm, x)))
     return tap("output", step("stack_end", encoder.layers[0].norm2, x))
+
+
+def show_nothing(
+    layer: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+) -> None:
+    """NaN for every stage of a layer."""
+
+    def seen(name: str, stage: Tensor) -> Tensor:
+        tap(name, torch.full_like(stage, torch.nan))
+        return stage
+
+    planted_layer(layer, ways, x, mask, bias, seen)

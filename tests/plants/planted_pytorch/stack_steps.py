@@ -3,10 +3,13 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder_conformance.impls.pytorch.stack import sinusoidal
+from planted_pytorch.made_of import dropped
+
+NORMS = {nn.LayerNorm: F.layer_norm, nn.RMSNorm: F.rms_norm}
 
 
 def waves(x: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -32,6 +35,10 @@ STACK: dict[str, dict[str, Any]] = {
         "from-one": from_one,
         "halves": lambda x: x + torch.cat(waves(x), dim=-1),
     },
+    "after_embedding": {
+        "standard": lambda x: x,
+        "dropout": dropped,
+    },
     "between_layers": {
         "standard": lambda x: x,
         "positions-again": lambda x: x + sinusoidal(x),
@@ -47,6 +54,6 @@ STACK: dict[str, dict[str, Any]] = {
     },
     "stack_end": {  # (a norm of the layers, x)
         "standard": lambda norm2, x: x,
-        "normed": lambda norm2, x: F.layer_norm(x, norm2.normalized_shape, eps=norm2.eps),
+        "normed": lambda norm2, x: NORMS[type(norm2)](x, norm2.normalized_shape, eps=norm2.eps),
     },
 }

@@ -85,21 +85,59 @@ FINAL_NORM: dict[str, Form] = {
     "extra": lambda norm2, x: norm2(x),
 }
 
+# RMSNorm: what is wrong with it too, n an nn.RMSNorm, which has no bias.
+
+
+def root_mean_square(x: Tensor, axes: int | tuple[int, ...] = -1) -> Tensor:
+    return x.square().mean(axes, keepdim=True).sqrt()
+
+
+def rms_over(*axes: int) -> Form:
+    return lambda n, x: x / (root_mean_square(x, axes) ** 2 + n.eps).sqrt() * n.weight
+
+
+def rms_norm_in(to: str) -> Form:
+    return lambda n, x: narrowed(
+        narrowed(F.rms_norm(narrowed(x, to), n.normalized_shape, eps=n.eps), to) * n.weight, to
+    )
+
+
+RMS_NORM: dict[str, Form] = {
+    "standard": lambda n, x: n(x),
+    "layer-norm": lambda n, x: F.layer_norm(x, n.normalized_shape, n.weight, None, n.eps),
+    "epsilon-outside-root": lambda n, x: x / (root_mean_square(x) + n.eps) * n.weight,
+    "no-epsilon": lambda n, x: x / root_mean_square(x) * n.weight,
+    "over-positions": rms_over(1),
+    "over-positions-and-features": rms_over(1, 2),
+    "over-batch": rms_over(0, 1),
+    "gain-before-norm": lambda n, x: F.rms_norm(x * n.weight, n.normalized_shape, eps=n.eps),
+    "gain-plus-one": lambda n, x: F.rms_norm(x, n.normalized_shape, n.weight + 1, n.eps),
+    "skipped": lambda n, x: x,
+    "in-bfloat16": rms_norm_in("bfloat16"),
+    "in-float16": rms_norm_in("float16"),
+    "in-float32": lambda n, x: in_float32(lambda x, w: F.rms_norm(x, w.shape, w, n.eps))(x, n.weight),
+}
+
 # Linear maps: (m, x), m an nn.Linear. A narrow product has narrow operands and a wide sum, as on matrix hardware.
 
 
+def bias_of(m: nn.Linear) -> Tensor:
+    """Zeros where the layer has none."""
+    return m.weight.new_zeros(m.out_features) if m.bias is None else m.bias
+
+
 def linear_in(to: str) -> Form:
-    return lambda m, x: F.linear(narrowed(x, to), narrowed(m.weight, to)) + m.bias
+    return lambda m, x: F.linear(narrowed(x, to), narrowed(m.weight, to)) + bias_of(m)
 
 
 LINEAR: dict[str, Form] = {
     "standard": lambda m, x: m(x),
     "not-applied": lambda m, x: x,
-    "bias-twice": lambda m, x: m(x) + m.bias,
+    "bias-twice": lambda m, x: m(x) + bias_of(m),
     "in-bfloat16": linear_in("bfloat16"),
     "in-float16": linear_in("float16"),
     "in-tf32": linear_in("tf32"),
-    "in-float32": lambda m, x: in_float32(F.linear)(x, m.weight, m.bias),
+    "in-float32": lambda m, x: in_float32(F.linear)(x, m.weight, bias_of(m)),
 }
 
 # Query, key and value: (m, x, H), forms of a linear map that may know how many heads are made of it.
@@ -108,7 +146,7 @@ LINEAR: dict[str, Form] = {
 def shared_by_heads(m: nn.Linear, x: Tensor, num_heads: int) -> Tensor:
     """An nn.Linear(head_dim, head_dim), head 0's, over x split into heads."""
     d = x.size(-1) // num_heads
-    return F.linear(x.unflatten(-1, (num_heads, d)), m.weight[:d, :d], m.bias[:d]).flatten(-2)
+    return F.linear(x.unflatten(-1, (num_heads, d)), m.weight[:d, :d], bias_of(m)[:d]).flatten(-2)
 
 
 def root(x: Tensor, num_heads: int) -> float:
@@ -119,7 +157,7 @@ PROJECTION: dict[str, Form] = {
     **{name: (lambda m, x, H, form=form: form(m, x)) for name, form in LINEAR.items()},
     "first-head-for-all": shared_by_heads,
     "scaled": lambda m, x, H: m(x) / root(x, H),
-    "scaled-before-bias": lambda m, x, H: F.linear(x, m.weight) / root(x, H) + m.bias,
+    "scaled-before-bias": lambda m, x, H: F.linear(x, m.weight) / root(x, H) + bias_of(m),
 }
 
 # Heads: split is (x [B, S, D], H) → [B, H, S, d], merge the way back.

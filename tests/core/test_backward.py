@@ -1,0 +1,187 @@
+"""Which term of the backward pass is missing or scaled, where the forward pass is right."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
+from encoder_conformance.diagnosis.backward.seen import GradientsSeen, gradients_seen
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.backward import gradients, played
+from encoder_conformance.oracle.encoder import evaluate, given, softmax_choices
+from encoder_conformance.oracle.equation import Operands, named_inputs
+from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.results import Diagnosis
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stage_equations import stage_equations
+
+FLOAT32 = FORMATS["float32"]
+CASES = [
+    load().cases[case]
+    for layer in ("pre-gelu", "post-relu")
+    for case in (f"{layer}/padding-right", f"{layer}/no-mask", f"{layer}/single-item")
+]
+SAME = {"attention_scores": ("attention_weights",), "residual1": ("attention_output",), "output": ("residual2",)}
+"""Stages between which nothing tells what goes back through one from what goes back through the other."""
+Wrong = Callable[[str], str]
+Gradients = dict[str, np.ndarray[Any, Any]]
+
+
+def of_equations(case: Case, equations: Mapping[str, Equation], dtype: Any = np.float64) -> Gradients:
+    arithmetic, what = Arithmetic(dtype), given(case)
+    parameters = {name: value.astype(dtype) for name, value in what.parameters.items()}
+    values = named_inputs(parameters, x=what.x.astype(dtype), memory=what.memory, mask=what.mask, bias=what.bias)
+    layer = played(equations, arithmetic, Operands(case.layer, values, softmax_choices(case.layer)))
+    found = gradients(layer, arithmetic, case.cotangent(kinked_rows(case)))
+    return {**{name: np.zeros_like(value) for name, value in parameters.items()}, **found}
+
+
+def seen(case: Case, found: Gradients) -> GradientsSeen:
+    expected = read_golden(case, read_golden_manifest(), constants())
+    answers = {name: value.astype(np.float32) for name, value in found.items()}
+    known = gradients_seen(case, expected, FLOAT32, answers, failed=True)
+    assert known is not None
+    return known
+
+
+def diagnosed(wrong: Mapping[str, Wrong], change: Callable[[Case, Gradients], Gradients] | None = None) -> Diagnosis:
+    found = []
+    for case in CASES:
+        specified = stage_equations(case.layer)
+        equations = {**specified, **{stage: Equation(of(specified[stage].text)) for stage, of in wrong.items()}}
+        own = of_equations(case, equations, np.float32)
+        found.append(seen(case, change(case, own) if change else own))
+    return diagnose_backward("mine", "float32", found)
+
+
+def small_cases_with_gradients() -> list[str]:
+    return [
+        name
+        for name, case in load().cases.items()
+        if case.layer.d_model <= 64
+        and stage_equations(case.layer)
+        and case.layer.embedding is None
+        and "gradients" in case.situation.checks
+        and not has_empty_row(case)
+    ]
+
+
+def test_equations_give_the_gradients_of_the_oracle() -> None:
+    """Rule V-13, in every small case; what is 0 but for rounding is compared with the largest gradient."""
+    names = small_cases_with_gradients()
+    assert len(names) > 150
+    for name in names:
+        case = load().cases[name]
+        right = evaluate(case, Arithmetic(np.float64), case.cotangent(kinked_rows(case))).gradients
+        found = of_equations(case, stage_equations(case.layer))
+        largest = max(float(np.abs(value).max()) for value in right.values())
+        assert {*right} <= {*found}, name
+        for gradient, value in right.items():
+            assert np.abs(found[gradient] - value).max() <= 1e-11 * largest, (name, gradient)
+
+
+def without_mean(text: str) -> str:
+    return text.replace("- mean(", "- detach(mean(", 1).replace(", -1)) /", ", -1))) /", 1)
+
+
+def without_variance(text: str) -> str:
+    return text.replace("sqrt(var(", "sqrt(detach(var(").replace(" + epsilon", ") + epsilon")
+
+
+def without(name: str) -> Wrong:
+    return lambda text: text.replace(name, f"detach({name})")
+
+
+def multiplied(name: str, factor: str) -> Wrong:
+    return lambda text: text.replace(name, f"scale_gradient({name}, {factor})")
+
+
+def all_multiplied(factor: str) -> Wrong:
+    return lambda text: f"scale_gradient({text}, {factor})"
+
+
+def without_denominator(text: str) -> str:
+    above = "where(mask, exp(attention_scores + bias), 0)"
+    return f"{above} / detach(sum({above}, -1))"
+
+
+@pytest.mark.parametrize(
+    ("stage", "wrong", "found"),
+    [
+        pytest.param("norm2", without_mean, "- detach(mean(", id="mean"),
+        *(
+            pytest.param(*one, marks=pytest.mark.release)  # a diagnosis each
+            for one in (
+                ("attention_weights", without_denominator, "/ detach(sum("),
+                ("output", all_multiplied("1 / batch_size"), "1 / batch_size"),
+                ("norm1", without_variance, "detach(sqrt(var("),
+                ("residual1", without("attention_output"), "detach("),
+                ("residual1", multiplied("x", "2"), "scale_gradient(x, 2) +"),
+                ("value", multiplied("attention.value.weight", "0.5"), "scale_gradient(attention.value.weight, 0.5)"),
+                ("attention_scores", all_multiplied("1 / sqrt(head_dim)"), "1 / sqrt(head_dim)"),
+                ("ffn_output", without("feed_forward.output.bias"), "detach(feed_forward.output.bias)"),
+            )
+        ),
+    ],
+)
+def test_one_term_is_named(stage: str, wrong: Wrong, found: str) -> None:
+    diagnosis = diagnosed({stage: wrong})
+    assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
+    same = {stage, *SAME.get(stage, ())}
+    assert len(stages := {each.stage for each in diagnosis.equations}) == 1, diagnosis_text(diagnosis)
+    assert stages <= same, diagnosis_text(diagnosis)
+    for each in diagnosis.equations:
+        assert found in each.found
+        assert each.rms < 2 < 100 < each.specified_rms
+    assert "the forward pass is right" in diagnosis_text(diagnosis)
+
+
+def test_an_activation_with_the_derivative_of_another() -> None:
+    silu = "ffn_hidden * sigmoid(ffn_hidden)"
+    diagnosis = diagnosed({"ffn_activation": lambda text: f"{silu} + detach({text} - {silu})"})
+    assert diagnosis.confidence == "explained"
+    assert all("sigmoid(ffn_hidden) + detach(" in each.found for each in diagnosis.equations)
+
+
+@pytest.mark.release
+def test_a_mistake_in_both_norms_comes_out_twice() -> None:
+    diagnosis = diagnosed({"norm1": without_mean, "norm2": without_mean})
+    assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
+    assert {each.stage for each in diagnosis.equations} == {"norm1", "norm2"}
+
+
+def test_exchanged_and_transposed_gradients_are_said() -> None:
+    def exchange(case: Case, found: Gradients) -> Gradients:
+        query, key = "attention.query.weight", "attention.key.weight"
+        return {**found, query: found[key], key: found[query]}
+
+    diagnosis = diagnosed({}, exchange)
+    assert diagnosis.confidence == "seen"
+    assert "The gradient of attention.query.weight is that of attention.key.weight." in diagnosis.sentences
+
+    def transpose(case: Case, found: Gradients) -> Gradients:
+        name = "attention.output.weight"
+        return {**found, name: found[name].T}
+
+    turned = diagnosed({}, transpose)
+    assert "The gradient of attention.output.weight is that, transposed." in turned.sentences
+
+
+def test_what_no_equation_gives_is_not_explained() -> None:
+    def noise(case: Case, found: Gradients) -> Gradients:
+        name = "attention.value.weight"
+        wrong = np.cos(np.arange(found[name].size)).reshape(found[name].shape)
+        return {**found, name: found[name] * (1 + 0.1 * wrong)}
+
+    diagnosis = diagnosed({}, noise)
+    assert diagnosis.confidence == "unknown"
+    assert "Gradients out of line, from the output back: attention.value.weight." in diagnosis.observed

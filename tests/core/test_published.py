@@ -1,0 +1,59 @@
+"""What published encoders choose, and what is said of a layer that none of them is."""
+
+from collections import Counter
+
+import pytest
+
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.published import published, unusual
+
+
+def changed(layer: str = "bert-base", **choices: object) -> Layer:
+    """A layer of the specification with other choices: part__key = value."""
+    tree = load().layers[layer].model_dump(mode="json")
+    for name, value in choices.items():
+        part, _, key = name.partition("__")
+        tree[part][key] = value
+    return Layer.model_validate(tree, strict=False)
+
+
+def test_each_encoder_is_there_once_and_has_a_source_of_its_own() -> None:
+    names = Counter(each.encoder for each in published())
+    assert set(names.values()) == {1}
+    assert len(names) > 40
+    assert len({each.source for each in published()}) == len(names)
+
+
+@pytest.mark.parametrize("layer", ["bert-base", "vit-base", "post-relu-512", "pre-gelu-512"])
+def test_a_published_encoder_is_not_unusual(layer: str) -> None:
+    assert unusual(load().layers[layer]) == ()
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"norm__epsilon": 1e-3}, "norm.epsilon is 0.001 in a post-norm layer_norm, which no published encoder has; "
+         "usual: 1e-12 (bert, roberta, electra …)"),
+        ({"norm__epsilon": 1e-6}, "norm.epsilon is 1e-06 in a post-norm layer_norm"),
+        ({"norm__kind": "rms_norm"}, "norm is post-norm rms_norm"),
+        ({"attention__scale": "d_model"}, "attention.scale is 1/√d_model = 1/√768, which no published encoder has; "
+         "usual: 1/√head_dim = 1/√64"),
+        ({"attention__num_heads": 16}, "attention.num_heads is 16, of 48 features each"),
+        ({"feed_forward__activation": "relu"}, "feed_forward.activation relu, which no published encoder has; "
+         "usual: feed_forward.activation gelu (bert, roberta, electra …)"),
+        ({"attention__output_bias": False}, "usual: attention.output_bias true (bert, roberta, electra …)"),
+    ],
+)  # fmt: skip
+def test_what_no_published_encoder_chooses_is_named_with_what_is_usual(choices: dict[str, object], said: str) -> None:
+    [found] = unusual(changed(**choices))
+    assert said in str(found)
+
+
+def test_a_small_layer_has_heads_of_any_size() -> None:
+    assert unusual(load().layers["post-relu"]) == ()
+
+
+def test_two_unusual_choices_are_two_warnings() -> None:
+    found = unusual(changed(norm__epsilon=1e-3, attention__scale="d_model"))
+    assert [each.choice for each in found] == ["norm.epsilon", "attention.scale"]

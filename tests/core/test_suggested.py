@@ -1,0 +1,139 @@
+"""What no list of edits has and the data show: another order of elements, a solved linear map, slices, curves."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from wrong_layers import Wrong, observed
+
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.characteristics import characteristics
+from encoder_conformance.diagnosis.identify.effort import Effort
+from encoder_conformance.diagnosis.identify.identify import of_output
+from encoder_conformance.diagnosis.identify.of_steps import curve
+from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
+from encoder_conformance.diagnosis.identify.search import nearest_equations
+from encoder_conformance.spec.load import load
+
+CASES = [load().cases[f"post-relu/{situation}"] for situation in ("no-mask", "mask-per-head", "low-variance")]
+
+
+def samples(stage: str, wrong: Wrong) -> list[Sample]:
+    return samples_of(stage, [Evidence(observed(case, {stage: wrong})) for case in CASES])
+
+
+def found(stage: str, wrong: Wrong) -> str:
+    return nearest_equations(stage, samples(stage, wrong), Effort(10000))[0].text
+
+
+@pytest.mark.parametrize(
+    ("stage", "wrong", "expected"),
+    [
+        ("context_merged", lambda text: "merge_heads(exchange(context, 1, 0, 2))", "permute(merge_heads(context), -1"),
+        (
+            "query",
+            lambda text: text.replace("attention.query.weight", "exchange(attention.key.weight, -2, 3, 5)"),
+            "x @ exchange(attention.key.weight, -2, 3, 5) + attention.query.bias",
+        ),
+        (
+            "context",
+            lambda text: f"where(index(value_heads, 1) == num_heads - 1, 2 * ({text}), {text})",
+            "where(index(query_heads, -3) == num_heads - 1, 2 * (attention_weights @ value_heads), "
+            "attention_weights @ value_heads)",
+        ),
+        pytest.param(
+            "attention_scores",
+            lambda text: f"({text}) - 0.05 * abs(index({text}, -1) - index({text}, -2))",
+            "-0.05 * abs(index(",
+            marks=pytest.mark.release,
+        ),
+    ],
+    ids=["another order", "a solved map", "one head", "positions"],
+)
+def test_the_data_suggest_the_equation(stage: str, wrong: Wrong, expected: str) -> None:
+    assert expected in found(stage, wrong)
+
+
+@pytest.mark.parametrize(
+    ("stage", "wrong", "said"),
+    [
+        ("value", lambda text: f"({text}) * where(index(x, -1) < 10, 1.5, 1)", "at features < d_model / 2 alone"),
+        ("value", lambda text: "tanh(x) @ attention.value.weight", "value is no linear map of x ("),
+        (
+            "key",
+            lambda text: "x @ (attention.key.weight * (index(attention.key.weight, 0) > 1)) + attention.key.bias",
+            "of rank 18 of 20: its weight is attention.key.weight but for 40 of 400 entries (rows 0 to 1",
+        ),
+        (
+            "attention_weights",
+            lambda text: f"({text}) * 0.7 + 0.01 * cos(index(attention_scores, -1))",
+            "weights are not 0 where the mask hides the key: up to 0.01",
+        ),
+        (
+            "residual1",
+            lambda text: "x + attention_output * (1 + 0.1 * cos(index(x, -1)))",
+            "residual1 is attention_output times 0.901 to 1.1 plus x times 1, by feature",
+        ),
+        (
+            "norm1",
+            lambda text: text.replace("+ epsilon)", "+ 0.5 + 0.1 * cos(index(residual1, 1)))"),
+            "Each row of norm1 is (input - centre) / divisor * gain + shift: the centre is the mean plus 0, and the "
+            "divisor 1.",
+        ),
+        (
+            "attention_scores",
+            lambda text: f"({text}) + cos(3 * index({text}, -1)) * sin(1 + index({text}, -2))",
+            "What is added to attention_scores depends on the positions of query and key alone.",
+        ),
+    ],
+    ids=["features", "no map", "rank", "leaks", "by feature", "rows", "added"],
+)  # fmt: skip
+def test_what_is_not_identified_is_described(stage: str, wrong: Wrong, said: str) -> None:
+    sentences = " ".join(characteristics(stage, samples(stage, wrong)))
+    assert said in sentences
+
+
+def test_no_equation_explains_nan_everywhere() -> None:
+    """log(x) @ weight + bias is NaN everywhere too, and nobody wrote it."""
+    lost = samples("key", lambda text: f"({text}) * log(0 - 1)")
+    assert nearest_equations("key", lost, Effort(10000)) == []
+    assert "key holds NaN where the specification has numbers" in characteristics("key", lost)[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [("log(0 - 1) * ({})", "output holds NaN where"), ("3 * ({})", "output is 3 times what is specified.")],
+)
+def test_an_output_alone_is_described(wrong: str, said: str) -> None:
+    case = load().cases["pre-gelu/no-mask"]
+    seen = observed(case, {"residual2": lambda text: wrong.format(text)}, output_only=True)
+    assert said in " ".join(of_output([Evidence(seen)]))
+
+
+def test_a_right_step_is_described_as_nothing_else() -> None:
+    """No sentence of a step that conforms says that it has another order, factor or slice."""
+    for stage in ("query", "context"):
+        right = samples(stage, lambda text: text)
+        said = " ".join(characteristics(stage, right))
+        assert "alone" not in said
+        assert "other places" not in said
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (np.tanh, "odd, constant at the left, -1, constant at the right, 1"),
+        (lambda x: x * x, "even"),
+        (lambda x: np.maximum(x, 0), "f(x) = x for 50% of x"),
+    ],
+)
+def test_a_curve_is_said_by_its_shape(function: Callable, said: str) -> None:
+    given = np.linspace(-9, 9, 4001)
+    text = curve("ffn_activation", "ffn_hidden", given, function(given))
+    assert said in text
+    assert "▁" in text
+
+
+def test_noise_is_no_curve() -> None:
+    draw = np.random.default_rng(0)
+    assert not curve("ffn_activation", "ffn_hidden", draw.normal(size=4000), draw.normal(size=4000))

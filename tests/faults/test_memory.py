@@ -1,0 +1,180 @@
+"""What the parent keeps of a check once it is judged: a few numbers for the table, and nothing of its tensors."""
+
+import json
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from encoder_conformance.asking import not_run
+from encoder_conformance.cli.explain import explain
+from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import TensorVerdict
+from encoder_conformance.plan import plan
+from encoder_conformance.report.ledger import Ledger
+from encoder_conformance.report.machine import environment
+from encoder_conformance.report.reading import read_report
+from encoder_conformance.results import Record
+from encoder_conformance.scheduling import Assignment
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.spool import Spool
+from encoder_conformance.task import Task
+from encoder_conformance.worker.limits import Limits
+
+WORST = {"worst_index": (0, 1, 2), "observed": 1.0, "expected": 1.0, "sigma": 1e-7}
+TENSORS = tuple(TensorVerdict(tensor=f"stage {n}", conforms=True, rms=0.5, max=2.0, **WORST) for n in range(20))
+
+
+@pytest.fixture
+def assignment(honest: Path) -> Assignment:
+    implementation = read_implementation(honest)
+    return Assignment(
+        Ready(implementation, honest, ("python", "adapter.py")), plan(implementation, [*load().cases.values()])
+    )
+
+
+def judged(task: Task, number: int) -> Record:
+    changes = {"outcome": Outcome.PASS, "rms": 0.5, "max": 2.0, "message": f"message {number} " * 20, "seconds": 0.01}
+    return not_run(task).model_copy(update={**changes, "tensors": TENSORS})
+
+
+def ledger_of(assignment: Assignment, folder: Path) -> Ledger:
+    session = SimpleNamespace(versions={}, settings={}, log=Path("log"))
+    run: Any = SimpleNamespace(
+        jobs=1, threads=1, limits=Limits(), peak_memory=lambda _: None, session=lambda _: session
+    )
+    return Ledger(folder, [assignment], [], run, environment([assignment], run, "cpu", 0))
+
+
+def test_records_do_not_stay_in_memory(assignment: Assignment, tmp_path: Path) -> None:
+    assignment = replace(assignment, tasks=assignment.tasks[:1000])
+    ledger = ledger_of(assignment, tmp_path)
+    count = len(assignment.tasks)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for number, task in enumerate(assignment.tasks):
+        ledger.add(judged(task, number))
+    assert tracemalloc.get_traced_memory()[0] - before < 100 * count  # a record has six thousand bytes
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    report = ledger.close()
+    assert tracemalloc.get_traced_memory()[1] - before < 1 << 20
+    tracemalloc.stop()
+    assert report.complete
+    found = read_report(tmp_path)
+    assert [record.key for record in found.records] == [task.key for task in assignment.tasks]
+    assert all(record.tensors == TENSORS for record in found.records)
+    assert (tmp_path / "records.jsonl").stat().st_size > 2000 * count
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_explain_reads_one_record_after_another(assignment: Assignment, tmp_path: Path, ended: bool) -> None:
+    assignment = replace(assignment, tasks=assignment.tasks[:200])
+    ledger = ledger_of(assignment, tmp_path)
+    *others, last = assignment.tasks
+    for number, task in enumerate(others):
+        ledger.add(judged(task, number))
+    ledger.add(judged(last, 0).model_copy(update={"outcome": Outcome.FAIL, "message": "out of line"}))
+    if ended:
+        ledger.close()
+    words = ["--out", str(tmp_path)]
+    CliRunner().invoke(explain, words)  # everything is imported
+    tracemalloc.start()
+    found = CliRunner().invoke(explain, words, catch_exceptions=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.output.splitlines()[0 if ended else 1].startswith(f"{last.case.id} in {last.dtype}, honest")
+    assert f"{last.check}: fail\n  out of line" in found.output
+    assert peak < 2 << 20, "all of them take six millions"
+
+
+def test_a_report_that_was_indented_anew_is_read(assignment: Assignment, tmp_path: Path) -> None:
+    assignment = replace(assignment, tasks=assignment.tasks[:50])
+    ledger = ledger_of(assignment, tmp_path)
+    ledger.add(judged(assignment.tasks[0], 1))
+    ledger.close()
+    before, path = read_report(tmp_path), tmp_path / "report.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=2))
+    assert read_report(tmp_path) == before
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    assert read_report(tmp_path) == before
+
+
+def test_tensors_of_observations_do_not_stay_in_memory(assignment: Assignment) -> None:
+    small = [t for t in assignment.tasks if t.check == "stages" and t.dtype == "float32" and t.case.layer.d_model < 64]
+    manifest, observations = read_golden_manifest(), Observations()
+    tracemalloc.start()
+    before, count = tracemalloc.get_traced_memory()[0], 0
+    for task in small[:20]:
+        expected = read_golden(task.case, manifest, constants())
+        answers = {
+            name: np.zeros(tensor.shape, np.float32)
+            for name, tensor in expected.tensors.items()
+            if name in task.tensors
+        }
+        record = not_run(task).model_copy(update={"outcome": Outcome.PASS})
+        observations.see(
+            task, expected, record, answers, lambda case=task.case: read_golden(case, manifest, constants())
+        )
+        count += 1
+        del expected, answers
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000 * count, grown / count  # the tensors of one have a hundred thousand bytes
+    seen = observations.of("float32")
+    assert {each.case.id for each in seen} == {task.case.id for task in small[:20]}
+    assert not any(whole.any() for each in seen for whole in each.whole.values())
+    observations.forget()
+    assert observations.of("float32") == []
+
+
+def test_a_spool_uses_the_room_of_what_was_freed() -> None:
+    spool = Spool()
+    slots = [spool.put(np.full(1000, number)) for number in range(10)]
+    for slot in slots[::2]:
+        spool.free(slot)
+    again = [spool.put(np.full(1000, -number)) for number in range(5)]
+    assert {slot.begin for slot in again} == {slot.begin for slot in slots[::2]}
+    assert [int(spool.get(slot)[0]) for slot in slots[1::2]] == [1, 3, 5, 7, 9]
+    assert [int(spool.get(slot)[-1]) for slot in again] == [0, -1, -2, -3, -4]
+
+
+def test_a_spool_gives_back_what_it_was_given() -> None:
+    """Small arrays, large ones, more of them than one call of the system takes, and none at all."""
+    spool = Spool()
+    many = {number: np.full(2000, number) for number in range(1200)}
+    mixed = {
+        "small": np.arange(3.0),
+        "large": np.arange(5000.0)[::2].reshape(50, 50).T,
+        "empty": np.empty((0, 4)),
+        "n": 7,
+    }
+    many_at, mixed_at = spool.put(many), spool.put(mixed)
+    again = spool.get(mixed_at)
+    assert again["n"] == 7
+    for name in ("small", "large", "empty"):
+        assert np.array_equal(again[name], mixed[name])
+    again["large"][0, 0] = -1.0  # nobody else has it
+    assert spool.get(mixed_at)["large"][0, 0] == 0.0
+    assert all((value == number).all() and value.flags.aligned for number, value in spool.get(many_at).items())
+
+
+def test_a_spool_without_a_disk_keeps_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    spool = Spool()
+    slot = spool.put({"a": 1})
+    assert spool.get(slot) == {"a": 1}
+    spool.free(slot)

@@ -1,0 +1,102 @@
+"""Layers and models of Keras that nobody wrote an adapter for. Targets of `conform check`."""
+
+from typing import Any
+
+import keras
+from keras import layers
+
+D, H, F = 16, 2, 24
+
+
+class Block(layers.Layer):
+    """A pre-norm layer by Keras' own attention; its weights are made when it is first called."""
+
+    def __init__(self, d: int = D, epsilon: float = 1e-6, **named: Any) -> None:
+        super().__init__(**named)
+        self.d = d
+        self.norm1, self.norm2 = layers.LayerNormalization(epsilon=epsilon), layers.LayerNormalization(epsilon=epsilon)
+        self.attention = layers.MultiHeadAttention(H, d // H)
+        self.up, self.down = layers.Dense(F, activation=self.activation), layers.Dense(d)
+        self.dropout = layers.Dropout(0.1)
+
+    def activation(self, x: Any) -> Any:
+        return keras.ops.gelu(x, approximate=False)
+
+    def first(self, x: Any, y: Any) -> Any:
+        return x + y
+
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        y = self.norm1(x)
+        if mask is not None:
+            mask = mask[:, None, :]
+        x = self.first(x, self.dropout(self.attention(y, y, attention_mask=mask), training=training))
+        return x + self.down(self.up(self.norm2(x)))
+
+
+class Tanh(Block):
+    def activation(self, x: Any) -> Any:
+        return keras.ops.gelu(x)
+
+
+class NoResidual(Block):
+    def first(self, x: Any, y: Any) -> Any:
+        return y
+
+
+class Epsilon(Block):
+    def __init__(self) -> None:
+        super().__init__(epsilon=1e-3)
+
+
+def functional(activation: str = "relu", epsilon: float = 1e-6, last: float = 1.0) -> Any:
+    """A post-norm layer as a model of x and a mask."""
+    x, mask = keras.Input((None, D), name="x"), keras.Input((None,), dtype="bool", name="mask")
+    attended = layers.MultiHeadAttention(H, D // H)(x, x, attention_mask=keras.ops.expand_dims(mask, 1))
+    r = layers.LayerNormalization(epsilon=epsilon)(layers.Add()([x, attended]))
+    hidden = layers.Dense(F, activation=activation)(r)
+    fed = layers.Dense(D)(hidden)
+    y = layers.LayerNormalization(epsilon=epsilon)(layers.Add()([r * last, fed]))
+    return keras.Model([x, mask], y)
+
+
+def functional_silu() -> Any:
+    return functional("silu")
+
+
+def functional_epsilon() -> Any:
+    return functional(epsilon=1e-3)
+
+
+def functional_twice() -> Any:
+    return functional(last=2.0)
+
+
+def hub(**choices: Any) -> Any:
+    """KerasHub's own layer, at its defaults but for the sizes."""
+    from keras_hub.layers import TransformerEncoder
+
+    return TransformerEncoder(F, H, **choices)
+
+
+def hub_epsilon() -> Any:
+    return hub(layer_norm_epsilon=1e-3)
+
+
+def hub_silu() -> Any:
+    return hub(activation="silu")
+
+
+def hub_linear() -> Any:
+    """The activation was forgotten."""
+    return hub(activation=None)
+
+
+class Model(keras.Model):
+    """A subclassed model of two layers of one kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Block(name="first"), Block(name="second")
+
+    def call(self, x: Any) -> Any:
+        return self.second(self.first(x))

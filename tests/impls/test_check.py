@@ -1,0 +1,389 @@
+"""`conform check` on bare modules: what is read off them is right and proved, and bugs in them are named."""
+
+import hashlib
+import json
+import random
+import re
+import runpy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from encoder_conformance.impls.module_target.examination import Examination, examine
+from encoder_conformance.impls.module_target.frameworks.pytorch import FRAMEWORK
+from encoder_conformance.impls.module_target.loading import BadTarget
+from encoder_conformance.impls.onnx_file.tracing.expressions import Source, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.norms import NormOperand, norm_of, standardised
+from encoder_conformance.spec.load import load
+
+MODULES = Path(__file__).with_name("bare_modules.py")
+BARE: dict[str, Any] = runpy.run_path(str(MODULES))
+D, H, F = BARE["D"], BARE["H"], BARE["F"]
+assert_read = BARE["assert_read"]
+
+
+READ: dict[str, tuple[Callable[[], nn.Module], tuple[str, str, float]]] = {
+    "torch post": (BARE["torch_layer"], ("post", "relu", 1e-5)),
+    "torch post, batch first": (lambda: BARE["torch_layer"](batch_first=True), ("post", "relu", 1e-5)),
+    "torch post gelu": (lambda: BARE["torch_layer"](activation="gelu"), ("post", "gelu", 1e-5)),
+    "torch pre": (lambda: BARE["torch_layer"](norm_first=True, batch_first=True), ("pre", "relu", 1e-5)),
+    "torch pre gelu": (lambda: BARE["torch_layer"](norm_first=True, activation="gelu"), ("pre", "gelu", 1e-5)),
+    "torch stack": (lambda: BARE["torch_stack"](2), ("post", "relu", 1e-5)),
+    "einsum": (BARE["Einsum"], ("pre", "gelu", 1e-5)),
+    "fused qkv": (BARE["Fused"], ("pre", "gelu", 1e-5)),
+    "fused kvq": (lambda: BARE["Fused"]("kvq"), ("pre", "gelu", 1e-5)),
+    "fused vqk": (lambda: BARE["Fused"]("vqk"), ("pre", "gelu", 1e-5)),
+    "gains less 1": (BARE["LessOne"], ("pre", "gelu", 1e-5)),
+}
+
+
+READ_OFTEN = ("torch post", "torch stack", "fused kvq")
+"""One of each kind; a release reads all."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in READ_OFTEN else pytest.param(name, marks=pytest.mark.release) for name in READ]
+)
+def test_the_layer_and_its_map_are_read_and_proved(name: str) -> None:
+    placement, activation, epsilon = READ[name][1]
+    assert_read(read(name), placement, activation, epsilon, H)
+
+
+@cache
+def read(name: str) -> Examination:
+    torch.manual_seed(0)
+    return examine(READ[name][0]())
+
+
+@pytest.mark.release
+def test_a_gain_less_1_is_given_and_read_and_said(conform: Callable) -> None:
+    ended, result = check(conform, "LessOne", "--layer", "pre-gelu")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "! norm1.gain is norm1.weight + 1" in ended.stdout
+    assert {record["outcome"] for record in result["parts"][0]["records"]} == {"pass"}
+
+
+def meanings(found: Examination) -> dict[str, str]:
+    return {mask.name: mask.polarity.meaning for mask in found.semantics.masks if mask.polarity}
+
+
+def test_masks_are_told_by_what_they_hide() -> None:
+    torch_layer = read("torch post")
+    assert torch_layer.semantics.layout == "SBD"
+    assert meanings(torch_layer) == {"src_mask": "ignore", "src_key_padding_mask": "ignore"}
+    assert meanings(stated("einsum")[1]) == {"mask": "attend"}  # and `keep`, which does nothing, is none
+    assert meanings(read("fused kvq")) == {"mask": "attend"}
+
+
+def fingerprint(module: nn.Module) -> str:
+    """Everything of a module and of PyTorch that an examination could leave behind."""
+    digest = hashlib.sha256()
+    for name, value in [*module.named_parameters(), *module.named_buffers()]:
+        digest.update(f"{name} {value.dtype} {value.requires_grad} {id(value)}".encode())
+        digest.update(value.detach().numpy().tobytes())
+    for name, each in module.named_modules():
+        hooks = len(each._forward_hooks), len(each._forward_pre_hooks), len(each._backward_hooks)
+        digest.update(f"{name} {id(each)} {each.training} {hooks} {sorted(each.__dict__)}".encode())
+    digest.update(torch.get_rng_state().numpy().tobytes())
+    digest.update(repr((random.getstate(), np.random.get_state())).encode())
+    digest.update(f"{torch.get_default_dtype()} {torch.is_grad_enabled()}".encode())
+    digest.update(f"{torch.backends.mha.get_fastpath_enabled()} {torch.get_num_threads()}".encode())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("name", [pytest.param("torch post", marks=pytest.mark.release), "einsum"])
+def test_the_module_comes_back_as_it_was(name: str) -> None:
+    before, _, after = stated(name)
+    assert after == before
+
+
+@cache
+def stated(name: str) -> tuple[str, Examination, str]:
+    """One examination of a module with hooks and a mode of its own, between two fingerprints."""
+    module = READ[name][0]()
+    module.train()
+    next(iter(module.parameters())).requires_grad_(False)
+    module.register_forward_hook(lambda *_: None)
+    before = fingerprint(module)
+    found = examine(module, load().layers["pre-gelu"], resize=True, dtypes=("bfloat16", "float16"))
+    return before, found, fingerprint(module)
+
+
+def test_16_bits_are_taken_and_the_map_is_proved_in_the_widest_format() -> None:
+    found = stated("einsum")[1]
+    assert found.taken == ("bfloat16", "float16")
+    assert found.dtypes == ("float64", "float32")
+
+
+def check(conform: Callable, target: str, *arguments: str) -> Any:
+    target = f"{MODULES}:{target}" if ":" not in target else target
+    ended = conform("check", target, "--jobs", "1", "--out", "report", *arguments)
+    path = ended.out / "check.json"
+    return ended, json.loads(path.read_text()) if path.is_file() else None
+
+
+@pytest.mark.parametrize("target", [pytest.param("instance", marks=pytest.mark.release), "Einsum"])
+def test_a_right_module_does_what_it_was_read_to_be(conform: Callable, target: str) -> None:
+    ended, result = check(conform, target)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "It does what it was read to be: pre-norm layer_norm ε 1e-05, gelu" in ended.stdout
+    assert "does what it should" not in ended.stdout
+    [part] = result["parts"]
+    asked = {(record["check"], record["dtype"]) for record in part["records"]}
+    assert {("output", "float32"), ("gradients", "float64"), ("invariant", "float32")} <= asked
+    assert any(record["case"].startswith("as-read-own/") for record in part["records"])
+    assert all(record["outcome"] == "pass" for record in part["records"])
+
+
+@pytest.mark.release
+def test_formats_of_16_bits_are_asked_where_the_module_takes_them(conform: Callable) -> None:
+    narrow = "--dtype", "bfloat16", "--dtype", "float16"
+    ended, result = check(conform, "Fused", *narrow)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    [part] = result["parts"]
+    assert {record["dtype"] for record in part["records"]} == {"bfloat16", "float16"}
+    assert {record["check"] for record in part["records"]} == {"output", "stages"}
+    assert part["described"]["proof"]["dtype"] == "float64", "what it is, is read in the widest"
+    ended, result = check(conform, "NoFirstResidual", "--layer", "pre-gelu", *narrow)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    found = {name for each in result["parts"][0]["diagnoses"] for name in each["deviations"]}
+    assert "residual1-missing" in found, ended.stdout
+    ended, _ = check(conform, "InFloat32", *narrow)
+    assert ended.status == 2
+    assert "it gives no output in bfloat16 or float16" in ended.stderr
+
+
+@pytest.mark.release
+def test_stated_at_the_module_s_sizes(conform: Callable) -> None:
+    ended, result = check(conform, "Fused", "--layer", "pre-gelu")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "It does what pre-gelu says" in ended.stdout
+    assert result["parts"][0]["layer"]["d_model"] == D
+
+
+NAMED = {
+    "WrongEpsilon": ("pre-gelu", "norm-eps-1e-3"),
+    "TanhGelu": ("pre-gelu", "gelu-tanh"),
+    "QuickGelu": ("pre-gelu", "gelu-quick"),
+    "ScaledByModel": ("pre-gelu", "scale-by-d-model"),
+    "KeyFromQuery": ("pre-gelu", "key-from-query"),
+    "NoFirstResidual": ("pre-gelu", "residual1-missing"),
+    "TwiceSecondResidual": ("pre-gelu", "residual2-twice"),
+    "UnbiasedVariance": ("pre-gelu", "norm-unbiased-variance"),
+    "HeadsByReshape": ("pre-gelu", "heads-by-reshape-at-split"),
+    "UnusedKeys": ("post-relu", "key-from-query"),
+    "PlusOne": ("pre-gelu", "norm-gain-plus-one"),
+    "UnreadBias": ("pre-gelu", "ffn-output-bias-missing"),
+    "TanhGeluTorch": ("post-gelu", "gelu-tanh"),
+    "NoSecondResidualTorch": ("post-relu", "residual2-missing"),
+}
+
+
+_OFTEN = ("HeadsByReshape",)
+"""Bugs that every run of the tests looks for; a release looks for all of them."""
+
+
+@pytest.mark.parametrize(
+    "target", [name if name in _OFTEN else pytest.param(name, marks=pytest.mark.release) for name in NAMED]
+)
+def test_a_bug_in_the_module_is_named_where_the_layer_is_stated(conform: Callable, target: str) -> None:
+    layer, deviation = NAMED[target]
+    ended, result = check(conform, target, "--layer", layer, "--dtype", "float32")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "It does not do what" in ended.stdout
+    found = {name for part in result["parts"] for each in part["diagnoses"] for name in each["deviations"]}
+    assert deviation in found, ended.stdout
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("target", NAMED)
+def test_the_same_bug_is_never_called_right_without_a_warning(conform: Callable, target: str) -> None:
+    ended, result = check(conform, target)
+    [part] = result["parts"]
+    warned = [finding for finding in part["findings"] if finding["severity"] in ("warning", "error")]
+    assert ended.status != 0 or warned, ended.stdout
+    assert "does what it should" not in ended.stdout
+
+
+@pytest.mark.release
+def test_two_parameters_that_are_one_are_not_the_stated_layer_s(conform: Callable) -> None:
+    ended, _ = check(conform, "Tied")
+    assert ended.status == 0
+    assert "! attention.query.weight and attention.key.weight are the same numbers" in ended.stdout
+    ended, _ = check(conform, "Tied", "--layer", "pre-gelu")
+    assert ended.status == 1
+    assert "✗ attention.query.weight and attention.key.weight are the same numbers" in ended.stdout
+
+
+@pytest.mark.release
+def test_a_bias_that_the_stated_layer_has_and_the_module_has_not(conform: Callable) -> None:
+    ended, _ = check(conform, "NoValueBias", "--layer", "post-relu")
+    assert ended.status == 1
+    assert "✗ it has no attention.value.bias, and post-relu has" in ended.stdout
+
+
+@pytest.mark.release
+def test_what_is_called_the_query_and_makes_the_keys(conform: Callable) -> None:
+    ended, _ = check(conform, "Swapped", "--layer", "post-relu")
+    assert ended.status == 1
+    assert "✗ q_proj.weight does the work of attention.key.weight" in ended.stdout
+
+
+@pytest.mark.release
+def test_layers_inside_a_model_are_listed_and_judged(conform: Callable) -> None:
+    ended, result = check(conform, "Model")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert [part["at"] for part in result["parts"]] == ["blocks.0", "blocks.1"]
+    assert result["parts"][1]["like"] == "blocks.0"
+    ended, result = check(conform, "Model", "--at", "blocks.1")
+    assert ended.status == 0
+    assert [part["at"] for part in result["parts"]] == ["blocks.1"]
+
+
+@pytest.mark.release
+def test_a_decoder_s_layer_is_said_to_be_causal(conform: Callable) -> None:
+    ended, _ = check(conform, "Causal")
+    assert "no position sees a later one" in ended.stdout
+    assert "! no position sees a later one" in ended.stdout
+
+
+BAD = {
+    "Fusd": "did you mean Fused",
+    "NeedsWidth": "--arg width=…",
+    "number": "is int, and no module of PyTorch",
+    "Raising": "this layer never works",
+    "convolution": "is a convolution",
+    "quantised": "quantised module",
+    "decoder": "needs memory beside tgt",
+}
+
+
+@pytest.mark.parametrize("target", BAD)
+def test_bad_input_is_said(conform: Callable, target: str) -> None:
+    ended, _ = check(conform, target)
+    assert ended.status == 2, ended.stdout
+    assert BAD[target] in ended.stderr
+    assert "encoder_conformance/impls" not in ended.stderr, "its own frames, and none of ours"
+
+
+@pytest.mark.release
+def test_a_module_in_another_format_is_judged_as_a_copy_in_float32(conform: Callable) -> None:
+    ended, _ = check(conform, "half")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "its parameters are float16; a copy of it is judged" in ended.stdout
+
+
+@pytest.mark.release
+def test_arguments_make_the_module(conform: Callable) -> None:
+    ended, result = check(conform, "NeedsWidth", "--arg", "width=8")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert result["parts"][0]["layer"]["d_model"] == 8
+    assert check(conform, "NeedsWidth", "--arg", "widht=8")[0].status == 2
+
+
+def test_a_file_that_prints_and_asks_on_import(conform: Callable, tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(f"print('hello', flush=True)\nexec(open({str(MODULES)!r}).read())\n")
+    ended, _ = check(conform, f"{tmp_path}/loud.py:convolution")
+    assert "is a convolution" in ended.stderr, "what it printed is in nobody's way"
+    (tmp_path / "asking.py").write_text("name = input('which? ')\n")
+    ended, _ = check(conform, f"{tmp_path}/asking.py:Fused")
+    assert ended.status == 2
+    assert "it asks for input" in ended.stderr
+
+
+def test_a_module_without_numbers_is_refused() -> None:
+    with pytest.raises(BadTarget, match="on the device 'meta' and have no numbers"):
+        FRAMEWORK.refuse_unfit(BARE["Fused"]().to("meta"))
+
+
+def test_a_pickle_is_not_opened(conform: Callable) -> None:
+    ended, _ = check(conform, "weights.pt:model")
+    assert ended.status == 2
+    assert "is a pickle" in ended.stderr
+    assert "safetensors" in ended.stderr
+
+
+def test_a_part_that_is_not_there(conform: Callable) -> None:
+    ended, _ = check(conform, "Model", "--at", "blocks.7")
+    assert ended.status == 2
+    assert "blocks has no part '7'" in ended.stderr
+
+
+@pytest.mark.release
+def test_a_module_whose_parameters_are_not_the_stated_layer_s(conform: Callable) -> None:
+    ended, _ = check(conform, "Branching", "--layer", "pre-rms-silu")
+    assert ended.status == 1  # an RMSNorm has no shift, and these stay as they are
+    ended, _ = check(conform, "Branching", "--layer", "stack-pre-gelu", "--arg", "f=20")
+    assert ended.status == 2
+    assert "no map of its parameters to those of stack-pre-gelu fits" in ended.stdout
+
+
+@pytest.mark.release
+def test_what_no_export_takes_is_judged_as_the_layer_that_is_stated(conform: Callable) -> None:
+    ended, _ = check(conform, "Branching")
+    assert ended.status == 2
+    assert "It could not be judged" in ended.stdout
+    assert "it cannot be exported to ONNX" in ended.stdout
+    ended, result = check(conform, "Branching", "--layer", "pre-gelu")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert result["parts"][0]["described"]["searched"]["deviation"] == ""
+
+
+@pytest.mark.release
+def test_the_adapter_that_it_used_is_written_and_runs(conform: Callable, tmp_path: Path) -> None:
+    ended, _ = check(conform, "Fused", "--arg", "order=kvq", "--write-adapter", "my_fused")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert (
+        "Take('attention.key.weight', 'attention.value.weight', 'attention.query.weight'"
+        in (tmp_path / "my_fused" / "adapter.py").read_text()
+    )
+    ended = conform("run", "--impl", "./my_fused", "--layer", "my_fused/my-fused-layer.yaml", "--jobs", "1")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.outcomes().count("pass") > 20
+    ended, _ = check(conform, "Fused", "--write-adapter", "my_fused")
+    assert ended.status == 2
+    assert "exists already" in ended.stderr
+
+
+def numbers_out(line: str) -> str:
+    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", line).strip()
+
+
+@pytest.mark.release
+def test_readme_shows_what_is_printed(conform: Callable) -> None:
+    root = MODULES.parents[2]
+    shown = (root / "README.md").read_text().partition("## A module, and a minute")[2]
+    bare, stated = re.findall(r"```\n(.*?)```", shown, re.DOTALL)[:2]
+    for text, arguments in ((bare, ()), (stated, ("--layer", "post-gelu-bert"))):
+        ended, _ = check(conform, f"{root}/docs/checking/model.py:Block", *arguments)
+        printed = {numbers_out(line) for line in ended.stdout.splitlines()[1:-1]}
+        lines = [numbers_out(line) for line in text.splitlines() if not line.startswith(("model.py", "Everything"))]
+        assert lines
+        assert set(filter(None, lines)) <= printed
+
+
+def test_a_norm_without_a_gain_that_a_gain_follows_is_a_norm() -> None:
+    """As x-transformers' is: a vector of ones in the graph, and then the gain. Another vector beside it is none."""
+    gain = np.linspace(0.1, 0.9, 6)
+    held = {"ones": np.ones(6), "gain": gain, "epsilon": np.float64(1e-5)}
+    operands = [NormOperand(name, Source(value, None), "", value.shape) for name, value in held.items()]
+
+    def of(rows: np.ndarray, put: dict[str, np.ndarray]) -> np.ndarray:
+        now = held | put
+        return standardised(rows, "layer_norm", 1e-5) * now["ones"] * now["gain"]
+
+    form = norm_of(of, lambda values: values, (8, 6), operands)
+    assert (form.kind, form.epsilon, form.shift) == ("layer_norm", 1e-5, None)
+    assert form.gain is not None
+    assert np.array_equal(form.gain.value, gain)
+    held["ones"] = np.full(6, 2.0)
+    twice = [replace(each, source=Source(held[each.name], None)) for each in operands]
+    with pytest.raises(UnsupportedPattern):
+        norm_of(of, lambda values: values, (8, 6), twice)

@@ -1,0 +1,150 @@
+"""`conform check` on layers of Keras, Flax, Equinox and JAX: read off them, proved on the live layer, and judged."""
+
+import json
+import random
+import runpy
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+READ = {
+    "bare_jax.py:Nnx": ("pre", "gelu", 1e-6, True),
+    "bare_jax.py:Linen": ("post", "relu", 1e-6, True),
+    "bare_jax.py:linen_with_variables": ("post", "relu", 1e-6, True),
+    "bare_jax.py:Equinox": ("pre", "gelu", 1e-5, False),
+    "bare_jax.py:function": ("post", "relu", 1e-5, False),
+    "bare_keras.py:Block": ("pre", "gelu", 1e-6, True),
+    "bare_keras.py:functional": ("post", "relu", 1e-6, True),
+}
+"""Target → placement, activation, epsilon, and whether its parts show stages."""
+OFTEN = ("bare_jax.py:Nnx", "bare_keras.py:functional")
+NEEDED = {"bare_jax.py": ("flax", "equinox", "jax2onnx"), "bare_keras.py": ("keras", "tensorflow", "tf2onnx")}
+
+
+def some(names: Any) -> list[Any]:
+    """In every run one of each file; a release takes all. None where its framework is not installed."""
+    return [name if name in OFTEN else pytest.param(name, marks=pytest.mark.release) for name in names]
+
+
+def skip_without(target: str) -> None:
+    missing = [name for name in NEEDED[target.partition(":")[0]] if find_spec(name) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+
+
+def state_of(made: Any) -> list[Any]:
+    """Everything of a module and its framework that an examination could leave behind, each as bytes or a word."""
+    drawn = repr((random.getstate(), np.random.get_state()))
+    if "keras" in str(type(made).__mro__):
+        import keras
+
+        held = [(each.path, str(each.dtype), each.numpy().tobytes(), each.trainable) for each in made.variables]
+        return [drawn, held, made.built, made.trainable, sorted(vars(made)), keras.config.floatx()]
+    import jax
+    from flax import nnx
+
+    tree = nnx.state(made) if isinstance(made, nnx.Module) else made
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    held = [(str(path), _bits(leaf)) for path, leaf in leaves]
+    modes = (
+        [(path, getattr(part, "deterministic", None)) for path, part in nnx.iter_graph(made)]
+        if tree is not made
+        else []
+    )
+    return [drawn, held, modes, jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision]
+
+
+def _bits(leaf: Any) -> tuple[str, bytes]:
+    import jax
+
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return (str(leaf.dtype), np.asarray(leaf).tobytes()) if isinstance(leaf, jax.Array) else ("", repr(leaf).encode())
+
+
+@pytest.mark.parametrize("target", some(READ))
+def test_the_layer_and_its_map_are_read_and_proved(target: str) -> None:
+    skip_without(target)
+    from encoder_conformance.impls.module_target.examination import examine
+
+    file, _, name = target.partition(":")
+    made = runpy.run_path(str(HERE / file))[name]
+    module = made() if callable(made) else made
+    before = state_of(module)
+    found = examine(module)
+    assert state_of(module) == before, "it comes back as it was"
+    placement, activation, epsilon, shows = READ[target]
+    assert found.layer is not None, found.exported.problem
+    assert (found.layer.norm.placement, found.layer.feed_forward.activation) == (placement, activation)
+    assert found.layer.norm.epsilon == pytest.approx(epsilon, rel=1e-6)
+    assert found.layer.attention.num_heads == 2
+    assert found.proof is not None
+    assert found.proof.holds, found.proof
+    assert found.proof.moved == 16
+    assert bool(found.stages) is shows
+    assert [mask.polarity is not None for mask in found.semantics.masks] == [True]
+
+
+def test_parts_of_a_model_of_linen_are_found() -> None:
+    """They come into being in a call."""
+    skip_without("bare_jax.py:LinenModel")
+    from encoder_conformance.impls.module_target.frameworks.flax_linen import FRAMEWORK
+    from encoder_conformance.impls.module_target.parts import at, candidates
+
+    model = runpy.run_path(str(HERE / "bare_jax.py"))["LinenModel"]()
+    assert candidates(FRAMEWORK.tree, model) == ["layer_0", "layer_1"]
+    norm = at(FRAMEWORK.tree, model, "layer_1.LayerNorm_1")
+    assert type(norm[0]).__name__ == "LayerNorm"
+    assert {name: value.shape for name, value in norm[1]["params"].items()} == {"scale": (16,), "bias": (16,)}
+
+
+def check(conform: Callable, target: str, *arguments: str) -> Any:
+    skip_without(target)
+    ended = conform("check", str(HERE / target), "--jobs", "1", "--out", "report", *arguments)
+    path = ended.out / "check.json"
+    return ended, json.loads(path.read_text()) if path.is_file() else None
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("target", READ)
+def test_a_right_one_does_what_it_was_read_to_be(conform: Callable, target: str) -> None:
+    ended, result = check(conform, target)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    asked = {record["check"] for part in result["parts"] for record in part["records"]}
+    assert {"output", "gradients", "invariant"} <= asked
+
+
+NAMED = {
+    "bare_jax.py:NnxTanh": ("pre-gelu", "gelu-tanh"),
+    "bare_jax.py:NnxEpsilon": ("pre-gelu", "norm-eps-1e-3"),
+    "bare_keras.py:functional_epsilon": ("post-relu", "norm-eps-1e-3"),
+}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("target", NAMED)
+def test_a_bug_is_named_where_the_layer_is_stated(conform: Callable, target: str) -> None:
+    layer, deviation = NAMED[target]
+    ended, result = check(conform, target, "--layer", layer)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    found = {name for part in result["parts"] for each in part["diagnoses"] for name in each["deviations"]}
+    assert deviation in found, ended.stdout
+
+
+@pytest.mark.release
+def test_parts_of_a_model_of_linen_are_judged(conform: Callable) -> None:
+    ended, result = check(conform, "bare_jax.py:LinenModel", "--at", "layer_1")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert [part["at"] for part in result["parts"]] == ["layer_1"]
+
+
+@pytest.mark.release
+def test_parts_of_a_model_of_keras_are_judged(conform: Callable) -> None:
+    ended, result = check(conform, "bare_keras.py:Model", "--at", "second")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert [part["at"] for part in result["parts"]] == ["second"]

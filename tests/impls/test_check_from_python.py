@@ -1,0 +1,81 @@
+"""`encoder_conformance.check` and `assert_conforms`: objects of this process, which stays as it is."""
+
+import runpy
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import encoder_conformance
+from encoder_conformance.errors import InputError
+
+MODULES = Path(__file__).with_name("bare_modules.py")
+BARE: dict[str, Any] = runpy.run_path(str(MODULES), run_name="bare_modules_by_value")
+
+
+def test_a_live_module_whose_class_nobody_can_import() -> None:
+    """`BARE` is in no module that another process finds, as a notebook's classes are not."""
+    torch.manual_seed(3)
+    module = BARE["Fused"]()
+    before, random = {n: p.clone() for n, p in module.state_dict().items()}, torch.get_rng_state()
+    report = encoder_conformance.check(module, "pre-gelu", dtypes=["float32"])
+    assert report.conforms, report
+    assert all(torch.equal(before[n], p) for n, p in module.state_dict().items())
+    assert torch.equal(random, torch.get_rng_state())
+    assert "It does what pre-gelu says" in repr(report)
+    page = report._repr_html_()
+    assert page.startswith("<pre")
+    assert "It does what pre-gelu says" in page
+
+
+@pytest.mark.release
+def test_a_wrong_one_is_named_and_asserted() -> None:
+    with pytest.raises(AssertionError, match="the spec with gelu-tanh"):
+        encoder_conformance.assert_conforms(BARE["TanhGelu"], "pre-gelu")
+    encoder_conformance.assert_conforms(BARE["TanhGelu"], "pre-gelu", deviations=["gelu-tanh"])
+
+
+def test_what_cannot_be_handed_over_is_said() -> None:
+    module = BARE["Fused"]()
+    module.lock = threading.Lock()
+    with pytest.raises(InputError, match="cannot be pickled for the worker"):
+        encoder_conformance.check(module)
+    with pytest.raises(InputError, match="no deviation 'gelu-tan'"):
+        encoder_conformance.check(module, deviations=["gelu-tan"])
+    with pytest.raises(InputError, match="no format 'float8'"):
+        encoder_conformance.check(module, dtypes=["float8"])
+    with pytest.raises(InputError, match="no layer 'pre-gel'"):
+        encoder_conformance.check(module, "pre-gel")
+
+
+def test_a_script_needs_no_guard_of_its_main(tmp_path: Path) -> None:
+    """The class is of `__main__`, and the script is not started again by what computes."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            print("begun")
+            from torch import nn
+            import encoder_conformance
+
+            class Convolution(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.inner = nn.Conv1d(3, 3, 3)
+
+            try:
+                encoder_conformance.check(Convolution())
+            except encoder_conformance.InputError as error:
+                print(error)
+            """
+        )
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("begun") == 1
+    assert "inner is a convolution" in ended.stdout

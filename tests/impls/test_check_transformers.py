@@ -1,0 +1,89 @@
+"""`conform check` on layers of transformers, made from their configurations: read off them and proved."""
+
+import importlib
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from encoder_conformance.impls.module_target.examination import examine
+
+BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
+D, H, F = BARE["D"], BARE["H"], BARE["F"]
+SIZES = {"hidden_size": D, "num_attention_heads": H, "intermediate_size": F}
+READ: dict[str, tuple[str, str, dict[str, int], tuple[str, str, float]]] = {
+    "bert": ("BertLayer", "BertConfig", SIZES, ("post", "gelu", 1e-12)),
+    "roberta": ("RobertaLayer", "RobertaConfig", SIZES, ("post", "gelu", 1e-12)),
+    "distilbert": (
+        "TransformerBlock",
+        "DistilBertConfig",
+        {"dim": D, "n_heads": H, "hidden_dim": F},
+        ("post", "gelu", 1e-12),
+    ),
+    "vit": ("ViTLayer", "ViTConfig", SIZES, ("pre", "gelu", 1e-12)),
+    "whisper": (
+        "WhisperEncoderLayer",
+        "WhisperConfig",
+        {"d_model": D, "encoder_attention_heads": H, "encoder_ffn_dim": F},
+        ("pre", "gelu", 1e-5),
+    ),
+    "gpt2": ("GPT2Block", "GPT2Config", {"n_embd": D, "n_head": H, "n_inner": F}, ("pre", "gelu_tanh", 1e-5)),
+}
+
+
+@pytest.mark.parametrize("module", READ)
+def test_the_layer_and_its_map_are_read_and_proved(module: str) -> None:
+    layer, config, choices, (placement, activation, epsilon) = READ[module]
+    models = importlib.import_module(f"transformers.models.{module}.modeling_{module}")
+    index = {"layer_idx": 0} if layer == "GPT2Block" else {}
+    torch.manual_seed(0)
+    made = getattr(models, layer)(getattr(transformers, config)(**choices), **index)
+    BARE["assert_read"](examine(made), placement, activation, epsilon, H)
+
+
+@pytest.mark.release
+def test_a_folder_of_a_checkpoint(conform: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig(num_hidden_layers=1, vocab_size=30, **SIZES))
+    model.save_pretrained(tmp_path / "tiny")
+    ended = conform(
+        "check", "hf:tiny", "--at", "encoder.layer.0", "--layer", "post-gelu-bert", "--jobs", "1", "--out", "o"
+    )
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "It does what post-gelu-bert-encoder-layer-0 says" in ended.stdout
+
+
+PORT = Path(__file__).parents[2] / "docs" / "checking" / "model.py"
+
+
+@pytest.mark.release
+def test_a_model_of_transformers_states_what_it_should_be(conform: Any, tmp_path: Path) -> None:
+    """By its configuration's defaults, and by that of a folder; read off its own module."""
+    ended = conform("check", f"{PORT}:Block", "--layer", "hf:bert", "--jobs", "1", "--out", "o")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "norm.epsilon is 0.001 in the module" in ended.stdout
+    assert "and 1e-12 in bert" in ended.stdout
+    assert "your layer is the spec with norm-eps-1e-3" in ended.stdout
+    config = transformers.BertConfig(num_hidden_layers=1, vocab_size=30, layer_norm_eps=1e-3, **SIZES)
+    transformers.BertModel(config).save_pretrained(tmp_path / "tiny")
+    ended = conform("check", f"{PORT}:Block", "--layer", "hf:tiny@encoder.layer.0", "--jobs", "1", "--out", "o")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "It does what tiny says (post-norm layer_norm ε 0.001" in ended.stdout
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("hf:brt", "transformers has no model type 'brt'"),
+        ("hf:bert@encoder.layer.77", "encoder.layer has no part '77'"),
+        ("hf:modernbert", "is no layer that can be stated"),
+    ],
+)
+def test_a_model_that_states_nothing(conform: Any, named: str, said: str) -> None:
+    ended = conform("check", f"{PORT}:Block", "--layer", named, "--jobs", "1", "--out", "o")
+    assert ended.status == 2, ended.stdout + ended.stderr
+    assert said in ended.stderr

@@ -1,0 +1,26 @@
+"""Parameters of tests of which a release tries all, and every day a sample: products of faults, and lists of likes."""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+
+
+def thinned(*axes: Sequence[Any]) -> list[Any]:
+    """Every combination of the axes' values, as parameters of a test. Those whose places sum to a multiple of three are
+    tried every day, the others before a release. With an axis of three values each pair of the others' meets then."""
+    return [
+        pytest.param(
+            *(axis[place] for axis, place in zip(axes, places, strict=True)),
+            marks=() if sum(places) % 3 == 0 else pytest.mark.release,
+        )
+        for places in product(*(range(len(axis)) for axis in axes))
+    ]
+
+
+def daily(chosen: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+    """The values as parameters of a test: those `chosen` are tried every day, the others before a release."""
+    kept = list(chosen)
+    each = ((value if isinstance(value, tuple) else (value,), value in kept) for value in values)
+    return [pytest.param(*value, marks=() if is_daily else pytest.mark.release) for value, is_daily in each]

@@ -1,0 +1,49 @@
+"""A layer in float32 that computes some stages by other equations: what it shows of a case."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observation import Observation, observation_of
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.verdict import judge
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.stage_equations import stage_equations
+from encoder_conformance.spec.stages import stages
+
+FLOAT32 = FORMATS["float32"]
+SITUATIONS = ("padding-right", "mask-per-head", "no-mask", "large-mean")
+CASES = [load().cases[f"{layer}/{situation}"] for layer in ("pre-gelu", "post-relu") for situation in SITUATIONS]
+Wrong = Callable[[str], str]
+
+
+def computed(case: Case, wrong: Mapping[str, Wrong]) -> dict[str, np.ndarray]:
+    """Every stage of that layer, in float32."""
+    specified = stage_equations(case.layer)
+    equations = {stage: Equation(change(specified[stage].text)) for stage, change in wrong.items()}
+    what = given(case)
+    narrow = {name: value.astype(np.float32) for name, value in what.parameters.items()}
+    what = replace(what, equations=equations, x=what.x.astype(np.float32), parameters=narrow)
+    with np.errstate(all="ignore"):
+        return forward(case.layer, what, Arithmetic(np.float32))
+
+
+def observed(
+    case: Case, wrong: Mapping[str, Wrong], *, output_only: bool = False, expected: Expected | None = None
+) -> Observation:
+    """What a float32 layer shows that computes these stages by another equation. `expected` is read, or given."""
+    shown = computed(case, wrong)
+    names = ("output",) if output_only else stages(case.layer)
+    answers = {name: np.asarray(shown[name]).astype(np.float32) for name in names}
+    expected = expected or read_golden(case, read_golden_manifest(), constants())
+    verdict = judge("output" if output_only else "stages", names, answers, expected, FLOAT32, constants())
+    return observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome is not Outcome.PASS)
