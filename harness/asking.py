@@ -2,7 +2,7 @@
 
 import importlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -119,8 +119,8 @@ _MEASURED_AHEAD = 32
 """Conditions; half of those that are kept."""
 
 
-def measure_ahead(tasks: Iterable[Task], is_waited_for: Callable[[], bool]) -> None:
-    """Measure the conditions that judging the first of these tasks needs, until somebody waits.
+def measure_ahead(tasks: Iterable[Task]) -> Iterator[None]:
+    """Measure the conditions that judging the first of these tasks needs, one a step.
 
     A framework takes seconds to import, and a condition a tenth of one to measure, which else the answers wait for.
     """
@@ -129,10 +129,11 @@ def measure_ahead(tasks: Iterable[Task], is_waited_for: Callable[[], bool]) -> N
         roundoff = _measured_roundoff(task)
         if roundoff is None or (task.case.id, roundoff) in measured or is_large(task.case.layer):
             continue
-        if is_waited_for() or len(measured) == _MEASURED_AHEAD:
+        if len(measured) == _MEASURED_AHEAD:
             return
         measured.add((task.case.id, roundoff))
         measured_condition(base_of(task.case) if task.check == "invariant" else task.case, roundoff)
+        yield
 
 
 def _measured_roundoff(task: Task) -> float | None:

@@ -4,7 +4,6 @@ What judges answers is imported once the workers have started: they import their
 """
 
 import os
-import queue
 import re
 import threading
 import time
@@ -16,6 +15,8 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from encoder_conformance.core.order import work_of
+from encoder_conformance.idle import IdleQueue
 from encoder_conformance.impl.manifest import Device
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
@@ -83,12 +84,9 @@ class Run:
                 assignment.ready, device, self.threads, log, limits=self.limits, strikes=strikes[assignment.name]
             )
 
-        spool = Spool()
-        self._queues = {
-            each.name: WorkQueue(each, partial(session, each), at_once=self._at_once, spool=spool)
-            for each in assignments
-        }
-        self._records: queue.Queue[Record | Early | BaseException | None] = queue.Queue()
+        made = partial(WorkQueue, at_once=self._at_once, spool=Spool())
+        self._queues = {each.name: made(each, partial(session, each)) for each in assignments}
+        self._records: IdleQueue[Record | Early | BaseException | None] = IdleQueue()
         self._aborted = threading.Event()
         self._stopping = threading.Event()
         self._iterating = threading.Event()
@@ -96,7 +94,7 @@ class Run:
         """Set once a worker has started, and waits for the iteration."""
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
-        self._begun = 0.0, 0.0
+        self._begun = 0.0
         self._working = 0
         self._deadline = threading.Timer(0.0, self.abort)
         self._judging = JudgeThread(constants, self._records, observed)
@@ -130,9 +128,10 @@ class Run:
                 self._add_worker()
 
     def _speed_beside(self, workers: int) -> float:
-        """How fast one more worker would be; this process judges, by its processor time since the iteration began."""
-        wall, own = time.monotonic() - self._begun[0], time.process_time() - self._begun[1]
-        return speed_beside(workers, own / max(wall, 1e-3), max(self.jobs, os.cpu_count() or 1))
+        """How fast one more worker would be, of what this process needs itself for a second of workers' tasks."""
+        worked = sum(each.pace.seconds for each in self._queues.values())
+        judging = (time.process_time() - self._begun) / worked if worked else 0.0
+        return speed_beside(workers, judging * workers, max(self.jobs, os.cpu_count() or 1))
 
     @property
     def _ended(self) -> bool:
@@ -151,13 +150,13 @@ class Run:
         pool = self.begin()
         if self.until is not None:
             self.end_at(self.until)
-        self._begun = time.monotonic(), time.process_time()
+        self._begun = time.process_time()
         self._iterating.set()
         with self._judging, pool:
             finished = False
             try:
                 while not finished:
-                    match self._records.get():
+                    match self._records.next():
                         case None:
                             finished = True
                         case Early(record):
@@ -170,6 +169,10 @@ class Run:
                 self._deadline.cancel()
                 if not finished:
                     self.abort()
+
+    def prepare_while_idle(self, steps: Iterator[None]) -> None:
+        """Take steps of this iterator while no worker answers."""
+        self._records.steps = steps
 
     def cases_asked_first(self) -> Iterator[Case]:
         """The cases of the first implementation, in the order of its tasks, without those that need no golden."""
@@ -254,6 +257,8 @@ class Run:
             if self._stopping.is_set() and not _same_case(task, failing):
                 break
             answer = self._run_task(session, task, coming)
+            if answer and not task.opt_out:
+                work.pace.finished(work_of(task), answer.seconds)
             if answer and (self._fail_fast or task.opt_out):
                 verdict = self._judging.judge(work.observations, answer)
                 if self._fail_fast and verdict.result() not in {*EXPECTED, None}:

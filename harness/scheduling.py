@@ -17,6 +17,39 @@ _STARTS_WORTH_A_WORKER = 0.5
 """The time that one more worker has to save, in multiples of its start time."""
 
 
+_TELLING_TASKS = 4
+"""Tasks after which the pace is an estimate."""
+
+
+class Pace:
+    """How long the tasks of a queue take, for their work.
+
+    The longest task does not count: in its first use a framework may import or compile what all the others use.
+    """
+
+    def __init__(self) -> None:
+        self._tasks = 0
+        self._work, self._seconds = 0.0, 0.0
+        self._longest = 0.0, 0.0
+
+    def finished(self, work: float, seconds: float) -> None:
+        """Count a task."""
+        self._tasks += 1
+        self._work, self._seconds = self._work + work, self._seconds + seconds
+        self._longest = max(self._longest, (seconds, work))
+
+    @property
+    def seconds(self) -> float:
+        """Of all tasks but the longest."""
+        return self._seconds - self._longest[0]
+
+    def seconds_for(self, work: float) -> float:
+        """The estimated seconds for more work of one worker; 0 while it is too early to tell."""
+        if self._tasks < _TELLING_TASKS:
+            return 0.0
+        return work * self.seconds / max(self._work - self._longest[1], 1.0)
+
+
 @dataclass(frozen=True)
 class Assignment:
     """One implementation and its tasks."""
@@ -54,9 +87,9 @@ class WorkQueue:
         self.longest_task, self._session = timeouts.build + timeouts.run, session
         self._built: dict[Session, tuple[object, ...]] = {}
         self._at_once = at_once
+        self.pace = Pace()
         self._begun: float | None = None
         self._start_took = 0.0
-        self._taken = 0.0
 
     def prepare(self) -> None:
         """Have room for `observations`. Diagnosis is imported for it, which the first worker need not wait for."""
@@ -95,9 +128,9 @@ class WorkQueue:
 
     def _seconds_left(self) -> float:
         """An estimate of the seconds for the waiting tasks, from the pace so far; 0 while it is too early to tell."""
-        if self._begun is None or (elapsed := time.monotonic() - self._begun) < self._start_took:
+        if self._begun is None or time.monotonic() - self._begun < self._start_took:
             return 0.0
-        return elapsed * self._left / max(self._taken, 1.0)
+        return self.pace.seconds_for(self._left) / max(self.workers, 1)
 
     def add_worker(self) -> Session:
         """Count one more worker and return its session."""
@@ -121,8 +154,7 @@ class WorkQueue:
         del self.waiting[index]
         self._built[session] = layer = tasks[0].build_key
         self._layers -= Counter([layer])
-        work = sum(map(work_of, tasks))
-        self._taken, self._left = self._taken + work, self._left - work
+        self._left -= sum(map(work_of, tasks))
         return tasks
 
 

@@ -6,6 +6,7 @@ What judges and prints is imported once the workers have started: they import th
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,11 +166,15 @@ def _get_ready(in_progress: Run, goldens: Goldens, cases: list[Case]) -> None:
 
     compute(goldens, cases)
     in_progress.begin()
+    preparations = measure_ahead(in_progress.tasks_asked_first())
     if isinstance(goldens, FrozenGoldens):
         goldens.check(cases)
         goldens.read_ahead(in_progress.cases_asked_first())
+        preparations = chain(preparations, goldens.spool_ahead(in_progress.cases_asked_first()))
     prepare_to_judge(cases)
-    measure_ahead(in_progress.tasks_asked_first(), in_progress.waited_for.is_set)
+    while not in_progress.waited_for.is_set() and next(preparations, preparations) is None:
+        pass
+    in_progress.prepare_while_idle(preparations)
 
 
 def _exit_status(report: Report, digest: "Digest") -> int:

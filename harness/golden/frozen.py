@@ -1,11 +1,12 @@
 """The frozen goldens of a run: all are checked before the first request, and each is read when its case runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
 from encoder_conformance.golden.store import Manifest, check_ids, checked_golden, read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judge.observation import is_large
 from encoder_conformance.recent import Recent
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
@@ -37,6 +38,14 @@ class FrozenGoldens:
         """Fill the cache with the goldens of the first cases."""
         for case in islice(cases, _CACHED):
             self(case)
+
+    def spool_ahead(self, cases: Iterable[Case]) -> Iterator[None]:
+        """Read the goldens of small cases behind those of `read_ahead`, one a step, and leave them in the spool."""
+        for case in islice(cases, _CACHED, None):
+            if case.golden_id in self._slots or is_large(case.layer):
+                continue
+            self._read(self._specification.cases[case.golden_id])
+            yield
 
     @cached_property
     def _manifest(self) -> Manifest:

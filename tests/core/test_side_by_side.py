@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.scheduling import speed_beside
+from encoder_conformance.scheduling import Pace, speed_beside
 
 COUNTING = """
     def start(self, device, threads):
@@ -64,6 +64,18 @@ def test_one_more_worker_has_to_save_time() -> None:
     assert speed_beside(1, 0.7, 2) < 0.2
     assert speed_beside(2, 0.5, 2) == 0.0
     assert speed_beside(1, 0.1, 16) == 1.0
+
+
+def test_what_a_framework_does_once_is_no_part_of_the_pace() -> None:
+    """PyTorch imports a second of its modules with its first checkpoint; a second worker was started for it."""
+    pace = Pace()
+    for _ in range(3):
+        pace.finished(1.0, 0.01)
+    assert pace.seconds_for(100.0) == 0.0, "too early to tell"
+    pace.finished(2.0, 1.0)
+    assert pace.seconds_for(100.0) == pytest.approx(1.0)
+    pace.finished(1.0, 0.05)
+    assert pace.seconds_for(100.0) == pytest.approx(2.0)
 
 
 def test_one_processor_is_the_parents(conform: Callable, honest: Path) -> None:

@@ -1,0 +1,26 @@
+"""A queue whose reader has other work while nothing comes."""
+
+import queue
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+_IDLE = 0.02
+"""Seconds without an item after which the reader is idle: a worker imports, compiles or exports."""
+
+Item = TypeVar("Item")
+
+
+class IdleQueue(queue.Queue[Item], Generic[Item]):
+    """`next` gets items in their order, as `get` does; while none comes, it takes steps of other work."""
+
+    steps: Iterator[None] = iter(())
+    """The other work. A step takes some 10 ms, since an item that comes meanwhile waits for its end."""
+
+    def next(self) -> Item:
+        """The next item, and steps until it comes."""
+        while True:
+            try:
+                return self.get(timeout=_IDLE)
+            except queue.Empty:
+                if next(self.steps, self) is self:
+                    return self.get()
