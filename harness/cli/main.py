@@ -54,7 +54,9 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def main() -> None:
     # A command makes few cycles and many objects that stay: looking for cycles takes a tenth of its start and of a run.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    sys.exit(_run_command())
+    status = _run_command()
+    gc.freeze()  # all that is left goes with the process; Python would look through it for cycles, several times
+    sys.exit(status)
 
 
 def _run_command() -> int:
