@@ -13,6 +13,7 @@ from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import LARGE
 from encoder_conformance.wire.streamed import Array, Streamed, parts_of
+from encoder_conformance.worker.parts_file import PartsFile
 
 Sent = dict[str, Array | Streamed]
 
@@ -38,5 +39,11 @@ def _sources(case: Case) -> dict[str, Drawn | Array]:
 
 
 def _cast(source: Drawn | Array, dtype: np.dtype[Any]) -> Iterator[Array]:
-    for part in source.parts() if isinstance(source, Drawn) else parts_of(source):
-        yield part.astype(dtype, copy=False)
+    if not isinstance(source, Drawn):
+        return (part.astype(dtype, copy=False) for part in parts_of(source))
+    drawn_parts = (part.astype(dtype, copy=False) for part in source.parts())
+    return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape), dtype)
+
+
+_DRAWN = PartsFile()
+"""The layers of a run: several implementations build them, and each sends back what it was sent."""

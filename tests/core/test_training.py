@@ -16,6 +16,7 @@ from encoder_conformance.checks.training.statistics import (
     HIDDEN,
     Z_LIMIT,
     dependence,
+    is_surely_uniform,
     rate,
     uniform,
     variance,
@@ -410,6 +411,20 @@ def test_statistics_fail_what_is_wrong_and_pass_what_is_not() -> None:
     assert np.abs(zs).max() < Z_LIMIT
     assert rate([np.zeros(100, np.uint8)], 0.5).wrong
     assert uniform(draw.normal(size=5000), 2) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("count", [8, 300, 9_000, 50_000])
+def test_a_histogram_says_uniform_only_where_the_test_does(count: int, dtype: type[np.floating]) -> None:
+    """Values that are stretched more and more: of what is drawn right nearly all need no sorting."""
+    draw, sure = np.random.default_rng(count), []
+    for stretch in (1.0, 0.99, 0.95, 0.9, 0.8, 0.5, 0.2):
+        for _ in range(5):
+            values = (draw.uniform(-2, 2, count) * stretch).astype(dtype)
+            sure.append(is_surely_uniform(values, 2))
+            assert not sure[-1] or uniform(values, 2) >= FALSE_ALARM
+    assert all(sure[:5])
+    assert count < 50 or not any(sure[-5:])
 
 
 MISSING = {

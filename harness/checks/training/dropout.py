@@ -144,8 +144,7 @@ def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed:
         )
     try:
         with _ONE_AT_A_TIME:
-            exact = output.astype(np.float64)
-            return probe.read(exact) if isinstance(probe, EmbeddedProbe) else read(probe, exact)
+            return probe.read(output.astype(np.float64)) if isinstance(probe, EmbeddedProbe) else read(probe, output)
     except Unreadable as problem:
         return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
 
@@ -153,15 +152,14 @@ def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed:
 def _parameters(probe: AnyProbe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
     """Parameter name → its values, generated when they are written and again when they are compared."""
     return {
-        parameter.name: Streamed(
-            dtype, parameter.shape(probe.layer), partial(_generate_parameter, probe, parameter, dtype)
-        )
+        parameter.name: Streamed(dtype, parameter.shape(probe.layer), partial(_generated, probe, parameter, dtype))
         for parameter in parameters_of(probe.layer)
     }
 
 
-def _generate_parameter(probe: AnyProbe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
-    for part in parts_of(probe.parameter(parameter)):
+def _generated(probe: AnyProbe, parameter: Parameter, dtype: np.dtype[Any]) -> Iterator[np.ndarray[Any, Any]]:
+    sparse = probe.sparse(parameter) if isinstance(probe, Probe) else None
+    for part in parts_of(probe.parameter(parameter)) if sparse is None else sparse.parts():
         yield part.astype(dtype, copy=False)
 
 
@@ -230,8 +228,8 @@ def _shown(readings: list[Reading], rates: Rates) -> Rates:
 
 
 def _are_neighbours_dependent(masks: list[Masks], axis: int) -> bool:
-    moved = [np.moveaxis(mask, axis, 0) for mask in masks]
-    return abs(dependence([(mask[1:], mask[:-1]) for mask in moved])) > Z_LIMIT
+    before = (slice(None),) * axis
+    return abs(dependence([(mask[*before, 1:], mask[*before, :-1]) for mask in masks])) > Z_LIMIT
 
 
 def _is_scale_far(readings: list[Reading], placement: str, expected: float) -> bool:

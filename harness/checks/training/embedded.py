@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import portable
-from encoder_conformance.checks.training.reading import Reading, Unreadable
+from encoder_conformance.checks.training.reading import Reading, Unreadable, smallest_and_largest
 from encoder_conformance.checks.training.statistics import DROPPED, HIDDEN, KEPT
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps.embedding import table
@@ -121,7 +121,7 @@ class EmbeddedProbe:
             raise Unreadable(f"embedded: {what}" if kept.any() else "embedded: everything is 0")
         mask = np.where(shown, np.where(kept, KEPT, DROPPED), HIDDEN)
         factors = self._factors(output[:, 0], seen[:, 0], kept[:, 0])
-        return Reading({"embedded": mask}, {"embedded": factors})
+        return Reading({"embedded": mask}, {"embedded": smallest_and_largest(factors)})
 
     def _factors(self, output: Floats, seen: Floats, kept: np.ndarray[Any, Any]) -> Floats:
         """Of the kept elements at position 0, where sines are 0 and cosines 1 in every arithmetic. `output`, `seen` and

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.checks.training.statistics import FALSE_ALARM, Z_LIMIT, mean_square, uniform, variance
+from encoder_conformance.checks.training.statistics import (
+    FALSE_ALARM,
+    Z_LIMIT,
+    is_surely_uniform,
+    mean_square,
+    uniform,
+    variance,
+)
 from encoder_conformance.portable import splitmix64
 from encoder_conformance.spec.parameters import Parameter, parameters_of
 from encoder_conformance.task import Task
@@ -93,7 +100,7 @@ def _xavier_problems(name: str, value: Array) -> Iterator[str]:
     elif abs(z := variance(value, bound)) > Z_LIMIT:
         rms = float(np.sqrt(mean_square(value)))
         yield f"{name}: root mean square {rms:.4g} instead of {bound / sqrt(3):.4g} (z = {z:.3g})"
-    elif (chance := uniform(value, bound)) < FALSE_ALARM:
+    elif not is_surely_uniform(value, bound) and (chance := uniform(value, bound)) < FALSE_ALARM:
         yield f"{name}: not drawn uniformly from ±{bound:.4g} (chance {chance:.1g})"
     for vectors, checksums, kind in zip((value, value.T), _checksums(value), ("rows", "columns"), strict=True):
         if _has_two_equal(vectors, checksums):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoder_conformance.checks.training.sparse import Sparse
 from encoder_conformance.portable import Floats
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import Parameter, parameters_of
@@ -134,7 +135,9 @@ class Probe:
         return {parameter.name: self.parameter(parameter) for parameter in parameters_of(self.layer)}
 
     def parameter(self, parameter: Parameter) -> Floats:
-        """The probe's values of one parameter, in its shape; nearly all are zeros."""
+        """The probe's values of one parameter, in its shape."""
+        if (sparse := self.sparse(parameter)) is not None:
+            return sparse.whole()
         value = np.zeros(parameter.shape(self.layer))
         match parameter.name:
             case "norm1.gain":
@@ -143,17 +146,31 @@ class Probe:
                 value += self.x[0, 0].mean()
             case "norm2.gain":
                 value += 1.0
-            case "attention.value.weight":
-                np.fill_diagonal(value, 1.0)
-            case "attention.output.weight":
-                np.fill_diagonal(value, np.where(self.shows_weight, self.positions, 0.0))
             case "attention.output.bias":
                 value += self.ordinary
             case "feed_forward.hidden.bias":
                 value += ACTIVATION
-            case "feed_forward.output.weight":
-                shown = np.flatnonzero(self.units >= 0)
-                value[self.units[shown], shown] = self.ffn_scale / ACTIVATION
             case "feed_forward.output.bias":
                 value[:LOW] = self.ffn_scale
         return value
+
+    def sparse(self, parameter: Parameter) -> Sparse | None:
+        """The probe's values of a matrix, of which nearly all are zeros; None of a vector."""
+        shape = parameter.shape(self.layer)
+        if len(shape) != 2:
+            return None
+        diagonal = np.arange(min(shape))
+        match parameter.name:
+            case "attention.value.weight":
+                return Sparse(shape, diagonal, diagonal, np.ones(diagonal.size))
+            case "attention.output.weight":
+                return Sparse(
+                    shape, diagonal, diagonal, np.where(self.shows_weight, self.positions, 0.0)[: diagonal.size]
+                )
+            case "feed_forward.output.weight":
+                shown = np.flatnonzero(self.units >= 0)
+                return Sparse(shape, self.units[shown], shown, np.full(shown.size, self.ffn_scale / ACTIVATION))
+        return Sparse(shape, _NOWHERE, _NOWHERE, np.empty(0))
+
+
+_NOWHERE = np.empty(0, np.int64)

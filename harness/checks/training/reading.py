@@ -1,15 +1,19 @@
 """Recovers each placement's dropout mask and scale from a probe's output (rule Q-2)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.checks.training.probe import BIAS, HIGH, LOW, UNIT, Probe
-from encoder_conformance.checks.training.statistics import DROPPED, HIDDEN, KEPT, Masks
+from encoder_conformance.checks.training.statistics import HIDDEN, KEPT, Masks
 from encoder_conformance.portable import Floats
+from encoder_conformance.wire.streamed import PART
 
 Floating = npt.NDArray[np.floating]
+Bools = npt.NDArray[np.bool_]
 
 
 class Unreadable(Exception):
@@ -22,17 +26,24 @@ class Reading:
 
     `kept`: placement → mask, [B, H, S, S], [B, S, D] or [B, S, F]. A byte an element, since several readings of a large
     layer are compared.
-    `scales`: placement → the factors of the kept elements, where they can be measured.
+    `scales`: placement → the smallest and the largest factor of the kept elements; none where none can be measured.
     """
 
     kept: dict[str, Masks]
     scales: dict[str, Floats]
 
 
-def read(probe: Probe, output: Floats) -> Reading:
-    """The reading of `output` [B, S, D], float64. Raises Unreadable."""
-    added = _invert_norm(probe, output) - probe.x
-    ffn_bias = added[..., BIAS]  # [B, S], the feed-forward network's bias alone in each row
+def read(probe: Probe, output: Floating) -> Reading:
+    """The reading of `output` [B, S, D] in any format. Raises Unreadable.
+
+    A few items at a time: arrays of a whole batch are mapped and unmapped for each operation (allocator.py), and that
+    takes longer than the operation.
+    """
+    _check_shows_norm(probe, output)
+    added, parts = np.empty(output.shape), tuple(_parts(output.shape))
+    for part in parts:
+        added[part] = _invert_norm(probe, output[part].astype(np.float64)) - probe.x[part]
+    ffn_bias = added[..., BIAS].copy()  # [B, S], the feed-forward network's bias alone in each row
     bias_kept = ffn_bias > probe.ffn_scale * probe.ffn_unit / 2
     if not bias_kept.any():
         raise Unreadable("ffn_output: feature D − 3 is dropped at every position, or nothing is added to it")
@@ -42,66 +53,98 @@ def read(probe: Probe, output: Floats) -> Reading:
             f"ffn_output: one number is kept as {least / probe.ffn_scale:.4g} to {most / probe.ffn_scale:.4g} of itself"
         )
 
-    ffn_output = (added > typical / 2).astype(np.float64)
-    ffn_output[..., LOW:] = np.nan
-    shows_unit = probe.units >= 0
-    active = np.where(shows_unit & (ffn_output == 1), added > 1.5 * typical, np.nan)
-
     # Rows whose `ffn_bias` was dropped do not show the size of a feed-forward unit.
     unit = added[..., UNIT] / np.where(bias_kept, ffn_bias, np.nan) - 1
-    ffn_scales = unit[(unit > 0.5) & (ffn_output[..., UNIT] == 1)]
+    ffn_scales = unit[(unit > 0.5) & (added[..., UNIT] > typical / 2)]
     scale = float(np.median(ffn_scales)) if ffn_scales.size else 1.0
-    from_ffn = ffn_bias[..., None] * np.where(ffn_output == 1, 1 + scale * np.where(shows_unit, active, 0.0), 0.0)
-    attended = np.where(bias_kept[..., None] & probe.ordinary, added - from_ffn, np.nan)
 
-    attention_output = np.where(np.isnan(attended), np.nan, attended > 0.5)
-    plain = attended[(attention_output == 1) & ~probe.shows_weight]
-    scale = float(np.median(plain)) if plain.size else 1.0
-    weight = np.where(probe.shows_weight & (attention_output == 1), attended / scale - 1, np.nan)
-    attention_weights = np.where(np.isnan(weight), np.nan, weight > 0.5)
+    shows_unit = probe.units >= 0
+    ffn_output, active, attention_output, attention_weights = (np.empty(output.shape, np.uint8) for _ in range(4))
+    plain = []
+    for part in parts:
+        sums = added[part]
+        kept = sums > typical / 2
+        ffn_output[part] = kept
+        kept[..., LOW:] = False
+        is_active = sums > 1.5 * typical
+        active[part] = _as_mask(is_active, shows_unit & kept)
+        from_ffn = ffn_bias[part][..., None] * np.where(kept, 1 + scale * (shows_unit & is_active), 0.0)
+        # From here on `added` is what attention added.
+        sums[:] = np.where(bias_kept[part][..., None] & probe.ordinary, sums - from_ffn, np.nan)
+        is_kept = sums > 0.5
+        attention_output[part] = _as_mask(is_kept, ~np.isnan(sums))
+        plain.append(sums[is_kept & ~probe.shows_weight])
+    ffn_output[..., LOW:] = HIDDEN
+    plain_scales = np.concatenate(plain)
+    scale = float(np.median(plain_scales)) if plain_scales.size else 1.0
 
-    normed = np.where(probe.ordinary & bias_kept[..., None], probe.x + attended, probe.x)
-    spread = probe.norm_denominator(normed)[..., 0] if probe.is_post_norm else np.ones_like(ffn_bias)
-    kept = {
-        "attention_weights": _by_head(probe, attention_weights),
-        "attention_output": attention_output,
-        "ffn_activation": _by_unit(probe, active),
-        "ffn_output": ffn_output,
-    }
-    scales = {
-        "attention_weights": weight[attention_weights == 1],
-        "attention_output": plain,
-        "ffn_activation": ffn_scales,
-        "ffn_output": (ffn_bias / (probe.ffn_scale * spread))[bias_kept],
-    }
-    return Reading({name: _as_mask(mask) for name, mask in kept.items()}, scales)
+    spread = np.ones_like(ffn_bias)
+    weights = []
+    for part in parts:
+        attended = added[part]
+        weight = np.where(probe.shows_weight & (attention_output[part] == KEPT), attended / scale - 1, np.nan)
+        is_kept = weight > 0.5
+        attention_weights[part] = _as_mask(is_kept, ~np.isnan(weight))
+        weights.append(smallest_and_largest(weight[is_kept]))
+        if probe.is_post_norm:
+            ordinary = probe.ordinary & bias_kept[part][..., None]
+            normed = np.where(ordinary, probe.x[part] + attended, probe.x[part])
+            spread[part] = probe.norm_denominator(normed)[..., 0]
+    return Reading(
+        {
+            "attention_weights": _by_head(probe, attention_weights),
+            "attention_output": attention_output,
+            "ffn_activation": _by_unit(probe, active),
+            "ffn_output": ffn_output,
+        },
+        {
+            "attention_weights": smallest_and_largest(np.concatenate(weights)),
+            "attention_output": smallest_and_largest(plain_scales),
+            "ffn_activation": smallest_and_largest(ffn_scales),
+            "ffn_output": smallest_and_largest((ffn_bias / (probe.ffn_scale * spread))[bias_kept]),
+        },
+    )
 
 
-def _as_mask(kept: Floating) -> Masks:
-    """Of 1 where an element was kept, 0 where it was dropped, NaN where it is not visible."""
-    return np.where(np.isnan(kept), HIDDEN, np.where(kept == 1, KEPT, DROPPED))
+def _parts(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Items of a batch of this shape, as many at a time as fit a processor's cache."""
+    step = max(1, PART // prod(shape[1:]))
+    return (slice(begin, begin + step) for begin in range(0, shape[0], step))
+
+
+def _as_mask(kept: Bools, visible: Bools) -> Masks:
+    return np.where(visible, kept, HIDDEN)
+
+
+def smallest_and_largest(scales: Floats) -> Floats:
+    """The smallest and the largest; none of none."""
+    return np.array([scales.min(), scales.max()]) if scales.size else scales
+
+
+def _check_shows_norm(probe: Probe, output: Floating) -> None:
+    """Raise Unreadable unless the last norm can be inverted."""
+    if not np.isfinite(output).all():
+        raise Unreadable(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
+    if not (output[..., HIGH] > output[..., LOW]).all():
+        raise Unreadable(f"feature D − 1 is not above feature D − 2, which is {2 * probe.offset:g} below it in x")
 
 
 def _invert_norm(probe: Probe, output: Floats) -> Floats:
-    """[B, S, D], the sums before the last norm: an affine map of each row, fixed by two known features."""
-    if not np.isfinite(output).all():
-        raise Unreadable(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
+    """[..., S, D], the sums before the last norm: an affine map of each row, fixed by two known features."""
     low, high = output[..., LOW, None], output[..., HIGH, None]
-    if not (high > low).all():
-        raise Unreadable(f"feature D − 1 is not above feature D − 2, which is {2 * probe.offset:g} below it in x")
     return np.asarray(probe.offset * (2 * (output - low) / (high - low) - 1))
 
 
-def _by_head(probe: Probe, by_feature: Floats) -> Floats:
+def _by_head(probe: Probe, by_feature: Masks) -> Masks:
     """[B, S, D] to [B, H, S, S]: feature k of head h shows the weight of key k."""
     B, S, _ = by_feature.shape
     heads = by_feature.reshape(B, S, -1, probe.original.head_dim)[..., :S]
-    return heads.swapaxes(1, 2)
+    return np.ascontiguousarray(heads.swapaxes(1, 2))
 
 
-def _by_unit(probe: Probe, by_feature: Floats) -> npt.NDArray[np.float16]:
-    """[B, S, D] to [B, S, F], NaN at the units that are not shown."""
-    units = np.full((*by_feature.shape[:2], probe.original.feed_forward.d_ff), np.nan, dtype=np.float16)
+def _by_unit(probe: Probe, by_feature: Masks) -> Masks:
+    """[B, S, D] to [B, S, F], HIDDEN at the units that are not shown."""
+    units = np.full((*by_feature.shape[:2], probe.original.feed_forward.d_ff), HIDDEN)
     shown = np.flatnonzero(probe.units >= 0)
     units[..., probe.units[shown]] = by_feature[..., shown]
     return units
