@@ -23,6 +23,8 @@ PLATFORM = "x86_64-manylinux_2_35"
 PYTHON, NEWER = "3.11", {"lucid_dl": "3.12"}
 TOOLS = ("lint", "types", "docs", "site", "supply")
 """Environments of tox.ini that install what is named there, after what the package itself needs."""
+PROCESSORS = "+cpu"
+"""The local suffix of the version of torch's build for processors."""
 SEVERAL = ("onnx_exporters",)
 """Environments of tox.ini that install several extras."""
 SBOM, LICENCES = FOLDER / "sbom.cdx.json", FOLDER / "LICENCES.md"
@@ -62,10 +64,24 @@ def lock(name: str, requirements: list[str]) -> None:
     compiled = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT, check=False)
     if compiled.returncode:
         raise SystemExit(f"{name}: {compiled.stderr}")
+    (FOLDER / f"{name}.txt").write_text(locked(name, compiled.stdout), encoding="utf-8")
+
+
+def locked(name: str, compiled: str) -> str:
+    """The lock of what uv compiled. Raises SystemExit where the sums of torch are not of the build for processors.
+
+    That build has the same version as the one for graphics cards, and a local suffix that only its own index knows.
+    """
     head = f"# {name}, for Python {NEWER.get(name, PYTHON)} on {PLATFORM}; renewed by: tox -e supply\n"
-    # The build of torch for processors has the same version, and a local suffix that only its own index knows.
-    locked = re.sub(r"^(torch==[\d.]+)\+cpu", r"\1", compiled.stdout, flags=re.MULTILINE)
-    (FOLDER / f"{name}.txt").write_text(head + locked, encoding="utf-8")
+    if torch := re.search(r"^torch==(\S+)", compiled, flags=re.MULTILINE):
+        if not torch[1].endswith(PROCESSORS):
+            raise SystemExit(
+                f"locks/{name}.txt stays as it was: uv found torch {torch[1]}, and not its build for processors, "
+                f"{torch[1]}{PROCESSORS}. Say where that build is: UV_FIND_LINKS, a folder or page with its wheel, or "
+                "UV_INDEX, an index of such builds"
+            )
+        head += f"# torch is the build for processors, {torch[1]}\n"
+    return head + re.sub(rf"^(torch==\S+?){re.escape(PROCESSORS)}", r"\1", compiled, flags=re.MULTILINE)
 
 
 def bill_of_materials(python: str) -> dict[str, Any]:

@@ -18,10 +18,17 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def lock_of(name: str) -> str:
+    return (LOCKS / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def sums(entry: str) -> set[str]:
+    return set(re.findall(r"--hash=sha256:(\w+)", entry))
+
+
 def locked(name: str) -> dict[str, tuple[str, str]]:
     """Package → its version and what else its lines say."""
-    text = (LOCKS / f"{name}.txt").read_text(encoding="utf-8")
-    entries = [PACKAGE.match(entry) for entry in re.split(r"\n(?=\w)", text)[1:]]
+    entries = [PACKAGE.match(entry) for entry in re.split(r"\n(?=\w)", lock_of(name))[1:]]
     assert all(entries)
     return {normal(entry[1]): (entry[2], entry[3]) for entry in entries if entry}
 
@@ -47,6 +54,33 @@ def test_a_lock_has_hashes_and_keeps_to_what_is_pinned(name: str) -> None:
     assert all("--hash=sha256:" in rest for _, rest in packages.values())
     pins = pinned(ENVIRONMENTS[name])
     assert {package: packages[package][0] for package in pins} == pins, "tox -e supply"
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_lock_has_the_sums_of_torchs_build_for_processors(name: str) -> None:
+    """Only that build's version has the suffix that the second line keeps; the other's sums are refused on renewal."""
+    packages = locked(name)
+    said = re.search(r"^# torch is the build for processors, (\S+)$", lock_of(name), re.MULTILINE)
+    assert (said is not None) == ("torch" in packages)
+    if said:
+        version, rest = packages["torch"]
+        assert said[1] == f"{version}+cpu"
+        assert sums(rest) == sums(locked("pytorch")["torch"][1]), "of two builds: tox -e supply"
+        assert not {package for package in packages if re.match(r"nvidia-|cuda-|triton$", package)}
+
+
+COMPILED = "numpy==2.4.6 \\\n    --hash=sha256:aa\ntorch==2.13.0{suffix} \\\n    --hash=sha256:bb\n    # via -r it\n"
+
+
+def test_a_renewal_without_torchs_build_for_processors_is_refused() -> None:
+    """Without a place of that build, uv finds the one for graphics cards, which has other sums."""
+    with pytest.raises(SystemExit, match=r"locks/pytorch.txt stays as it was.* torch 2\.13\.0,.* UV_FIND_LINKS"):
+        RENEW["locked"]("pytorch", COMPILED.format(suffix=""))
+    written = RENEW["locked"]("pytorch", COMPILED.format(suffix="+cpu"))
+    head, build, rest = written.split("\n", 2)
+    assert head == lock_of("pytorch").splitlines()[0]
+    assert build == "# torch is the build for processors, 2.13.0+cpu"
+    assert rest == COMPILED.format(suffix="")
 
 
 @pytest.mark.parametrize("file", sorted(LOCKS.iterdir()), ids=lambda path: path.name)
