@@ -33,17 +33,16 @@ def splitmix64(start: int, count: int, first: int = 0) -> npt.NDArray[np.uint64]
     """Outputs `first` … first+count−1 of SplitMix64 started at `start` (rule P-2; Steele, Lea, Flood, OOPSLA 2014)."""
     drawn = np.empty(count, np.uint64)
     beside = np.empty(min(count, PART), np.uint64)
-    with np.errstate(over="ignore"):
-        # In place, in parts that stay in the cache: this loop dominates a large layer, and the noise of a large case.
-        for at in range(0, count, PART):
-            z = drawn[at : at + PART]
-            shifted = beside[: z.size]
-            np.add(_steps()[: z.size], np.uint64((start + (first + at) * int(_GOLDEN_GAMMA)) % 2**64), out=z)
-            z ^= np.right_shift(z, np.uint64(30), out=shifted)
-            z *= np.uint64(0xBF58476D1CE4E5B9)
-            z ^= np.right_shift(z, np.uint64(27), out=shifted)
-            z *= np.uint64(0x94D049BB133111EB)
-            z ^= np.right_shift(z, np.uint64(31), out=shifted)
+    # In place, in parts that stay in the cache: this loop dominates a large layer, and the noise of a large case.
+    for at in range(0, count, PART):
+        z = drawn[at : at + PART]
+        shifted = beside[: z.size]
+        np.add(_steps()[: z.size], np.uint64((start + (first + at) * int(_GOLDEN_GAMMA)) % 2**64), out=z)
+        z ^= np.right_shift(z, np.uint64(30), out=shifted)
+        z *= np.uint64(0xBF58476D1CE4E5B9)
+        z ^= np.right_shift(z, np.uint64(27), out=shifted)
+        z *= np.uint64(0x94D049BB133111EB)
+        z ^= np.right_shift(z, np.uint64(31), out=shifted)
     return drawn
 
 

@@ -4,6 +4,7 @@ A verdict is a pure function of the answer, the expectation and the constants. I
 """
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -122,12 +123,13 @@ def judge_tensors(
         mismatched = _mismatched(values, golden)
         error, sigma = _errors(values, golden, _joined([expected.condition for *_, expected in comparable]), dtype)
         begin = 0
-        for name, _, expected in comparable:
-            part = slice(begin, begin := begin + expected.golden.size)
-            if mismatched is not None and mismatched[part].any():
-                verdicts[name] = _not_finite(name, values[part], mismatched[part], expected)
-            else:
-                verdicts[name] = _compared(name, values[part], error[part], sigma[part], expected, constants)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, _, expected in comparable:
+                part = slice(begin, begin := begin + expected.golden.size)
+                if mismatched is not None and mismatched[part].any():
+                    verdicts[name] = _not_finite(name, values[part], mismatched[part], expected)
+                else:
+                    verdicts[name] = _compared(name, values[part], error[part], sigma[part], expected, constants)
     return tuple(verdicts[name] for name, *_ in tensors)
 
 
@@ -151,8 +153,7 @@ def _compared(
 ) -> TensorVerdict:
     if not error.size:
         return TensorVerdict(tensor=name, conforms=True, rms=0.0, max=0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        rms = float(np.sqrt(error @ error / error.size))
+    rms = sqrt(float(error @ error) / error.size)
     at = int(error.argmax())
     largest = float(error[at])
     return TensorVerdict(

@@ -80,6 +80,8 @@ class Collection:
             self._run.end_at(self._run.until - min(_MOST_FOR_DIAGNOSIS, _SHARE_FOR_DIAGNOSIS * budget))
 
     def _advance(self, progress: Progress, bar: TaskID, record: Record) -> None:
+        if progress.disable:  # in a pipe nobody sees what counting for every implementation takes
+            return
         counts = [exclusion.count for exclusion in self._exclusions.values()]
         excluded, detectable = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
         exclusion_text = f"{excluded} of {detectable} deviations excluded · " if detectable else ""
