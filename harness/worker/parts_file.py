@@ -11,8 +11,10 @@ import numpy as np
 
 from encoder_conformance.wire.streamed import PART, Array
 
-LARGEST = 1 << 29
-"""Bytes of a file. What does not fit is drawn each time."""
+LARGEST = 1 << 28
+"""Bytes of a file: the required cases' large layers take 171 MB in float32. What does not fit is drawn each time."""
+_SHARE = 4
+"""A file takes at most a fourth of what is free: workers have temporary files too."""
 
 
 class PartsFile:
@@ -37,10 +39,11 @@ class PartsFile:
         return self._written(key, made, size * dtype.itemsize)
 
     def _read(self, begin: int, size: int, dtype: np.dtype[Any]) -> Iterator[Array]:
+        assert self._file is not None
         for first in range(0, size, PART):
             part = np.empty(min(PART, size - first), dtype)
             data = part.view(np.uint8).data
-            if os.preadv(self._descriptor(), [data], begin + first * dtype.itemsize) != part.nbytes:
+            if os.preadv(self._file.fileno(), [data], begin + first * dtype.itemsize) != part.nbytes:
                 raise OSError("a temporary file ends too early")
             yield part
 
@@ -63,20 +66,26 @@ class PartsFile:
     def _reserve(self, key: Hashable, nbytes: int) -> int | None:
         """Where this tensor can be written; None if there is no room, or if it is being written."""
         with self._lock:
-            if key in self._being_written or self._end + nbytes > self._largest:
+            begin, end = self._end, self._end + nbytes
+            if key in self._being_written or end > self._room():
                 return None
             self._being_written.add(key)
-            begin, self._end = self._end, self._end + nbytes
+            self._end = end
             return begin
+
+    def _room(self) -> int:
+        """The bytes that the file may have; 0 where there can be no file."""
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it is deleted with the process
+            disk = os.fstatvfs(self._file.fileno())
+        except OSError:
+            return 0
+        return min(self._largest, (disk.f_bavail * disk.f_frsize + self._end) // _SHARE)
 
     def _write(self, part: Array, at: int) -> bool:
         """Whether all of it could be written."""
+        assert self._file is not None
         with suppress(OSError):
-            return os.pwrite(self._descriptor(), np.ascontiguousarray(part).view(np.uint8).data, at) == part.nbytes
+            return os.pwrite(self._file.fileno(), np.ascontiguousarray(part).view(np.uint8).data, at) == part.nbytes
         return False
-
-    def _descriptor(self) -> int:
-        with self._lock:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it is deleted with the process
-            return self._file.fileno()

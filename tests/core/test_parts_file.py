@@ -1,7 +1,10 @@
 """Tensors that are drawn once and then read from a file, and matrices that are nearly all zeros."""
 
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,6 +74,21 @@ def test_a_full_disk_costs_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     file, source = PartsFile(), Source()
     for _ in range(2):
         assert np.array_equal(read(file, source), VALUES)
+    assert source.made == 6
+
+
+@pytest.mark.parametrize("file", ["none can be made", "one that is nearly full"])
+def test_a_disk_without_room_gets_no_file(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have temporary files too: three fourths of what is free are left."""
+    if file == "none can be made":
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    else:
+        disk = os.statvfs(tmp_path)
+        free = -(-4 * SIZE * FLOAT.itemsize // disk.f_frsize) - 1
+        monkeypatch.setattr(os, "fstatvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=disk.f_frsize))
+    parts_file, source = PartsFile(), Source()
+    for _ in range(2):
+        assert np.array_equal(read(parts_file, source), VALUES)
     assert source.made == 6
 
 
