@@ -6,8 +6,8 @@ Shapes: B items, H heads, S queries, T keys; x is [B, S, D], heads are [B, H, S,
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -31,18 +31,8 @@ class Operands:
         """Raises ValueError for what this layer does not have, but for a bias or a shift: it adds 0."""
         if name in self.values:
             return self.values[name]
-        sizes = {
-            "d_model": self.layer.d_model,
-            "head_dim": self.layer.head_dim,
-            "num_heads": self.layer.attention.num_heads,
-            "d_ff": self.layer.feed_forward.d_ff,
-            "epsilon": self.layer.norm.epsilon,
-            "pi": math.pi,
-            "batch_size": self.values["x"].shape[0],
-            "sequence_length": self.values["x"].shape[1],
-        }
-        if name in sizes:
-            return np.asarray(float(sizes[name]))
+        if size := _SIZES.get(name):
+            return np.asarray(float(size(self)))
         if name == "mask":
             return np.ones((1, 1, 1, 1), dtype=np.bool_)
         if name == "bias" or name.endswith((".bias", ".shift")):
@@ -51,7 +41,19 @@ class Operands:
 
     def having(self, name: str, value: Array) -> "Operands":
         """With one more."""
-        return replace(self, values={**self.values, name: value})
+        return Operands(self.layer, {**self.values, name: value}, self.softmax_choices)
+
+
+_SIZES: dict[str, Callable[[Operands], float]] = {
+    "d_model": lambda operands: operands.layer.d_model,
+    "head_dim": lambda operands: operands.layer.head_dim,
+    "num_heads": lambda operands: operands.layer.attention.num_heads,
+    "d_ff": lambda operands: operands.layer.feed_forward.d_ff,
+    "epsilon": lambda operands: operands.layer.norm.epsilon,
+    "pi": lambda operands: math.pi,
+    "batch_size": lambda operands: operands.values["x"].shape[0],
+    "sequence_length": lambda operands: operands.values["x"].shape[1],
+}
 
 
 def named_inputs(parameters: Mapping[str, Array], **inputs: Array | None) -> dict[str, Array]:
@@ -68,16 +70,32 @@ def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Array:
 def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Array:
     """The same of an equation's tree, which may name operands that no equation may."""
     try:
-        return np.asarray(_value(tree, a, operands))
+        return np.asarray(_program(tree)(a, operands))
     except OverflowError:  # of an axis or an index
         raise ValueError(f"{ast.unparse(tree)} has a number that is no axis and no index") from None
 
 
-def _value(node: ast.expr, a: Arithmetic, operands: Operands) -> Any:
+Program = Callable[[Arithmetic, Operands], Any]
+
+
+@lru_cache(maxsize=512)
+def _program(tree: ast.expr) -> Program:
+    """The computation that an equation stands for, taken apart once: a search runs it some thirty times."""
+    return _program_of(tree)
+
+
+def _program_of(node: ast.expr) -> Program:
     if name := dotted(node):
-        named = operands[name]
-        return a.exact(named) if name in SIZES else named
-    return combined(node, [_value(part, a, operands) for part in parts_of(node)], a, operands)
+        return (lambda a, operands: a.exact(operands[name])) if name in SIZES else (lambda a, operands: operands[name])
+    combine, parts = _combination(node), [_program_of(part) for part in parts_of(node)]
+    match parts:
+        case []:
+            return combine
+        case [x]:
+            return lambda a, operands: combine(a, operands, x(a, operands))
+        case [x, y]:
+            return lambda a, operands: combine(a, operands, x(a, operands), y(a, operands))
+    return lambda a, operands: combine(a, operands, *[part(a, operands) for part in parts])
 
 
 def parts_of(node: ast.expr) -> list[ast.expr]:
@@ -94,23 +112,31 @@ def parts_of(node: ast.expr) -> list[ast.expr]:
 
 def combined(node: ast.expr, parts: Sequence[Any], a: Arithmetic, operands: Operands) -> Any:
     """The value of an expression that is no name, given the values of its parts."""
+    return _combination(node)(a, operands, *parts)
+
+
+def _combination(node: ast.expr) -> Callable[..., Any]:
+    """(arithmetic, operands, values of the parts) → the value of an expression that is no name."""
     match node:
         case ast.Constant(value=str() as text):
-            return text
+            return lambda a, operands: text
         case ast.Constant(value=int() | float() as number):
-            return a.exact(number) if _is_exact(number) else a.constant(number)
+            exact = _is_exact(number)
+            return lambda a, operands: a.exact(number) if exact else a.constant(number)
         case ast.BinOp(op=ast.Pow()):
-            return _power(a, *parts)
+            return lambda a, operands, x, exponent: _power(a, x, exponent)
         case ast.BinOp(op=operator):
-            return _BINARY[type(operator)](a, *parts)
+            binary = _BINARY[type(operator)]
+            return lambda a, operands, x, y: binary(a, x, y)
         case ast.UnaryOp(op=ast.USub()):
-            return -parts[0]
+            return lambda a, operands, x: -x
         case ast.UnaryOp(op=ast.Invert()):
-            return ~parts[0].astype(np.bool_)
+            return lambda a, operands, x: ~x.astype(np.bool_)
         case ast.Compare(ops=[comparison]):
-            return _COMPARISONS[type(comparison)](*parts)
+            compare = _COMPARISONS[type(comparison)]
+            return lambda a, operands, x, y: compare(x, y)
         case ast.Call(func=ast.Name(id=name)):
-            return _FUNCTIONS[name](a, operands, *parts)
+            return _FUNCTIONS[name]
     raise ValueError(f"{ast.unparse(node)} is no part of the language")
 
 

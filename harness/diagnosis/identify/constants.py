@@ -32,12 +32,17 @@ class Number:
     uncertainty: float
 
 
-def fitted(samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float] = STARTS) -> Number | None:
+def fitted(
+    samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float] = STARTS, enough: float = np.inf
+) -> Number | None:
     """The value of `c` that leaves the least square error; None where there is none, or the data say nothing of it.
 
-    `starts` are tried first, where the values are not linear in `c`.
+    `starts` are tried first, where the values are not linear in `c`. Where they are, and the best value leaves a cost
+    of `enough` or more, it is None too.
     """
     start = _linear(samples, tree)
+    if start is not None and enough < np.inf and cost(samples, tree, start) >= enough:
+        return None
     if start is None:
         tried = [(cost(samples[:1], tree, value), value) for value in starts]
         least = min(tried)[0]

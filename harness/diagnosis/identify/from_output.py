@@ -36,10 +36,12 @@ _FIT = 20
 @dataclass(frozen=True)
 class OutputSample(Sample):
     """An output of one case, as computed with another equation of a stage, which gives `stage_size`. `operands` are
-    those before the stage, and `later` are the specified equations from it on."""
+    those before the stage, `every` has all stages as specified, and `later` are the equations that depend on it."""
 
+    changed: str
     stage_size: tuple[int, ...]
-    later: Mapping[str, Equation]
+    every: Operands
+    later: Sequence[tuple[str, Equation]]
 
     @property
     def stage_shape(self) -> tuple[int, ...]:
@@ -47,13 +49,12 @@ class OutputSample(Sample):
 
     def computed(self, tree: ast.expr, constant: float | None = None) -> Array | None:
         operands = self.operands if constant is None else self.operands.having("c", np.asarray(constant))
-        stage, *_ = self.later
         try:
             with np.errstate(all="ignore"):
                 value = evaluate_tree(tree, EXACT, operands)
                 if value.shape != self.stage_size:
                     return None
-                output = _played(self.operands.having(stage, value), [*self.later.items()][1:])["output"]
+                output = _played(self.every.having(self.changed, value), self.later)["output"]
         except (ValueError, IndexError, TypeError, KeyError):
             return None
         return np.asarray(output, dtype=np.float64).reshape(-1)[self.positions]
@@ -61,9 +62,21 @@ class OutputSample(Sample):
 
 def _played(operands: Operands, equations: Iterable[tuple[str, Equation]]) -> Operands:
     """The operands with these stages computed, one from the other."""
+    values = dict(operands.values)
+    played = Operands(operands.layer, values, operands.softmax_choices)
     for stage, equation in equations:
-        operands = operands.having(stage, evaluate_tree(equation.tree, EXACT, operands))
-    return operands
+        values[stage] = evaluate_tree(equation.tree, EXACT, played)
+    return played
+
+
+def _dependent(stage: str, after: Sequence[tuple[str, Equation]]) -> list[tuple[str, Equation]]:
+    """Those of the equations after a stage whose stages depend on it."""
+    changed, found = {stage}, list[tuple[str, Equation]]()
+    for name, equation in after:
+        if equation.names & changed:
+            changed.add(name)
+            found.append((name, equation))
+    return found
 
 
 def output_samples(evidence: Sequence[Evidence], known: Patches = NONE) -> dict[str, list[OutputSample]]:
@@ -83,12 +96,12 @@ def output_samples(evidence: Sequence[Evidence], known: Patches = NONE) -> dict[
         seen = shape, positions, piece.observed, piece.output_sigma()
         relative = piece.relative_noise("output") * piece.dtype.roundoff
         operands = operands_of(piece)
+        every = _played(operands, equations)
         for number, (stage, equation) in enumerate(equations):
-            after = _played(operands, [(stage, equation)])
-            later = dict(equations[number:])
-            sample = OutputSample(piece, "output", "", operands, equation, *seen, relative, after[stage].shape, later)
+            changing = stage, every[stage].shape, every, _dependent(stage, equations[number + 1 :])
+            sample = OutputSample(piece, "output", "", operands, equation, *seen, relative, *changing)
             found.setdefault(stage, []).append(sample)
-            operands = after
+            operands = operands.having(stage, every[stage])
     return found
 
 
@@ -103,6 +116,7 @@ def nearest_by_output(stage: str, samples: Sequence[OutputSample], effort: Effor
     if not tells_numbers(samples):
         return []
     scout = min(samples, key=lambda sample: sample.observed.size)
+    enough = cost([scout], scout.specified.tree) / 2
     found, tried = list[Candidate](), set[str]()
     for tree in neighbours(stage, scout.specified.tree, scout):
         text = ast.unparse(tree)
@@ -111,8 +125,7 @@ def nearest_by_output(stage: str, samples: Sequence[OutputSample], effort: Effor
         tried.add(text)
         if not effort.spend(_FIT if numbers else 1):
             break
-        one = with_number(tree, [scout], _STARTS) if numbers else Candidate(tree, cost([scout], tree))
+        one = with_number(tree, [scout], _STARTS, enough) if numbers else Candidate(tree, cost([scout], tree))
         found += [one] if one else []
-    enough = cost([scout], scout.specified.tree) / 2
     hopeful = sorted((one for one in found if one.cost < enough), key=lambda one: (one.cost, one.length))
     return [one for one in hopeful[:_HOPEFUL] if rms(samples, one.tree) < _NEAR]

@@ -119,9 +119,12 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
             yield from normalisations(source, f"{stage}.gain", f"{stage}.shift")
 
 
-def with_number(tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float] = STARTS) -> Candidate | None:
-    """The tree with the number in the place of `c` that leaves least, written as plainly as that allows."""
-    number = fitted(samples, tree, starts)
+def with_number(
+    tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float] = STARTS, enough: float = np.inf
+) -> Candidate | None:
+    """The tree with the number in the place of `c` that leaves least, written as plainly as that allows. It may be None
+    where it leaves a cost of `enough`."""
+    number = fitted(samples, tree, starts, enough)
     if number is None:
         return None
     forms = [having(tree, form) for form in written(number)]
