@@ -16,6 +16,10 @@ _GRID = tuple(sign * 10.0**exponent for exponent in np.arange(-12.0, 7.0, 1.0) f
 _NEAR = tuple(sign * at for at in np.arange(0.0, 10.25, 0.25) for sign in (1.0, -1.0))
 STARTS = (*_GRID, *_NEAR)
 _STEPS = 12
+_STALLED = 2
+"""Steps that leave more than half of the square error, far from the noise, after which no more are taken."""
+_FAR = 100.0
+"""The rms error, in σ, above which an equation is not the right one, whatever its number."""
 _SMALL = 1e-6
 """The relative step that a derivative is taken over."""
 _SURE = 6.0
@@ -44,17 +48,21 @@ def fitted(
     if start is not None and enough < np.inf and cost(samples, tree, start) >= enough:
         return None
     if start is None:
-        tried = [(cost(samples[:1], tree, value), value) for value in starts]
+        tried = [*zip(samples[0].costs(tree, starts), starts, strict=True)]
         least = min(tried)[0]
         if not np.isfinite(least):
             return None
         start = next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
-    value = start
+    value, least, stalled = start, np.inf, 0
     for _ in range(_STEPS):
         solved = _step(samples, tree, value)
         if solved is None:
             return None
-        step, uncertainty = solved
+        step, uncertainty, left = solved
+        stalled += left > max(least / 2, _FAR**2)
+        least = min(least, left)
+        if stalled > _STALLED:
+            break
         limit = abs(value) if value else 1.0
         value += float(np.clip(step, -limit, limit))
         if abs(step) <= 0.01 * uncertainty:
@@ -80,9 +88,9 @@ def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
     return along / length if length else None
 
 
-def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float] | None:
-    """Gauss and Newton's step from a value, and the uncertainty there."""
-    along, length = 0.0, 0.0
+def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float, float] | None:
+    """Gauss and Newton's step from a value, the uncertainty there, and the mean square error."""
+    along, length, square, count = 0.0, 0.0, 0.0, 0
     width = _SMALL * (abs(value) or 1.0)
     for sample in samples:
         error, above, below = (sample.errors(tree, at) for at in (value, value + width, value - width))
@@ -90,7 +98,8 @@ def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[floa
             return None
         slope = _slope(above, below, width)
         along, length = along - float(slope @ error), length + float(slope @ slope)
-    return (along / length, 1.0 / math.sqrt(length)) if length and np.isfinite(along) else None
+        square, count = square + float(error @ error), count + error.size
+    return (along / length, 1.0 / math.sqrt(length), square / count) if length and np.isfinite(along) else None
 
 
 def _slope(above: Array, below: Array, width: float) -> Array:

@@ -59,6 +59,9 @@ class OutputSample(Sample):
             return None
         return np.asarray(output, dtype=np.float64).reshape(-1)[self.positions]
 
+    def _at_once(self, tree: ast.expr, constants: Sequence[float]) -> None:
+        """The equations after the stage have no such axis."""
+
 
 def _played(operands: Operands, equations: Iterable[tuple[str, Equation]]) -> Operands:
     """The operands with these stages computed, one from the other."""

@@ -45,14 +45,42 @@ class Sample:
         `constant` is the value of the name `c` in the tree.
         """
         computed = self.computed(tree, constant)
-        if computed is None:
-            return None
+        return None if computed is None else self._errors(computed)
+
+    def _errors(self, computed: Array) -> Array:
+        """Of what was computed [..., n]."""
         both = np.isfinite(computed) & np.isfinite(self.observed)
         same = both | (np.isnan(computed) & np.isnan(self.observed)) | (computed == self.observed)
         with np.errstate(all="ignore"):
             sigma = np.maximum(self.sigma, self.relative * np.abs(computed))
             apart = np.where(both, (computed - self.observed) / sigma, np.where(same, 0.0, UNCOMPARABLE))
         return np.clip(apart, -UNCOMPARABLE, UNCOMPARABLE)
+
+    def costs(self, tree: ast.expr, constants: Sequence[float]) -> list[float]:
+        """`cost` with each value of the name `c`."""
+        at_once = self._at_once(tree, constants)
+        if at_once is None:
+            return [cost([self], tree, constant) for constant in constants]
+        errors = self._errors(at_once)
+        return [float(each) for each in np.mean(np.log1p(errors * errors), axis=-1)]
+
+    def _at_once(self, tree: ast.expr, constants: Sequence[float]) -> Array | None:
+        """What the tree gives at `positions` with each value of `c`, [len(constants), n]: the values are one more axis
+        before all others. None where the tree does not leave that axis alone, as two of the values show."""
+        values = np.reshape(np.asarray(constants, np.float64), (-1, *([1] * len(self.shape))))
+        try:
+            with np.errstate(all="ignore"):
+                whole = evaluate_tree(tree, EXACT, self.operands.having("c", values))
+        except (ValueError, IndexError, TypeError, KeyError):
+            return None
+        if whole.shape != (len(constants), *self.shape):
+            return None
+        found = whole.reshape(len(constants), -1)[:, self.positions].astype(np.float64)
+        for at in (0, -1):
+            alone = self.computed(tree, constants[at])
+            if alone is None or not np.allclose(found[at], alone, rtol=1e-9, atol=0.0, equal_nan=True):
+                return None
+        return found
 
     @property
     def stage_shape(self) -> tuple[int, ...]:
