@@ -1,12 +1,13 @@
 """What an implementation was seen to give in a run, as much of it as a diagnosis takes."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
-from encoder_conformance.diagnosis.backward.seen import gradients_seen
+from encoder_conformance.diagnosis.backward.of_explained import not_following
+from encoder_conformance.diagnosis.backward.seen import GradientsSeen, gradients_seen
 from encoder_conformance.diagnosis.causes import Failed, causes, failed, refused_or_broken
 from encoder_conformance.diagnosis.diagnose import (
     Repeats,
@@ -16,6 +17,7 @@ from encoder_conformance.diagnosis.diagnose import (
     unaccounted,
 )
 from encoder_conformance.diagnosis.experiments import Ask
+from encoder_conformance.diagnosis.named import named_deviations
 from encoder_conformance.diagnosis.selection import TRIED, beyond, choose, of_other_large_layers
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
@@ -90,7 +92,8 @@ class Observations:
             if failing[dtype]:
                 again = ask and partial(ask, dtype)
                 all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
-                found.append(self._forward(name, dtype, kept, until, again, in_catalogue_alone=all_seen))
+                said = self._forward(name, dtype, kept, until, again, in_catalogue_alone=all_seen)
+                found.append(self._held_to_gradients(said, dtype))
         for dtype in sorted(self._gradients):
             if backward := self._backward(name, dtype):
                 found.append(backward)
@@ -133,6 +136,16 @@ class Observations:
                 shown = [*left, *chosen][:TRIED]
                 said = diagnosis_of(shown, until, repeats, ask)
         return not_by_all(said, left)
+
+    def _held_to_gradients(self, said: Diagnosis, dtype: str) -> Diagnosis:
+        """An explanation accounts for gradients, too, as far as they follow from it."""
+        if said.confidence != "explained" or dtype not in self._gradients:
+            return said
+        left = not_following(self._gradients_seen(self._gradients[dtype].values()), named_deviations(said))
+        if not left:
+            return said
+        sentence = f"Not accounted for: gradients of {', '.join(left)}."
+        return said.model_copy(update={"confidence": "closest", "observed": (*said.observed, sentence)})
 
     def see(
         self,
@@ -192,12 +205,14 @@ class Observations:
         kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
         if not any(each.failed for each in kept):
             return None
-        seen = (
-            gradients_seen(each.case, each.expected(), each.dtype, self._spool.get(each.tensors), failed=each.failed)
-            for each in kept
-        )
         not_tried = sorted(self._not_tried.get(dtype, ()))
-        return diagnose_backward(name, dtype, [each for each in seen if each is not None], not_tried)
+        return diagnose_backward(name, dtype, [*self._gradients_seen(kept)], not_tried)
+
+    def _gradients_seen(self, kept: Iterable[_Kept]) -> Iterator[GradientsSeen]:
+        for each in kept:
+            tensors = self._spool.get(each.tensors)
+            if seen := gradients_seen(each.case, each.expected(), each.dtype, tensors, failed=each.failed):
+                yield seen
 
     def forget(self) -> None:
         """Free the room of all: everything was judged, and nothing failed."""

@@ -1,16 +1,21 @@
 """Which term of the backward pass is missing or scaled, where the forward pass is right."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
+from encoder_conformance.diagnosis.backward.of_explained import not_following
 from encoder_conformance.diagnosis.backward.seen import GradientsSeen, gradients_seen
+from encoder_conformance.diagnosis.epsilon import measured_epsilon
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.backward import gradients, played
+from encoder_conformance.oracle.deviant import changes, deviant
 from encoder_conformance.oracle.encoder import evaluate, given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, named_inputs
 from encoder_conformance.oracle.kinks import kinked_rows
@@ -19,6 +24,7 @@ from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Diagnosis
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
@@ -157,6 +163,61 @@ def test_a_mistake_in_both_norms_comes_out_twice() -> None:
     diagnosis = diagnosed({"norm1": without_mean, "norm2": without_mean})
     assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
     assert {each.stage for each in diagnosis.equations} == {"norm1", "norm2"}
+
+
+WRONG = {
+    "norm-eps-1e-3": catalogue()["norm-eps-1e-3"],
+    "mask-ignored": catalogue()["mask-ignored"],
+    "gelu-tanh": catalogue()["gelu-tanh"],
+    "scale-by-d-model": catalogue()["scale-by-d-model"],
+    "epsilon of norm2": measured_epsilon("norm2", 3e-3),
+}
+"""Ways to be wrong whose gradients the oracle gives: another choice, or another mask."""
+
+
+def of_wrong_layer(case: Case, deviation: Deviation) -> Gradients:
+    """Gradients of a float32 layer that is wrong in this way, by the oracle's own backward pass."""
+    wrong = deviant(case, [deviation])  # of wrong forms those have a gradient that are a layer's own choice
+    cotangent = case.cotangent(kinked_rows(case))
+    return evaluate(replace(case, layer=wrong.layer), Arithmetic(np.float32), cotangent, wrong.given).gradients
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_gradients_that_follow_from_what_explains_the_output_are_accounted_for(name: str) -> None:
+    found = [(case, of_wrong_layer(case, WRONG[name])) for case in CASES if changes(case, WRONG[name])]
+    assert found
+    assert not_following([seen(*each) for each in found], [WRONG[name]]) == []
+    twice = [(case, {name: 2 * value for name, value in given.items()}) for case, given in found]
+    assert not_following([seen(*each) for each in twice], [WRONG[name]]) == sorted(case.id for case, _ in found)
+
+
+def test_gradients_that_nobody_specifies_are_not_held_to_anything() -> None:
+    right = [seen(case, of_equations(case, stage_equations(case.layer), np.float32)) for case in CASES]
+    assert not_following(right, [catalogue()["residual1-missing"]]) == []
+    assert len(not_following(right, [catalogue()["norm-eps-1e-3"]])) > 2
+
+
+NOT_ITS_GRADIENTS = """
+def build(self, layer, parameters, dtype):
+    layer["norm"]["epsilon"] = 1e-3
+    return super().build(layer, parameters, dtype)
+
+def gradients(self, x, masks, cotangent):
+    return {name: value * FACTOR for name, value in super().gradients(x, masks, cotangent).items()}
+"""
+
+
+@pytest.mark.parametrize(("factor", "confidence"), [("1", "explained"), ("2", "closest")])
+def test_an_explanation_accounts_for_gradients_too(
+    conform: Callable[..., Any], fake: Callable[..., Any], factor: str, confidence: str
+) -> None:
+    folder = fake("scaled", NOT_ITS_GRADIENTS.replace("FACTOR", factor))
+    cases = [word for case in ("no-mask", "padding-right") for word in ("--case", f"pre-gelu/{case}")]
+    ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
+    (diagnosis,) = ended.report["diagnoses"]
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == (confidence, ["norm-eps-1e-3"])
+    left = "Not accounted for: gradients of pre-gelu/no-mask, pre-gelu/padding-right."
+    assert (left in ended.stdout) is (confidence == "closest")
 
 
 def test_exchanged_and_transposed_gradients_are_said() -> None:

@@ -1,7 +1,8 @@
 """The gradients that were seen in a case, beside those that are right, and beside those of other equations."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,7 @@ from encoder_conformance.judge.observation import Array, is_large
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.backward import Gradients, Played, gradients, played
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.deviant import Deviant
 from encoder_conformance.oracle.encoder import given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
 from encoder_conformance.oracle.steps.needs import has_empty_row
@@ -40,14 +42,24 @@ class GradientsSeen:
     whole: Mapping[str, Array]
     cotangent: Array
     failed: bool
+    explained: Deviant | None = None
+    """The wrong layer that is taken for right: what its own backward pass gives is."""
 
     @cached_property
     def specified(self) -> dict[str, Equation]:
-        return stage_equations(self.case.layer)
+        """The equations of the layer that is right, or taken for it."""
+        if self.explained is None:
+            return stage_equations(self.case.layer)
+        own = self.explained.given
+        specified = {**stage_equations(self.explained.layer), **own.equations}
+        epsilons = {norm: Equation(_with_epsilon(specified[norm], value)) for norm, value in own.epsilons.items()}
+        return {**specified, **epsilons}
 
     @cached_property
     def sigma(self) -> dict[str, Array]:
         """Of right gradients."""
+        if self.explained is not None:
+            return self.noise_of(self.specified)
         return {name: self._sigma(self.expected[name].condition) for name in self.observed}
 
     def errors(self, found: Mapping[str, Array], sigma: Mapping[str, Array] | None = None) -> dict[str, Array]:
@@ -57,6 +69,8 @@ class GradientsSeen:
 
     @cached_property
     def right(self) -> dict[str, Array]:
+        if self.explained is not None:
+            return self.given_by(self.specified)
         return {name: self.expected[name].golden for name in self.observed}
 
     def played(self, equations: Equations, a: Arithmetic = EXACT) -> Played:
@@ -79,7 +93,7 @@ class GradientsSeen:
 
     def noise_of(self, equations: Equations) -> dict[str, Array]:
         """Gradient → σ, [n], of these equations: what they make beyond the specified ones, in proportion."""
-        wrong, specified = self._conditions(equations), self._conditions(self.specified)
+        wrong, specified = self._conditions(equations), self._right_conditions
         found = {}
         for name, tensor in self.expected.items():
             if name in self.observed:
@@ -87,8 +101,14 @@ class GradientsSeen:
                 measured = np.sqrt(np.mean(tensor.condition**2))
                 times = float(np.clip(measured / plain, 1.0, _NOISIER)) if plain else 1.0
                 same = np.array_equal(wrong[name], specified[name])
-                found[name] = self.sigma[name] if same else self._sigma(times * wrong[name])
+                found[name] = self._sigma(tensor.condition if same else times * wrong[name])
         return found
+
+    @cached_property
+    def _right_conditions(self) -> dict[str, Array]:
+        """Of the right layer, also where another is taken for it."""
+        right = replace(self, explained=None)
+        return right._conditions(right.specified)
 
     def _conditions(self, equations: Equations) -> dict[str, Array]:
         spread = Spread(self._whole(equations, EXACT))
@@ -105,9 +125,14 @@ class GradientsSeen:
 
     @cached_property
     def _operands(self) -> Operands:
-        what = given(self.case)
+        what = given(self.case) if self.explained is None else self.explained.given
+        layer = self.case.layer if self.explained is None else self.explained.layer
         values = named_inputs(what.parameters, x=what.x, memory=what.memory, mask=what.mask, bias=what.bias)
-        return Operands(self.case.layer, values, softmax_choices(self.case.layer))
+        return Operands(layer, values, softmax_choices(layer))
+
+
+def _with_epsilon(equation: Equation, value: float) -> str:
+    return re.sub(r"\bepsilon\b", repr(value), equation.text)
 
 
 def gradients_seen(

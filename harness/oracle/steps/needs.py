@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from encoder_conformance.oracle.steps.softmax import EMPTY_ROW, FILLED_WITH
-from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case import Bools, Case
 from encoder_conformance.spec.layer import Layer
 
 
@@ -58,7 +58,11 @@ def masks_something(case: Case) -> bool:
 
 def has_empty_row(case: Case) -> bool:
     """Whether a query has no key to attend to, in any head, padded queries too."""
-    mask = case.mask()
+    return leaves_no_key(case.mask())
+
+
+def leaves_no_key(mask: Bools | None) -> bool:
+    """Whether a mask hides every key from some query."""
     return mask is not None and not bool(np.all(np.any(mask, axis=-1)))
 
 
