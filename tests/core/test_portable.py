@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from products import daily
 
 from encoder_conformance import portable
 from encoder_conformance.golden.thinning import compared_tensors, kept_positions
@@ -200,8 +201,12 @@ def test_position_vectors(vector: dict[str, Any]) -> None:
     assert vector["positions"] == positions_of(*arguments) == portable.positions(*arguments).tolist()
 
 
+EACH_KIND = ("attention.query.weight", "attention.key.bias", "norm1.gain", "norm2.shift", "embedding.weight")
+"""A weight, a bias, a gain, a shift and an embedding: likes are drawn alike."""
+
+
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.release)], ids=["small", "whole"])
-@pytest.mark.parametrize("name", PARAMETER_NAMES)
+@pytest.mark.parametrize("name", daily(EACH_KIND, PARAMETER_NAMES))
 def test_every_parameter_of_every_layer_bit_for_bit(name: str, whole: bool) -> None:
     """Of a large one, which has a million elements: the first 2,000, and the last of each row."""
     for layer in sorted(LAYERS.values(), key=lambda layer: -layer.d_model):  # the largest first: it fills the cache
