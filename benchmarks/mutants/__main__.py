@@ -13,11 +13,23 @@ from itertools import islice
 
 from benchmarks.mutants.backward import backward_mutants, graded_backward
 from benchmarks.mutants.code import code_mutants
+from benchmarks.mutants.code_of_adapters import KERAS, PYTORCH
+from benchmarks.mutants.code_of_jax import JAX
 from benchmarks.mutants.grading import Grade, graded
 from benchmarks.mutants.mutation import mutants, pairs
 from benchmarks.mutants.page import PAGE, TITLES, Population, read, write
 
-COUNTS = {"stages": 1000, "output": 60, "pairs": 60, "output_pairs": 20, "backward": 60, "code": 100}
+CODE = {"code": JAX, "code_pytorch": PYTORCH, "code_keras": KERAS}
+COUNTS = {
+    "stages": 1000,
+    "output": 60,
+    "pairs": 60,
+    "output_pairs": 20,
+    "backward": 60,
+    "code": 100,
+    "code_pytorch": 60,
+    "code_keras": 60,
+}
 
 
 def main() -> None:
@@ -48,8 +60,8 @@ def _grades(name: str, count: int, seed: int, done: int) -> Iterable[Grade]:
     """Of the mutants after so many that are done."""
     if name == "backward":
         return graded_backward(islice(backward_mutants(count, seed), done, None))
-    if name == "code":
-        return graded(islice(code_mutants(count, seed), done, None), output_only=False)
+    if name in CODE:
+        return graded(islice(code_mutants(CODE[name], count, seed), done, None), output_only=False)
     drawn = (pairs if name.endswith("pairs") else mutants)(count, seed)
     return graded(islice(drawn, done, None), output_only=name.startswith("output"))
 
