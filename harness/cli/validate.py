@@ -28,6 +28,7 @@ from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RUNTIMES
 from encoder_conformance.validate.show import show_validation
 from encoder_conformance.validate.validation import fixed, validate
+from encoder_conformance.wire.messages import MOST_NODES
 from encoder_conformance.worker.limits import Limits
 
 NAME = "validation.json"
@@ -90,6 +91,13 @@ Examples:
 @click.option(
     "--timeout", type=Duration(), help="Time to look into the file, to load it, and for each answer; default: 5m, 2m."
 )
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    default=MOST_NODES,
+    show_default=True,
+    help="The most nodes that are read, functions inlined.",
+)
 @click.option("--strict", is_flag=True, help="A warning fails, as an error does: exit status 1.")
 @interpreters_option("onnx_file")
 @worker_limits
@@ -108,6 +116,7 @@ def validate_(
     deviations: tuple[str, ...],
     fix: Path | None,
     timeout: float | None,
+    nodes: int,
     strict: bool,
     pythons: dict[str, str],
     jobs: int,
@@ -137,7 +146,7 @@ def validate_(
             raise InputError(f"{name} is no known deviation", where="--deviation", hint=nearest(name, catalogue()))
     request = ValidationRequest(
         model, stated, stated_parameters, mask, runtimes, pythons, limit, strict, source, limits, timeout,
-        deviations=deviations,
+        deviations=deviations, most_nodes=nodes,
     )  # fmt: skip
     with run_folder(out) as folder:
         result = folder / NAME

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.validate.against.opening import Named
 from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.wire.messages import MOST_NODES
 from encoder_conformance.worker.limits import Limits
 
 
@@ -20,7 +21,7 @@ class ValidationRequest:
     `strict`: a warning fails the validation, as an error does. `against`: what the file was made from.
     `limits`: of each worker; `seconds`: for looking into the file, and for each answer; None: the manifest's.
     `fix`: where to write the file with what is mechanical mended. `deviations`: ids of the catalogue, what the file
-    does otherwise than the specification on purpose.
+    does otherwise than the specification on purpose. `most_nodes`: the most that are read, functions inlined.
     """
 
     model: Path
@@ -36,3 +37,4 @@ class ValidationRequest:
     seconds: float | None = None
     fix: Path | None = None
     deviations: tuple[str, ...] = ()
+    most_nodes: int = MOST_NODES

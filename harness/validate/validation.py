@@ -142,7 +142,7 @@ def _validated(
 
 def _inspect(request: ValidationRequest) -> Inspect:
     new = None if request.fix is None else str(request.fix.absolute())
-    return Inspect(path=str(request.model.absolute()), mask=request.mask, fix=new)
+    return Inspect(path=str(request.model.absolute()), mask=request.mask, fix=new, most_nodes=request.most_nodes)
 
 
 def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple[str, ...]:

@@ -98,17 +98,22 @@ class Export(_Message):
     mask: Literal["padding", "full"]
 
 
+MOST_NODES = 1_000_000
+"""Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
+
+
 class Inspect(_Message):
     """Describe an ONNX file. Optional: only `conform validate` sends it, to `impls/onnx_file`.
 
     `mask`: the encoding of the file's mask, if the user gives it; null to infer it. `fix`: where to write the file with
-    what is mechanical mended; null for nowhere.
+    what is mechanical mended; null for nowhere. `most_nodes`: the most that are read, functions inlined.
     """
 
     op: Literal["inspect"] = "inspect"
     path: str
     mask: Literal["attend", "ignore", "additive"] | None
     fix: str | None = None
+    most_nodes: PositiveInt = MOST_NODES
 
 
 class Examine(_Message):

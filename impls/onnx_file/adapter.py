@@ -2,6 +2,7 @@
 
 import gc
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class OnnxFile(Adapter):
         """The request `inspect`."""
         if message["op"] != "inspect":
             return super().other(message)
-        inspection = inspect(Path(message["path"]), message["mask"])
+        inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message["most_nodes"])
         self.inspected = message["path"], inspection
         gc.collect()  # the trace and the whole file hold themselves; each is as large as the weights
         description = inspection.description()
@@ -52,8 +53,8 @@ class OnnxFile(Adapter):
         self.sessions: dict[str, Session] = {}
         self.file: onnx.ModelProto | None = None
         path = self.choices["model"]
-        if self.inspected is None or self.inspected[0] != path:
-            self.inspected = path, inspect(Path(path), None, thoroughly=False)
+        if self.inspected is None or self.inspected[0] != path:  # another worker has looked into it, within its limits
+            self.inspected = path, inspect(Path(path), None, thoroughly=False, most_nodes=sys.maxsize)
         inspection = self.inspected[1]
         if inspection.inferred is None or inspection.semantics is None or inspection.graph is None:
             errors = "; ".join(finding.message for finding in inspection.findings.errors())

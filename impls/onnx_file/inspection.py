@@ -27,6 +27,7 @@ from encoder_conformance.impls.onnx_file.reading.node_order import check_order
 from encoder_conformance.impls.onnx_file.reading.operators import check_operators, unknown_opset
 from encoder_conformance.impls.onnx_file.reading.weights import check_weights
 from encoder_conformance.validate.findings import Description, FileFacts, MaskInput, MaskMeaning, Roles
+from encoder_conformance.wire.messages import MOST_NODES
 
 
 @dataclass
@@ -79,12 +80,15 @@ def _operator(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
 
 
-def inspect(path: Path, expected: MaskMeaning | None, *, thoroughly: bool = True) -> Inspection:
+def inspect(
+    path: Path, expected: MaskMeaning | None, *, thoroughly: bool = True, most_nodes: int = MOST_NODES
+) -> Inspection:
     """`expected` is the meaning of the masks that the user states. A problem of the file is a finding and raises
-    nothing. Not `thoroughly`: no checks and no verification, only what it takes to run the file."""
+    nothing. Not `thoroughly`: no checks and no verification, only what it takes to run the file. `most_nodes`: the most
+    that are read, functions inlined."""
     inspection = Inspection(Findings())
     try:
-        _inspect(path, expected, inspection, thoroughly)
+        _inspect(path, expected, inspection, thoroughly, most_nodes)
     except Unreadable:
         pass
     except MemoryError:
@@ -93,12 +97,14 @@ def inspect(path: Path, expected: MaskMeaning | None, *, thoroughly: bool = True
     return inspection
 
 
-def _inspect(path: Path, expected: MaskMeaning | None, inspection: Inspection, thoroughly: bool) -> None:
+def _inspect(
+    path: Path, expected: MaskMeaning | None, inspection: Inspection, thoroughly: bool, most_nodes: int
+) -> None:
     findings = inspection.findings
     external: set[str] = set()
     inspection.model = model = load(path, findings, external)
     inspection.file = _file_facts(path, model, external)
-    check_functions(model, findings)
+    check_functions(model, findings, most_nodes)
     check_order(model, findings)
     if thoroughly:
         check_operators(model, findings)

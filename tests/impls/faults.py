@@ -458,7 +458,7 @@ FILE = (
     Fault("external-data-over-2-GiB", "file", "with its external data has more than 2 GiB", 2, file=huge_beside),
     Fault("function-that-calls-itself", "file", "the function 'f0' calls itself", 2,
           model=calling(("f1", 1), ("f0", 1))),
-    Fault("functions-without-measure", "file", "its functions come to 1.1e+12 nodes", 2,
+    Fault("functions-without-measure", "file", "with its functions it has 1.1e+12 nodes, and 1,000,000 are", 2,
           model=calling(*((f"f{n}" if n < 40 else "end", 2) for n in range(1, 41)))),
     Fault("a-folder", "file", "is a folder", 2, file=lambda path: path.parent),
     Fault("no-such-file", "file", "other.onnx cannot be opened: No such", 2, file=lambda p: p.with_name("other.onnx")),

@@ -466,6 +466,15 @@ def test_a_name_that_is_no_utf_8_is_read(judged: Judge, right: Path, tmp_path: P
     assert "does not parse" in found.errors[0].message
 
 
+def test_the_most_nodes_that_are_read_are_said_and_can_be_others(
+    conform: Callable[..., Any], right: Path, tmp_path: Path
+) -> None:
+    ended = conform("validate", right, "--nodes", "20", "--out", tmp_path / "out")
+    assert ended.status == 2
+    assert "it has 35 nodes, and 20 are the most that are read" in ended.stdout
+    assert "--nodes" in ended.stdout
+
+
 def test_a_loop_without_an_end_is_ended(judged: Judge, tmp_path: Path) -> None:
     """Its condition stays true: what it takes is bounded by the time that it is given."""
     body = parser.parse_graph("body (int64 i, bool c) => (bool on) { on = Identity(c) }")

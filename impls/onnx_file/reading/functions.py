@@ -10,12 +10,10 @@ from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
 
 MOST_DEPTH = 12
 """Graphs inside of nodes of graphs. Every tool copies what is inside once more for each."""
-MOST_NODES = 1_000_000
-"""Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
 Key = tuple[str, str, str]
 
 
-def check_functions(model: onnx.ModelProto, findings: Findings) -> None:
+def check_functions(model: onnx.ModelProto, findings: Findings, most_nodes: int) -> None:
     """Raises Unreadable after a finding of phase `file`."""
     try:
         count = _Counting(model).of(model.graph.node)
@@ -25,11 +23,9 @@ def check_functions(model: onnx.ModelProto, findings: Findings) -> None:
         )
         findings.error("file", str(reason), hint)
         raise
-    if count > MOST_NODES:
-        message = (
-            f"its functions come to {count:.3g} nodes in one graph, and {MOST_NODES:.0e} are the most that are read"
-        )
-        findings.error("file", message, "export without functions, or inline what is needed")
+    if count > most_nodes:
+        message = f"with its functions it has {count:.3g} nodes, and {most_nodes:,} are the most that are read"
+        findings.error("file", message, "export without functions, or allow more with --nodes")
         raise Unreadable(message)
 
 
