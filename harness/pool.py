@@ -7,13 +7,13 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ProcessPoolExecutor
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import ParamSpec, TypeVar
+
+from encoder_conformance.interrupts import INTERRUPTS, deferred_interrupts
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-_FOR_THE_PARENT = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""A terminal, and `timeout`, send these to every process of the group."""
 
 
 class Pool(ProcessPoolExecutor):
@@ -51,25 +51,12 @@ def _blocked() -> Generator[None]:
 
     The mask alone would not defer it: another thread may take it, and Python then interrupts the main one.
     """
-    arrived: list[int] = []
-
-    def defer(number: int, _: FrameType | None) -> None:
-        arrived.append(number)
-
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():
-        handlers = {number: handler for number in _FOR_THE_PARENT if callable(handler := signal.getsignal(number))}
-    for number in handlers:
-        signal.signal(number, defer)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_PARENT)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        if arrived:
-            signal.raise_signal(arrived[0])
+    with deferred_interrupts():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

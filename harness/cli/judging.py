@@ -20,6 +20,7 @@ from encoder_conformance.golden.computed import ComputedGoldens
 from encoder_conformance.golden.frozen import FrozenGoldens
 from encoder_conformance.impl.interpreter import Missing
 from encoder_conformance.impl.manifest import Device
+from encoder_conformance.interrupts import deferred_interrupts
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.failing import FailingTensors
 from encoder_conformance.report.verbosity import Verbosity
@@ -118,7 +119,9 @@ def judge_assignments(
         observed=failing.keep if failing else None,
     )
     frozen = isinstance(goldens, FrozenGoldens)
-    with contextlib.ExitStack() as kept:
+    deferral = contextlib.ExitStack()
+    with deferral, contextlib.ExitStack() as kept:
+        deferral.enter_context(deferred_interrupts())  # until there is a ledger that says so
         kept.callback(in_progress.abort)
         if frozen:  # others are computed first, by all processors
             in_progress.begin()
@@ -131,7 +134,9 @@ def judge_assignments(
         ledger = Ledger(folder, assignments, absent, in_progress, run_environment, options.shard)
         collection = Collection(assignments, ledger, in_progress, excludes=frozen, verbosity=options.verbosity)
         kept.pop_all()
+        deferral = deferral.pop_all()
     with collection.closed_if_interrupted():
+        deferral.close()
         _get_ready(in_progress, goldens, cases)
         planned = [Everything.of(tasks) for tasks in everything()]
         with progress_bar() as progress:

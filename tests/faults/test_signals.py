@@ -72,6 +72,26 @@ def test_a_signal_at_any_moment(conform: Callable, fake: Callable, moment: str, 
     assert f"INCOMPLETE: {judged} of 3 checks were judged (ended by the interrupt)." in explained.stdout
 
 
+AT_ONCE = """
+import os, signal
+
+with open(f"/proc/{os.getppid()}/stat") as stat:  # of the guard, whose parent judges
+    os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGINT)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.linux
+def test_an_interrupt_while_what_judges_is_imported(conform: Callable, fake: Callable) -> None:
+    """A worker starts before it is; the report says by what the run was ended then, too."""
+    ended = conform("run", "--impl", fake("early", script=AT_ONCE), *CASES, env=dict(os.environ))
+    assert ended.status == 3, ended.stdout + ended.stderr
+    assert "conform: interrupted; nothing was judged" in ended.stderr
+    assert (ended.report["complete"], ended.report["ended_by"]) == (False, "interrupt")
+    assert ended.outcomes() == ["not-run"] * 3
+
+
 @contextlib.contextmanager
 def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen]:
     """A command in a session of its own, which nothing of survives the block."""
