@@ -107,6 +107,7 @@ class Evidence:
         self._condition = np.nan_to_num(self._condition)
         self._relative = np.repeat(self._relative_noise(), self._sizes)
         self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
+        self._measured: tuple[list[Deviation], tuple[Array, Array]] | None = None
 
     @cached_property
     def with_zero_padding(self) -> "Evidence | None":
@@ -149,7 +150,7 @@ class Evidence:
         acts = active_parts(self.case, deviations)
         exact = [deviation for deviation in acts if not is_noisy(deviation)]
         if measured and self._seen:
-            centre, condition = map(self._row, continued_with_noise(self.case, exact, self._seen))
+            centre, condition = self._with_noise(exact)
             sigma = self._sigma(np.nan_to_num(condition))
         else:
             centre = self._centre(exact)
@@ -164,6 +165,14 @@ class Evidence:
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
         errors = self._errors(centre, sigma, scatter)
         return self._with_predictions(errors, acts, exact, drawn[0], sigma)
+
+    def _with_noise(self, exact: Sequence[Deviation]) -> tuple[Array, Array]:
+        """What each stage would be with these, and its condition, [n]. The last is kept: an equation that is found is
+        tried by itself, and then beside the others."""
+        if self._measured is None or self._measured[0] != [*exact]:
+            found = continued_with_noise(self.case, exact, self._seen)
+            self._measured = [*exact], (self._row(found[0]), self._row(found[1]))
+        return self._measured[1]
 
     def _with_predictions(
         self, errors: Errors, acts: Sequence[Deviation], exact: Sequence[Deviation], predicted: Array, sigma: Array

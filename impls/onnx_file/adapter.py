@@ -25,6 +25,7 @@ from encoder_conformance.impls.onnx_file.layer.stages import sizes_at
 from encoder_conformance.impls.onnx_file.tracing.expressions import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages as stages_of
+from encoder_conformance.wire.messages import MOST_NODES
 
 
 class OnnxFile(Adapter):
@@ -41,7 +42,7 @@ class OnnxFile(Adapter):
         """The request `inspect`."""
         if message["op"] != "inspect":
             return super().other(message)
-        inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message["most_nodes"])
+        inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message.get("most_nodes", MOST_NODES))
         self.inspected = message["path"], inspection
         gc.collect()  # the trace and the whole file hold themselves; each is as large as the weights
         description = inspection.description()
