@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from products import daily
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
@@ -81,11 +82,12 @@ def small_cases_with_gradients() -> list[str]:
     ]
 
 
-def test_equations_give_the_gradients_of_the_oracle() -> None:
+@pytest.mark.parametrize("every", daily([4], [4, 1]))
+def test_equations_give_the_gradients_of_the_oracle(every: int) -> None:
     """Rule V-13, in every small case; what is 0 but for rounding is compared with the largest gradient."""
     names = small_cases_with_gradients()
     assert len(names) > 150
-    for name in names:
+    for name in names[::every]:
         case = load().cases[name]
         right = evaluate(case, Arithmetic(np.float64), case.cotangent(kinked_rows(case))).gradients
         found = of_equations(case, stage_equations(case.layer))
@@ -182,9 +184,9 @@ def of_wrong_layer(case: Case, deviation: Deviation) -> Gradients:
     return evaluate(replace(case, layer=wrong.layer), Arithmetic(np.float32), cotangent, wrong.given).gradients
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", daily(("mask-ignored", "gelu-tanh"), WRONG))
 def test_gradients_that_follow_from_what_explains_the_output_are_accounted_for(name: str) -> None:
-    found = [(case, of_wrong_layer(case, WRONG[name])) for case in CASES if changes(case, WRONG[name])]
+    found = [(case, of_wrong_layer(case, WRONG[name])) for case in CASES[::2] if changes(case, WRONG[name])]
     assert found
     assert not_following([seen(*each) for each in found], [WRONG[name]]) == []
     twice = [(case, {name: 2 * value for name, value in given.items()}) for case, given in found]
@@ -192,9 +194,9 @@ def test_gradients_that_follow_from_what_explains_the_output_are_accounted_for(n
 
 
 def test_gradients_that_nobody_specifies_are_not_held_to_anything() -> None:
-    right = [seen(case, of_equations(case, stage_equations(case.layer), np.float32)) for case in CASES]
+    right = [seen(case, of_equations(case, stage_equations(case.layer), np.float32)) for case in CASES[:1]]
     assert not_following(right, [catalogue()["residual1-missing"]]) == []
-    assert len(not_following(right, [catalogue()["norm-eps-1e-3"]])) > 2
+    assert not_following(right, [catalogue()["norm-eps-1e-3"]]) == [CASES[0].id]
 
 
 NOT_ITS_GRADIENTS = """
@@ -207,7 +209,7 @@ def gradients(self, x, masks, cotangent):
 """
 
 
-@pytest.mark.parametrize(("factor", "confidence"), [("1", "explained"), ("2", "closest")])
+@pytest.mark.parametrize(("factor", "confidence"), daily([("2", "closest")], [("1", "explained"), ("2", "closest")]))
 def test_an_explanation_accounts_for_gradients_too(
     conform: Callable[..., Any], fake: Callable[..., Any], factor: str, confidence: str
 ) -> None:

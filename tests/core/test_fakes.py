@@ -308,6 +308,7 @@ def test_an_implementation_that_claims_nothing_is_no_success(
     assert conform("run", "--impl", fake("modest", **claim), "--case", SMALL).status != 0
 
 
+@pytest.mark.release  # two runs of a copy
 def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callable, tmp_path: Path) -> None:
     """A golden is read before its case is asked or after; its sum says whether anyone has touched it since."""
     copy = tmp_path / "copy"

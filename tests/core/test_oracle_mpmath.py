@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from products import daily
 
 from encoder_conformance.oracle import special
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -191,7 +192,7 @@ MASKS = {
 }
 
 
-@pytest.fixture(scope="module", params=MASKS)
+@pytest.fixture(scope="module", params=daily(("padded-item", "causal-padded"), MASKS))
 def mask(request: Any) -> Any:
     return MASKS[request.param]
 
