@@ -12,6 +12,11 @@ from encoder_conformance.spec.published import SHOWN, PublishedEncoder, publishe
 
 _DEFAULTS = {1e-3: "Keras' default", 1e-8: "x-transformers' RMSNorm", 1e-7: "DeBERTa's"}
 """Epsilon → whose it is, where it is known for that."""
+_SELDOM = {
+    "gelu_tanh": ("GELU by tanh", "BERT, RoBERTa, ViT and Whisper have erf"),
+    "silu": ("silu", "most encoders have gelu or relu"),
+}
+"""Activation that some have, and that another may have been meant for → its name, and what is usual."""
 _HEAD_DIMS = (32, 64, 96, 128)
 _WIDE = 256
 """A d_model from which heads of other sizes are said."""
@@ -34,7 +39,7 @@ def unusual(layer: Layer) -> tuple[Unusual, ...]:
 def _is_alike(each: PublishedEncoder, layer: Layer) -> bool:
     norm, activation = layer.norm, layer.feed_forward.activation
     same_norm = norm.kind == each.norm.kind and norm.placement in each.norm.placement
-    return same_norm and activation in each.feed_forward.activation
+    return same_norm and activation in each.feed_forward.activation and not each.feed_forward.gated
 
 
 def _of_norm(layer: Layer, alike: Sequence[PublishedEncoder]) -> Iterator[Unusual]:
@@ -56,10 +61,10 @@ def _of_activation(layer: Layer, alike: Sequence[PublishedEncoder]) -> Iterator[
         whose = f"; {', '.join(with_it[:SHOWN])} has it otherwise" if with_it else ""
         text = f"{activation} in a {placement}-norm {layer.norm.kind} layer: no published encoder here has it{whose}"
         yield Unusual("feed_forward.activation", text)
-    elif activation == "gelu_tanh":
+    elif activation in _SELDOM:
+        named, others = _SELDOM[activation]
         names = ", ".join(each.encoder for each in alike[:SHOWN])
-        text = f"GELU by tanh, as {names}; BERT, RoBERTa, ViT and Whisper have erf"
-        yield Unusual("feed_forward.activation", text)
+        yield Unusual("feed_forward.activation", f"{named}, as {names}; {others}")
 
 
 def _of_attention(layer: Layer) -> Iterator[Unusual]:

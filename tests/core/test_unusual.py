@@ -46,6 +46,8 @@ def test_published_encoders_are_usual(usual: Layer) -> None:
             "feed_forward.activation",
             "BERT, RoBERTa, ViT and Whisper have erf",
         ),
+        (layer("post-relu", feed_forward__activation="silu"), "feed_forward.activation", "silu, as marian; most"),
+        (layer("pre-gelu", feed_forward__activation="silu"), "feed_forward.activation", "no published encoder here"),
         (layer(attention__scale="d_model"), "attention.scale", "root of d_model"),
         (layer(attention__output_bias=False), "attention.qkv_bias", "query, key and value have a bias"),
         (layer(attention__num_heads=3), "attention.num_heads", "3 heads of 256 features"),
