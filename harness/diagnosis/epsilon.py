@@ -84,7 +84,8 @@ def _left(name: str, epsilon: float, pieces: Sequence[Evidence]) -> float:
     """What is left of what was seen: mean over elements of log(1 + error²), which no one element decides."""
     hypothesis = [measured_epsilon(name, epsilon)]
     errors = np.concatenate([piece.distance(piece.observed, piece.predicted(hypothesis)) for piece in pieces])
-    return float(np.mean(np.log1p(errors * errors)))
+    with np.errstate(over="ignore"):  # where σ is the least number of a format
+        return float(np.mean(np.log1p(errors * errors)))
 
 
 def _fitted(name: str, epsilon: float, pieces: Sequence[Evidence]) -> tuple[float, float] | None:

@@ -35,6 +35,8 @@ def _activation(name: str, made: Callable[[Tensor], Tensor]) -> Bug:
             if hasattr(each, name):
                 delattr(each, name)
                 setattr(each, name, _Called(made))
+            if hasattr(each, "activation_relu_or_gelu"):
+                each.activation_relu_or_gelu = 0  # else the fast path goes on with the activation that it was made with
 
     return plant
 
