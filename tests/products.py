@@ -19,6 +19,11 @@ def thinned(*axes: Sequence[Any]) -> list[Any]:
     ]
 
 
+def of_a_release(*values: Any) -> Any:
+    """One set of parameters that is tried before a release alone."""
+    return pytest.param(*values, marks=pytest.mark.release)
+
+
 def daily(chosen: Iterable[Any], values: Iterable[Any]) -> list[Any]:
     """The values as parameters of a test: those `chosen` are tried every day, the others before a release."""
     kept = list(chosen)

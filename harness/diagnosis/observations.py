@@ -141,7 +141,8 @@ class Observations:
         """An explanation accounts for gradients, too, as far as they follow from it."""
         if said.confidence != "explained" or dtype not in self._gradients:
             return said
-        left = not_following(self._gradients_seen(self._gradients[dtype].values()), named_deviations(said))
+        failed_first = sorted(self._gradients[dtype].values(), key=lambda each: (not each.failed, each.case.id))
+        left = not_following(self._gradients_seen(failed_first), named_deviations(said))
         if not left:
             return said
         sentence = f"Not accounted for: gradients of {', '.join(left)}."

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
+from products import of_a_release
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.update import update_declared
@@ -57,10 +57,6 @@ def seen(
         outcome = judge(check, tuple(answers), answers, expected, FORMATS[dtype], constants()).outcome
         found.append(observation_of(case, expected, FORMATS[dtype], answers, failed=outcome != Outcome.PASS))
     return found
-
-
-def of_a_release(*values: Any) -> Any:
-    return pytest.param(*values, marks=pytest.mark.release)
 
 
 @pytest.mark.parametrize(

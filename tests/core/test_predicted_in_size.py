@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
+from products import of_a_release
 
 from encoder_conformance.deviations.catalogue import catalogue, is_noisy
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
@@ -82,10 +82,6 @@ def named(diagnosis: Diagnosis) -> list[str]:
         *diagnosis.runner_up,
         *(name for twin in diagnosis.indistinguishable for name in twin),
     ]
-
-
-def of_a_release(*values: Any) -> Any:
-    return pytest.param(*values, marks=pytest.mark.release)
 
 
 UNFORESEEN = [

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -23,12 +24,13 @@ _SCALES = {"by-d-model": "d_model", "by-head-dim": "head_dim"}
 def not_following(seen: Iterable[GradientsSeen], deviations: Sequence[Deviation]) -> list[str]:
     """The cases whose gradients are not those of a layer that is wrong in these ways.
 
-    Of six at most, those that failed first. A wrong form of a step that no layer chooses has no gradient (V-3), and
-    nobody specifies those of parameters that are exchanged: nothing is said where one of them is among the causes.
+    Of six at most, in the order in which they are seen. A wrong form of a step that no layer chooses has no gradient
+    (V-3), and nobody specifies those of parameters that are exchanged: nothing is said where one of them is among the
+    causes. Nor is anything of cases with padding: what a wrong mask lets through of it is the implementation's choice
+    (M-3).
     """
-    ranked = sorted(seen, key=lambda each: (not each.failed, each.case.id))
     found = []
-    for case in [*_followed(ranked, deviations)][:_CASES]:
+    for case in islice(_followed(seen, deviations), _CASES):
         with np.errstate(all="ignore"):  # a wrong layer may overflow where the right one does not
             rms = [float(np.sqrt(np.mean(each**2))) for each in case.errors(case.right).values()]
         if max(rms, default=0.0) > _CEILING:
@@ -38,7 +40,7 @@ def not_following(seen: Iterable[GradientsSeen], deviations: Sequence[Deviation]
 
 def _followed(seen: Iterable[GradientsSeen], deviations: Sequence[Deviation]) -> Iterator[GradientsSeen]:
     """Those cases whose gradients the deviations say, with the wrong layer taken for right."""
-    for each in seen:
+    for each in (each for each in seen if each.case.valid().all()):
         acting = active_parts(each.case, deviations)
         wrong = deviant(each.case, acting)
         layer = _with_choices(wrong.layer, wrong.given.ways)

@@ -62,7 +62,7 @@ class Sample:
         if at_once is None:
             return [cost([self], tree, constant) for constant in constants]
         errors = self._errors(at_once)
-        return [float(each) for each in np.mean(np.log1p(errors * errors), axis=-1)]
+        return [float(each) for each in _size(errors)]
 
     def _at_once(self, tree: ast.expr, constants: Sequence[float]) -> Array | None:
         """What the tree gives at `positions` with each value of `c`, [len(constants), n]: the values are one more axis
@@ -188,6 +188,11 @@ def assigned(apart: Array) -> tuple[list[int], float, float]:
     return columns.tolist(), float(apart[rows, columns].mean()), float(np.diag(apart).mean())
 
 
+def _size(errors: Array) -> Array:
+    """Of errors [..., n], one number for each row, which no one element decides."""
+    return np.asarray(np.mean(np.log1p(errors * errors), axis=-1))
+
+
 def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:
     """Mean of log(1 + error²) over elements and cases, which no one element decides; ∞ where it cannot be."""
     total = 0.0
@@ -195,7 +200,7 @@ def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = Non
         errors = sample.errors(tree, constant)
         if errors is None:
             return np.inf
-        total += float(np.mean(np.log1p(errors * errors)))
+        total += float(_size(errors))
     return total / len(samples)
 
 
