@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
 
 from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.evidence import drawn_once
 from encoder_conformance.diagnosis.named import named_deviations
 from encoder_conformance.golden.build import compute
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
@@ -97,13 +98,6 @@ def observed(
         yield observation_of(case, expected, FLOAT32, given_answers, failed=failed)
 
 
-class _ZeroPadded(Case):
-    """x is 0 at padded positions, as our encoders set it: nobody specifies what they hold (M-3)."""
-
-    def x(self) -> Array:
-        return np.where(self.valid()[:, :, None], super().x(), 0.0)
-
-
 def is_right(mutant: Wrong, diagnosis: Diagnosis) -> bool:
     """Whether what is named gives what the mutant gives, in cases that the diagnosis was not shown."""
     named = named_deviations(diagnosis)
@@ -111,11 +105,11 @@ def is_right(mutant: Wrong, diagnosis: Diagnosis) -> bool:
 
 
 def _gives(named: Sequence[Deviation], mutant: Wrong, case: Case) -> bool:
-    zeroed = _ZeroPadded(**{each.name: getattr(case, each.name) for each in fields(case)})
+    both = case, drawn_once(case, padding_is_zero=True)  # our encoders set it to 0, and nobody specifies it (M-3)
     rows = case.specified() & _has_key(deviant(case, named), case)
     wrong = mutant.output(case)[rows]
     least = _SAME * np.nanmax(np.abs(wrong), initial=1e-9)
-    found = (deviant(each, named).stages(Arithmetic(np.float64))["output"][rows] for each in (case, zeroed))
+    found = (deviant(each, named).stages(Arithmetic(np.float64))["output"][rows] for each in both)
     return any(np.allclose(each, wrong, rtol=_SAME, atol=least, equal_nan=True) for each in found)
 
 

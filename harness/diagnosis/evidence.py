@@ -62,6 +62,11 @@ class _Drawn(Case):
         return self._parameters
 
 
+def drawn_once(case: Case, *, padding_is_zero: bool = False) -> _Drawn:
+    """The same case; with x as drawn, or 0 at padding."""
+    return _Drawn(**{each.name: getattr(case, each.name) for each in fields(case)}, padding_is_zero=padding_is_zero)
+
+
 def _kept_of(tensor: ExpectedTensor, item: int | None) -> npt.NDArray[np.intp]:
     """Where among the positions that a tensor [B, …] keeps those of an item are; all where it is None."""
     if item is None:
@@ -81,8 +86,7 @@ class Evidence:
     def __init__(self, observation: Observation, item: int | None = None, *, padding_is_zero: bool = False) -> None:
         self.observation, case, expected = observation, observation.case, observation.expected
         self._item = item
-        same = {field.name: getattr(case, field.name) for field in fields(case)}
-        self.case = _Drawn(**same, padding_is_zero=padding_is_zero)
+        self.case = drawn_once(case, padding_is_zero=padding_is_zero)
         of_item = case.situation.model_copy(update={"items": (item,)})
         self._of_item = self.case if item is None else replace(self.case, situation=of_item)
         self.dtype = observation.dtype
