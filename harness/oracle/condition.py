@@ -7,6 +7,7 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
 from encoder_conformance.oracle.encoder import Evaluation, LayerInputs, evaluate, given
+from encoder_conformance.oracle.independent import independent_numbers, sampled, widening
 from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.stages import LAST_AXIS_IS_KEYS, step_of
@@ -33,9 +34,9 @@ class Expectation:
 
 
 def expectation(case: Case, runs: int) -> Expectation:
-    """Golden float64 (computed in long double) and condition κ, each in the tensor's own shape (C-1 to C-3, C-6, C-7).
+    """Golden float64 (computed in long double) and condition κ, each in the tensor's own shape (C-1 to C-8).
 
-    κ = √(mean over runs of (disturbed − undisturbed)²) / u, smoothed along the features.
+    κ = √(mean over runs of (disturbed − undisturbed)²) / u, smoothed along the features; larger where errors are few.
     """
     rows = kinked_rows(case)
     cotangent = case.cotangent(rows) if "gradients" in case.situation.checks else None
@@ -49,15 +50,16 @@ def expectation(case: Case, runs: int) -> Expectation:
 
     spread, few = Spread(undisturbed), min(runs, _RUNS_THROUGH_LARGEST)
     add(spread, range(few), what)
-    of_few = spread.conditions()
+    of_few = spread.root_mean_squares()
     add(spread, range(few, runs), what)
     condition = spread.conditions()
     if cotangent is not None:
         through_largest = Spread(undisturbed)
         add(through_largest, range(few), replace(what, through_largest=True))
-        for name, other in through_largest.conditions().items():
+        others = through_largest.conditions()
+        for name, other in through_largest.root_mean_squares().items():
             if matters(other, of_few[name]):
-                condition[name] = np.fmax(condition[name], other)
+                condition[name] = np.fmax(condition[name], others[name])
     condition = condition_at_kinks(case.layer, undisturbed, condition)
     return Expectation({name: value.astype(np.float64) for name, value in golden.items()}, condition, rows)
 
@@ -78,8 +80,10 @@ class Spread:
     """
 
     def __init__(self, undisturbed: Mapping[str, Array], roundoff: float = SAMPLE_ROUNDOFF) -> None:
-        """`roundoff` is the size of the disturbances."""
+        """`roundoff` is the size of the disturbances. Where it is that of a narrow format, noise is not proportional to
+        it, and how runs differ does not tell how many errors are independent."""
         self._undisturbed, self._runs, self._roundoff = undisturbed, 0, roundoff
+        self._errors: dict[str, list[Array]] = {name: [] for name in undisturbed}
         self._units = {name: _unit(name, value) for name, value in undisturbed.items()}
         self._squares = {name: np.zeros(value.shape) for name, value in undisturbed.items()}
 
@@ -89,9 +93,18 @@ class Spread:
         for name, value in disturbed.items():
             displaced = (value - self._undisturbed[name]) / self._units[name]
             self._squares[name] += (displaced / self._roundoff) ** 2
+            if self._roundoff == SAMPLE_ROUNDOFF:
+                self._errors[name].append(sampled(displaced) / self._roundoff)
 
     def conditions(self) -> dict[str, Array]:
-        """κ of every element, smoothed along the features."""
+        """κ of every element: as `root_mean_squares`, and larger where a tensor's errors are few (C-8)."""
+        return {name: value * self._widening(name, value) for name, value in self.root_mean_squares().items()}
+
+    def _widening(self, name: str, value: Array) -> float:
+        return widening(independent_numbers(self._errors[name], sampled(value / self._units[name])))
+
+    def root_mean_squares(self) -> dict[str, Array]:
+        """The root mean square of every element over the runs, smoothed along the features (C-3)."""
         return {
             name: np.asarray(np.sqrt(_smoothed(name, squares / self._runs)) * self._units[name])
             for name, squares in self._squares.items()
