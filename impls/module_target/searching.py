@@ -130,6 +130,8 @@ def _pieces(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]]) -> list[t
         at = own.elements(name)
         if len(shape) == 2:
             found += _matrices(name, at, square)
+            if at.size == square[1]:  # a bias of each head
+                found.append((name, at.reshape(-1)))
         elif len(shape) == 3:
             flat = (at.reshape(shape[0], -1), at.reshape(-1, shape[2]), at.transpose(1, 0, 2).reshape(shape[1], -1))
             found += [(name, each) for each in flat]
@@ -152,21 +154,44 @@ def _matrices(name: str, at: Array, square: tuple[int, ...]) -> list[tuple[str, 
 def _assigned(
     pieces: list[tuple[str, Array]], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[str, Array]] | None:
-    """A piece for each parameter, the best names first; None if a weight or a norm's gain has none."""
-    pairs = [
-        (score(label, name), -order, name, number)
-        for order, name in enumerate(shapes)
-        for number, (label, at) in enumerate(pieces)
-        if at.shape == shapes[name]
-    ]
+    """A piece for each parameter, the best names first; None if a weight or a norm's gain has none.
+
+    Weights and gains come before biases and shifts, which are looked for beside them.
+    """
     found: dict[str, tuple[str, Array]] = {}
-    taken: set[str] = set()
+    biases = {name for name in shapes if name.endswith((".bias", ".shift"))}
+    for names in (set(shapes) - biases, biases):
+        _assign(pieces, {name: shape for name, shape in shapes.items() if name in names}, found)
+    missing = set(shapes) - set(found)
+    if missing - biases:
+        return None
+    return {name: found[name] for name in shapes if name in found}
+
+
+def _assign(
+    pieces: list[tuple[str, Array]], shapes: Mapping[str, tuple[int, ...]], found: dict[str, tuple[str, Array]]
+) -> None:
+    """Adds the pieces of these parameters to those `found`."""
+    widths = {_module(label): at.size for label, at in pieces if label.rpartition(".")[2] == "bias"}
+    beside = {_part(name): _module(label) for name, (label, _) in found.items()}
+    pairs = []
+    for order, (name, shape) in enumerate(shapes.items()):
+        for number, (label, at) in enumerate(pieces):
+            if at.shape == shape:
+                companion = _module(label) == beside.get(_part(name))
+                turned = at.ndim == 2 and widths.get(_module(label), shape[1]) != shape[1]
+                pairs.append((score(label, name) + 2 * companion - turned, -order, name, number))
+    taken = {label for label, _ in found.values()}
     for _, _, name, number in sorted(pairs, key=lambda pair: (-pair[0], -pair[1], pair[3])):
         label, at = pieces[number]
         if name not in found and label not in taken:
             found[name] = label, at
             taken.add(label)
-    missing = [name for name in shapes if name not in found]
-    if any(name.endswith((".weight", ".gain")) for name in missing):
-        return None
-    return found
+
+
+def _module(label: str) -> str:
+    return label.rpartition(".")[0]
+
+
+def _part(name: str) -> str:
+    return name.rpartition(".")[0]
