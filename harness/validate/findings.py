@@ -145,7 +145,8 @@ class ParameterSource(_Frozen):
 class Description(_Frozen):
     """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
     `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
-    judged as x. `fixed`: what was mended in a new file."""
+    judged as x. `fixed`: what was mended in a new file. `deviations`: what it does, exactly, by one of the catalogue,
+    since the layer language has no word for what a published encoder does."""
 
     findings: tuple[Finding, ...]
     file: FileFacts | None = None
@@ -158,6 +159,7 @@ class Description(_Frozen):
     cut: Plain | None = None
     fixed: tuple[Plain, ...] = ()
     layer: Layer | None = None
+    deviations: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
     stages: dict[str, Anchor] = {}
     parameters: dict[str, ParameterSource] = {}

@@ -40,9 +40,9 @@ class Validation(_Frozen):
     `wrong_runtimes`: the runs that are wrong though the file is right.
 
     `compared_with` is what the user stated of it, `against` the source, and `source_names` its names of parameters.
-    `excused`: the source is off from the oracle alike. `strict`: a warning fails it. `deviations`: what the user stated
-    that it does otherwise than the specification. `summaries` has a few words
-    on each phase.
+    `excused`: the source is off from the oracle alike. `strict`: a warning fails it. `deviations`: what
+    it does otherwise than the specification, as the user stated, or as was read off it where nothing was stated.
+    `summaries` has a few words on each phase.
     """
 
     format: Literal["encoder-conformance validation"] = "encoder-conformance validation"

@@ -108,7 +108,7 @@ def _choices(validation: Validation) -> str:
     roles = validation.description.roles
     assert validation.layer is not None
     shown = choices_text(validation.layer, roles.layout if roles else None, roles.masks if roles else ())
-    return f"{shown}, with {' and '.join(validation.deviations)} as stated" if validation.deviations else shown
+    return f"{shown}, with {' and '.join(validation.deviations)}" if validation.deviations else shown
 
 
 def _last_line(validation: Validation) -> Text:

@@ -131,7 +131,7 @@ def _validated(
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
-    declare(runs, request.deviations)
+    declare(runs, subject.deviations)
     if request.against is None or not subject.is_understood:
         return _assessed(Evidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
     with opened(request.against, subject, out / "logs", progress) as (held, origin):
@@ -252,7 +252,7 @@ def _assessed(evidence: Evidence) -> Validation:
         model=str(subject.request.model),
         judged=answers is not None and bool(answers.working),
         strict=subject.request.strict,
-        deviations=subject.request.deviations,
+        deviations=subject.deviations,
         compared_with=_compared_with(subject.request),
         against=evidence.source.name if evidence.source else None,
         layer=subject.layer if answers else description.layer,

@@ -34,7 +34,7 @@ def words_of(name: str) -> list[str]:
 
 
 def score(own: str, spec: str) -> float:
-    """How much an own name sounds like a parameter of the specification; 0 for not at all."""
+    """How much an own name sounds like a parameter of the specification; 0 for not at all, less for another kind."""
     words = words_of(own)
     part, _, kind = spec.rpartition(".")
     found = _best(words, _WORDS[part]) * 2.0
@@ -43,6 +43,9 @@ def score(own: str, spec: str) -> float:
         heard = any(word in names for word in words)
         if heard and place in _PLACES:
             found += 1.0 if other == place else -1.0
+    kinds = {each for each, names in _KINDS.items() if own.rpartition(".")[2].lower() in names}
+    if kinds and kind not in kinds:
+        found -= 3.0  # a beta is no weight, and a bias is no gain
     return found + 0.5 * _best(words, _KINDS[kind])
 
 

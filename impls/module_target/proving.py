@@ -89,7 +89,8 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
     map.load(bench.module, parameters)
     observed = bench.output(x)
     if bench.allowed() is None:
-        [verdict] = verify(layer, parameters, x, {"output": observed}, constants(), FORMATS[bench.dtype])
+        inputs = LayerInputs(x.astype(np.float64), parameters, None)
+        [verdict] = verify(layer, inputs, {"output": observed}, constants(), FORMATS[bench.dtype])
         rms, conforms = verdict.rms, verdict.conforms
     else:
         expected = _oracle(layer, x, parameters, bench.allowed())

@@ -632,12 +632,15 @@ MASKS = (
           constants={"low": np.float32(-np.inf)}),
 )  # fmt: skip
 
+BY_SIGMOID = GELU, "hq = Mul(hb, by)  hs = Sigmoid(hq)  a = Mul(hb, hs)"
 NUMBERS = (
     Fault("scale-missing", "numbers", "attention_scores", 1,
           text=(("scores = Div(raw, root)", "scores = Identity(raw)"),)),
-    Fault("quick-gelu", "numbers", "ffn_activation", 1,
-          text=((GELU, "hq = Mul(hb, quick)  hs = Sigmoid(hq)  a = Mul(hb, hs)"),),
-          constants={"quick": np.float32(1.702)}),
+    Fault("sigmoid-gelu", "numbers", "ffn_activation", 1, text=(BY_SIGMOID,), constants={"by": np.float32(1.6)}),
+    Fault("quick-gelu", "layer", "the activation is x · sigmoid(1.702 x), the QuickGELU of CLIP", 0, severity="warning",
+          text=(BY_SIGMOID,), constants={"by": np.float32(1.702)}),
+    Fault("quick-gelu-for-gelu", "numbers", "ffn_activation", 1, told=("layer",),
+          text=(BY_SIGMOID,), constants={"by": np.float32(1.702)}),
     Fault("variance-of-n-less-1", "numbers", "norm1", 1, text=BOTH_PLAIN,
           constants={"last": np.array([-1]), "size": np.float32(D - 1), "eps": np.float32(1e-5)}),
     Fault("softmax-in-float16", "levels", "reference and onnxruntime all differ in", 1, runtimes=2,

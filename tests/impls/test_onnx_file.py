@@ -400,19 +400,44 @@ def test_what_is_no_encoder_layer_is_said_and_not_guessed(saved: Make, change: t
     ("change", "said"),
     [
         (("scores = Div(raw, root)", "scores = Identity(raw)"), "which is neither 1/√8 (head_dim) nor 1/√24 (d_model)"),
-        (("sg = Sigmoid(hb)", "q17 = Mul(hb, quick) sg = Sigmoid(q17)"), "the activation is no gelu exactly"),
+        (("sg = Sigmoid(hb)", "q16 = Mul(hb, by) sg = Sigmoid(q16)"), "the activation is no gelu exactly"),
     ],
 )
 def test_what_is_nearly_a_layer_is_told_and_does_not_pass_for_one(
     strangers: ModuleType, saved: Make, change: tuple[str, str], said: str
 ) -> None:
     body = f"{NORM1} {HEADS} masked = Identity(scores) {REST}".replace(*change)
-    held = {**SHAPING, "quick": np.float32(1.702)}
+    held = {**SHAPING, "by": np.float32(1.6)}
     seen = inspect(saved(parsed("(float[b,s,24] x) => (float[b,s,24] y)", body, 18, held, **SIZES)), None)
     warnings = [f.message for f in seen.findings.found if f.severity == "warning"]
     assert any(said in message for message in warnings)
     assert seen.description()["layer"] is not None
     assert not strangers.fact(seen, "proved")
+
+
+def test_what_a_published_encoder_has_and_the_layer_language_has_not_is_read_as_a_deviation(
+    strangers: ModuleType, saved: Make
+) -> None:
+    """CLIP's QuickGELU: proved by a run as what it is, and not taken for a GELU that is off."""
+    body = f"{NORM1} {HEADS} masked = Identity(scores) {REST}".replace(
+        "sg = Sigmoid(hb)", "q17 = Mul(hb, by) sg = Sigmoid(q17)"
+    )
+    held = {**SHAPING, "by": np.float32(1.702)}
+    seen = inspect(saved(parsed("(float[b,s,24] x) => (float[b,s,24] y)", body, 18, held, **SIZES)), None)
+    assert seen.description()["deviations"] == ["gelu-quick"]
+    assert strangers.fact(seen, "proved")
+    assert [f.deviation for f in seen.findings.found if f.severity == "warning"] == ["gelu-quick"]
+
+
+def test_numbers_that_the_file_adds_to_the_scores_are_no_layer_of_the_specification(saved: Make) -> None:
+    """Relative positions: a sentence, and not a wrong layer."""
+    body = f"{NORM1} {HEADS} masked = Add(scores, table) {REST}"
+    table = np.random.default_rng(0).normal(size=(1, 3, 5, 5)).astype(np.float32)
+    signature = "(float[b,5,24] x) => (float[b,5,24] y)"
+    seen = inspect(saved(parsed(signature, body, 18, {**SHAPING, "table": table}, **SIZES)), None)
+    [found] = [f for f in seen.findings.found if f.phase == "layer" and f.severity == "error"]
+    assert "numbers of its own are added to the scores (relative positions, ALiBi)" in found.message
+    assert seen.description()["layer"] is None
 
 
 def test_what_a_worker_says_is_what_the_harness_reads(saved: Make) -> None:

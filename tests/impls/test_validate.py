@@ -151,7 +151,7 @@ def test_right_files_of_other_kinds_are_right(
 UNJUDGED = [f for f in FAULTS if f.status == 2 and not f.told and f.name != "a-value-made-twice"]
 """Looking into the file finds these, and no runtime is asked."""
 ASKED_ELSEWHERE = {
-    "scale-missing", "quick-gelu", "mask-polarity", "baked-reshape", "an-epsilon-of-keras", "transposed-initializer",
+    "scale-missing", "sigmoid-gelu", "mask-polarity", "baked-reshape", "an-epsilon-of-keras", "transposed-initializer",
     "values-of-the-key", "mask-after-the-softmax", "padding-content-shows", "integers-over-the-limit",
     "a-wrong-attention-scale-in-int8",
 }  # fmt: skip
@@ -296,11 +296,11 @@ def test_a_scale_that_is_off_by_one_percent_is_said_to_be_that(judged: Judge, tm
 
 
 def test_one_failure_is_told_once(judged: Judge, tmp_path: Path) -> None:
-    [fault] = [fault for fault in FAULTS if fault.name == "quick-gelu"]
+    [fault] = [fault for fault in FAULTS if fault.name == "sigmoid-gelu"]
     found = judged(fault.planted(tmp_path))
     assert [finding.phase for finding in found.errors] == ["numbers"]
     elsewhere = [finding for finding in found.warnings if not finding.message.endswith("see numbers")]
-    assert [finding.message for finding in elsewhere] == ["the activation is no gelu exactly: off by up to 0.02"]
+    assert [finding.message for finding in elsewhere] == ["the activation is no gelu exactly: off by up to 0.033"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ encoder.load_state_dict(load_file(Path(__file__).with_name("weights.safetensors"
 
 
 def make_files(folder: Path) -> None:
-    """encoder.onnx is PyTorch's own layer, weights.safetensors and module.py are its source; quick.onnx is written
+    """encoder.onnx is PyTorch's own layer, weights.safetensors and module.py are its source; gelu.onnx is written
     by hand, and its activation is no GELU. bert.onnx goes from token ids to hidden states, as optimum's files do;
     bert.safetensors has its weights, and ONNX Runtime's tools made fused.onnx and int8.onnx of it."""
     torch.manual_seed(0)
@@ -70,8 +70,8 @@ def make_files(folder: Path) -> None:
         dynamic_shapes=(free, free), input_names=["x", "padding"], output_names=["y"],
     )  # fmt: skip
     faults = runpy.run_path(str(HERE.with_name("faults.py")))
-    [quick] = [fault for fault in faults["FAULTS"] if fault.name == "quick-gelu"]
-    quick.planted(folder).rename(folder / "quick.onnx")
+    [nearly] = [fault for fault in faults["FAULTS"] if fault.name == "sigmoid-gelu"]
+    nearly.planted(folder).rename(folder / "gelu.onnx")
     tools = runpy.run_path(str(HERE.with_name("bert_like.py")))
     bert = tools["exported"](folder / "bert.onnx")
     save_file(tools["drawn"]().state_dict(), folder / "bert.safetensors")

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import ValidationError
 
+from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.impls.onnx_file.layer.description import describe
+from encoder_conformance.impls.onnx_file.layer.description import describe, deviations_of
 from encoder_conformance.impls.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.impls.onnx_file.layer.rounding import judge_rounding
 from encoder_conformance.impls.onnx_file.layer.stages import StageTensor, letters, locate_stages, sizes_at
@@ -21,6 +22,7 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedP
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_of
 from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.impls.onnx_file.tracing.unsupported import SENTENCES
+from encoder_conformance.oracle.encoder import LayerInputs
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.layer import Layer
@@ -31,13 +33,21 @@ from encoder_conformance.validate.formats import dtype_named, narrower
 
 @dataclass
 class InferredLayer:
-    """`layer` None: the layer language cannot express it; parameters and stages are those that were located."""
+    """`layer` None: the layer language cannot express it; parameters and stages are those that were located.
+    `deviations`: what it does by one of the catalogue, as a published encoder does."""
 
     layer: Layer | None
     facts: list[Fact]
     parameters: dict[str, ParameterLocation]
     stages: dict[str, StageTensor]
     sizes: dict[str, int] = field(default_factory=dict)
+    deviations: tuple[str, ...] = ()
+
+    def given(self, x: Array) -> LayerInputs:
+        """x [B, S, D] and the file's own parameters, without a mask, as the layer with its deviations takes them."""
+        parameters = {name: location.value for name, location in self.parameters.items()}
+        ways = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
+        return LayerInputs(x.astype(np.float64), parameters, None, ways=ways)
 
     def stage(self, name: str, values: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
         """A stage out of the values of a run at these sizes."""
@@ -75,7 +85,7 @@ def infer_layer(
     sizes = sizes_at(semantics.B, semantics.S, semantics.d_model, heads, d_ff)
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     stages = locate_stages(trace, encoder, masked, sizes)
-    inferred = InferredLayer(None, facts, parameters, stages, sizes)
+    inferred = InferredLayer(None, facts, parameters, stages, sizes, deviations_of(encoder))
     try:
         inferred.layer = Layer.model_validate_json(json.dumps(described))
     except ValidationError as problem:
@@ -129,7 +139,7 @@ def _verify(inferred: InferredLayer, run: TracedRun, format: Format) -> None:
     stages = {name: inferred.stage(name, run.values, inferred.sizes) for name in inferred.stages}
     stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
     stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
-    verdicts = verify(layer, parameters, run.x, stages, constants(), format)
+    verdicts = verify(layer, inferred.given(run.x), stages, constants(), format)
     off = next((verdict for verdict in verdicts if not verdict.conforms), None)
     if off is None:
         rms = max(verdict.rms or 0.0 for verdict in verdicts)

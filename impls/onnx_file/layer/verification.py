@@ -43,17 +43,16 @@ class TracedRun:
 
 
 def verify(
-    layer: Layer, parameters: Mapping[str, Array], x: Array, stages: Tensors, constants: Constants, format: Format
+    layer: Layer, inputs: LayerInputs, stages: Tensors, constants: Constants, format: Format
 ) -> tuple[TensorVerdict, ...]:
     """A verdict on each of the file's `stages`, in the order of computation.
 
-    `x` [B, S, D] is the file's input, without masks; `stages` have the dtype of `format`.
+    `inputs` are in float64, without masks; `stages` have the dtype of `format`.
     """
-    inputs = LayerInputs(x.astype(np.float64), parameters, None)
     with np.errstate(all="ignore"):
         exact = forward(layer, inputs, Arithmetic(np.float64))
         spread = Spread(exact)
-        large = sum(value.size for value in parameters.values()) > LARGE
+        large = sum(value.size for value in inputs.parameters.values()) > LARGE
         for run in range(RUNS_OF_LARGE if large else RUNS):
             spread.add(forward(layer, inputs, Rounded(SAMPLE_ROUNDOFF, run)))
         conditions = spread.conditions()

@@ -5,6 +5,7 @@ what the file computes otherwise, as a convolution, is taken from the run.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnxruntime as ort
@@ -22,7 +23,7 @@ from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.validate.formats import dtype_named, narrower
@@ -59,26 +60,25 @@ def _judge(
 ) -> None:  # fmt: skip
     layer = inferred.layer
     assert layer is not None
-    parameters = {name: location.value for name, location in inferred.parameters.items()}
+    inputs = inferred.given(semantics.batch_first(run[cut.x]))
 
     def evaluated(a: Arithmetic) -> dict[str, Array]:
-        x = semantics.batch_first(run[cut.x]).astype(np.float64)
-        found = {}
+        x, found = inputs.x, {}
         if front is not None:
             x = np.broadcast_to(semantics.batch_first(front.value(cut.x, a, run)), x.shape)
             found["before"] = x
-        return {**found, "output": forward(layer, LayerInputs(x, parameters, None), a)["output"]}
+        return {**found, "output": forward(layer, replace(inputs, x=x), a)["output"]}
 
     with np.errstate(all="ignore"):
         exact = evaluated(Arithmetic(np.float64))
         spread = Spread(exact)
-        large = sum(value.size for value in parameters.values()) > LARGE
+        large = sum(value.size for value in inputs.parameters.values()) > LARGE
         for number in range(RUNS_OF_LARGE if large else RUNS):
             spread.add(evaluated(Rounded(SAMPLE_ROUNDOFF, number)))
         conditions = spread.conditions()
     seen = {"before": semantics.batch_first(run[cut.x]), "output": semantics.batch_first(run[cut.output])}
     dtype = dtype_named(semantics.x.dtype)
-    computed_in = narrower(parameters, dtype) or dtype
+    computed_in = narrower(inputs.parameters, dtype) or dtype
     format = FORMATS[dtype].computed_in(FORMATS[computed_in])
     verdicts = {}
     for name, value in exact.items():

@@ -24,6 +24,8 @@ ACTIVATIONS = {
     "gelu_tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
+OTHERS = {"gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x))}
+"""What published encoders have and the layer language has not: recognised where it is exact."""
 
 
 def activation_of(observed: Array, inputs: Array, name: str) -> tuple[str, float, float]:
@@ -34,7 +36,8 @@ def activation_of(observed: Array, inputs: Array, name: str) -> tuple[str, float
     """
     with np.errstate(all="ignore"):
         expected = {function: f(inputs) for function, f in ACTIVATIONS.items()}
-        for function, values in expected.items():
+        others = {function: f(inputs) for function, f in OTHERS.items()}
+        for function, values in (expected | others).items():
             factor = float(np.vdot(observed, values) / np.vdot(values, values))
             if np.abs(observed - factor * values).max() <= EXACT * max(1.0, abs(factor)):
                 return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0

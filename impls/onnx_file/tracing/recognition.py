@@ -113,6 +113,8 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
     except UnsupportedPattern as reason:
         capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
         raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
+    if found.biases_positions:
+        raise UnsupportedPattern(f"{name!r} is a softmax of scores and of numbers that the file holds", "position_bias")
     weights = Weights(scores.shape, name, scores, found.scale, expression.axis == -1, found.constant)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]

@@ -15,6 +15,17 @@ class Softmax:
     scale: float
     constant: Array | None
 
+    @property
+    def biases_positions(self) -> bool:
+        """Whether the constant prefers some of the positions that it does not hide: relative positions, or ALiBi."""
+        if self.constant is None:
+            return False
+        return bool(((self.constant < -_SEEN) & (self.constant > -_HIDDEN)).any())
+
+
+_SEEN, _HIDDEN = 1e-3, 100.0
+"""What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
+
 
 def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression: Expression) -> Softmax:
     """Raises UnsupportedPattern. `of` maps scores [B, H, Q, K] to the value that `expression` is."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
-    "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product",
+    "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -22,6 +22,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "gated": ("the feed-forward network is gated (GLU): it multiplies two maps; the specification has none", _SOURCE),
     "qk_norm": ("query or key is normed before their product (qk-norm); the specification has no such norm", _SOURCE),
     "softcap": ("the scores are capped (softcap) before the softmax; the specification has no cap", _SOURCE),
+    "position_bias": (
+        "numbers of its own are added to the scores (relative positions, ALiBi); the specification has none",
+        f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
+    ),
     "sandwich": ("a norm stands between a sub-layer and its sum (sandwich norm); the specification has none", _SOURCE),
     "residual_scale": (
         "a residual sum weighs its two sides; the specification adds them as they are",
