@@ -65,7 +65,11 @@ def optimums(name: str, folder: Path, task: str = "feature-extraction", **option
 
 def keras_own(placement: str, path: Path) -> Path:
     """`Model.export` of Keras 3."""
-    functional(placement).export(str(path), format="onnx", verbose=False)
+    import numpy as np
+
+    model = functional(placement)
+    model([np.zeros((1, 2, D), np.float32), np.ones((1, 2), bool)])  # it exports only what was called once
+    model.export(str(path), format="onnx", verbose=False)
     return path
 
 
