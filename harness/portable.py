@@ -11,7 +11,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-Pattern = Literal["symmetric", "gain", "offset", "balanced"]
+Pattern = Literal["symmetric", "gain", "offset", "raised", "balanced"]
+RAISED = 1 << 17
+"""What stands before the numbers of the pattern `raised`: with them 18 bits, which a float32 holds."""
 Floats = npt.NDArray[np.float64]
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
@@ -77,8 +79,9 @@ def ids(name: str, count: int, vocabulary: int) -> npt.NDArray[np.int64]:
 def tensor(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) -> Floats:
     """The portable tensor `name`, filled in row-major order (rule P-4), float64, not to be written to.
 
-    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254; `balanced`: n in
-    the first half of the last axis, and their negatives in the second; all times 2**exponent.
+    `symmetric`: n; `gain`: 128 + floor(n / 4), so 64 … 191; `offset`: 255 where 8 divides n, else 254; `raised`:
+    2**17 + n; `balanced`: n in the first half of the last axis, and their negatives in the second; all times
+    2**exponent.
     """
     # An oracle evaluates one case some eighty times with the same parameters. Large ones are not cached.
     draw = _cached_tensor if prod(shape) <= _CACHED_UP_TO else _tensor
@@ -104,6 +107,8 @@ def _part(n: npt.NDArray[np.int64], pattern: Pattern, exponent: int) -> Floats:
             values = 128 + n // 4
         case "offset":
             values = 254 + (n % 8 == 0)
+        case "raised":
+            values = RAISED + n
         case "balanced":
             raise ValueError("a balanced tensor is not drawn in parts")
     floats = values.astype(np.float64)

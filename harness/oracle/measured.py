@@ -10,12 +10,17 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.encoder import evaluate, given
 from encoder_conformance.oracle.kinks import condition_at_kinks
+from encoder_conformance.oracle.samples import sampled_conditions
 from encoder_conformance.recent import Recent
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.parameters import parameter_count
 
 RUNS = 16
+_LARGE, _POSITIONS_AT_ONCE = 2_000_000, 4096
+"""From so many parameters on, up to so many positions of all runs together are one batch: to read the weights takes
+longer than to use them."""
 _KEPT = 64
 _OF_NUMBERS = {"batch", "sequence", "items", "input", "parameter_exponents", "mask"}
 _found = Recent[Mapping[str, Array]](_KEPT)
@@ -33,7 +38,15 @@ def measured_condition(case: Case, roundoff: float = SAMPLE_ROUNDOFF) -> Mapping
 def _measured(case: Case, roundoff: float) -> Mapping[str, Array]:
     with np.errstate(all="ignore"):
         undisturbed = evaluate(case, Arithmetic(np.float64), None).stages
-        spread = Spread(undisturbed, roundoff)
-        for run in range(RUNS):
-            spread.add(evaluate(case, Rounded(roundoff, run), None).stages)
-        return condition_at_kinks(case.layer, undisturbed, spread.conditions(), roundoff)
+        return condition_at_kinks(case.layer, undisturbed, _conditions(case, undisturbed, roundoff), roundoff)
+
+
+def _conditions(case: Case, undisturbed: Mapping[str, Array], roundoff: float) -> dict[str, Array]:
+    batch, sequence, _ = case.x_shape
+    few = case.situation.items is None and RUNS * batch * sequence <= _POSITIONS_AT_ONCE
+    if few and parameter_count(case.layer) > _LARGE:
+        return sampled_conditions(case.layer, given(case), undisturbed, RUNS, roundoff)
+    spread = Spread(undisturbed, roundoff)
+    for run in range(RUNS):
+        spread.add(evaluate(case, Rounded(roundoff, run), None).stages)
+    return spread.conditions()

@@ -34,7 +34,7 @@ A situation with the check `refusal` therefore needs `equals`.
 
 
 class Input(Strict):
-    pattern: Literal["symmetric", "offset", "balanced"] = Field(
+    pattern: Literal["symmetric", "offset", "raised", "balanced"] = Field(
         description="the portable pattern of x (P-4); balanced needs an even d_model"
     )
     exponent: Exponent = Field(description="x is the pattern's integers times two to this power")

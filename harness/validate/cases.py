@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from encoder_conformance.portable import RAISED
 from encoder_conformance.spec.case import Case, CaseParameters
-from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.validate.findings import Description
@@ -56,7 +57,16 @@ def cases_of(
             own = replace(limits, batch=limits.batch or batch, sequence=limits.sequence or sequence)
         resized = _resized(situation, own)
         if resized is not None:
-            yield Case(layer, resized.model_copy(update={"dtypes": (dtype,)}), held=held)
+            yield Case(layer, _varied(resized, dtype).model_copy(update={"dtypes": (dtype,)}), held=held)
+
+
+def _varied(situation: Situation, dtype: DtypeName) -> Situation:
+    """The situation with as large a mean and more than two values of x, where the format holds them (P-4)."""
+    given = situation.input
+    if given.pattern != "offset" or FORMATS[dtype].roundoff * RAISED > 0.25:
+        return situation
+    raised = given.model_copy(update={"pattern": "raised", "exponent": given.exponent - 9})
+    return situation.model_copy(update={"input": raised})
 
 
 def _resized(situation: Situation, limits: InputLimits) -> Situation | None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from encoder_conformance.golden.thinning import thin
 from encoder_conformance.judge.expected import NOTHING, Expected
-from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
-from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Expectation, Spread
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.condition import Expectation
 from encoder_conformance.oracle.encoder import evaluate, given
 from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
+from encoder_conformance.oracle.samples import sampled_conditions
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.layer import Layer
@@ -68,8 +69,5 @@ def _expected(case: Case) -> Expected:
     inputs = given(case)
     with np.errstate(all="ignore"):
         golden = evaluate(case, Arithmetic(np.float64), None, inputs).stages
-        spread = Spread(golden)
-        for run in range(RUNS):
-            spread.add(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), None, inputs).stages)
-        condition = condition_at_kinks(case.layer, golden, spread.conditions())
+        condition = condition_at_kinks(case.layer, golden, sampled_conditions(case.layer, inputs, golden, RUNS))
     return thin(case, Expectation(dict(golden), condition, kinked_rows(case)), constants())

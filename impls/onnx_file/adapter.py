@@ -13,6 +13,7 @@ import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
+from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
@@ -44,7 +45,10 @@ class OnnxFile(Adapter):
             return super().other(message)
         inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message.get("most_nodes", MOST_NODES))
         self.inspected = message["path"], inspection
+        if inspection.graph is not None:
+            inspection.graph.forget_numbering()
         gc.collect()  # the trace and the whole file hold themselves; each is as large as the weights
+        give_freed_memory_back()
         description = inspection.description()
         if new := message.get("fix"):
             description["fixed"] = list(write_fixed(Path(message["path"]), Path(new), inspection))

@@ -35,8 +35,9 @@ MAKES: dict[Pattern, Callable[[int], int]] = {
     "symmetric": lambda n: n,
     "gain": lambda n: 128 + n // 4,
     "offset": lambda n: 255 if n % 8 == 0 else 254,
+    "raised": lambda n: 2**17 + n,
 }
-PATTERNS: tuple[Pattern, ...] = ("symmetric", "gain", "offset", "balanced")
+PATTERNS: tuple[Pattern, ...] = ("symmetric", "gain", "offset", "raised", "balanced")
 NAMES = st.text(max_size=40)
 repeatably = settings(deadline=None, derandomize=True)
 

@@ -98,6 +98,10 @@ class Graph:
         total = sum(value.size for value in self.constants.values())
         return np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
 
+    def forget_numbering(self) -> None:
+        """`numbering`, which a trace needs and nothing after it."""
+        self.__dict__.pop("numbering", None)
+
     def depending_on(self, name: str) -> set[str]:
         """`name` and the values whose numbers, not only shapes, depend on it."""
         found = {name}

@@ -11,9 +11,9 @@ from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSem
 from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
-from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
-from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.oracle.samples import sampled_conditions
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
@@ -51,11 +51,8 @@ def verify(
     """
     with np.errstate(all="ignore"):
         exact = forward(layer, inputs, Arithmetic(np.float64))
-        spread = Spread(exact)
         large = sum(value.size for value in inputs.parameters.values()) > LARGE
-        for run in range(RUNS_OF_LARGE if large else RUNS):
-            spread.add(forward(layer, inputs, Rounded(SAMPLE_ROUNDOFF, run)))
-        conditions = spread.conditions()
+        conditions = sampled_conditions(layer, inputs, exact, RUNS_OF_LARGE if large else RUNS)
     verdicts = []
     for name, value in exact.items():
         if name in stages:

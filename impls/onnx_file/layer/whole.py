@@ -22,8 +22,9 @@ from encoder_conformance.impls.onnx_file.layer.verification import LARGE, RUNS, 
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
-from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
+from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.oracle.samples import conditions_of, disturbed
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.validate.formats import dtype_named, narrower
@@ -62,20 +63,22 @@ def _judge(
     assert layer is not None
     inputs = inferred.given(semantics.batch_first(run[cut.x]))
 
-    def evaluated(a: Arithmetic) -> dict[str, Array]:
-        x, found = inputs.x, {}
-        if front is not None:
-            x = np.broadcast_to(semantics.batch_first(front.value(cut.x, a, run)), x.shape)
-            found["before"] = x
-        return {**found, "output": forward(layer, replace(inputs, x=x), a)["output"]}
+    def before(a: Arithmetic) -> LayerInputs:
+        if front is None:
+            return inputs
+        return replace(inputs, x=np.broadcast_to(semantics.batch_first(front.value(cut.x, a, run)), inputs.x.shape))
+
+    def of_whole(given: LayerInputs, stages: Mapping[str, Array]) -> dict[str, Array]:
+        found = {"output": stages["output"]}
+        return found if front is None else {"before": given.x, **found}
 
     with np.errstate(all="ignore"):
-        exact = evaluated(Arithmetic(np.float64))
-        spread = Spread(exact)
+        right = before(Arithmetic(np.float64))
+        exact = of_whole(right, forward(layer, right, Arithmetic(np.float64)))
         large = sum(value.size for value in inputs.parameters.values()) > LARGE
-        for number in range(RUNS_OF_LARGE if large else RUNS):
-            spread.add(evaluated(Rounded(SAMPLE_ROUNDOFF, number)))
-        conditions = spread.conditions()
+        samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(RUNS_OF_LARGE if large else RUNS)]
+        pairs = zip(samples, disturbed(layer, samples), strict=True)
+        conditions = conditions_of([of_whole(*each) for each in pairs], exact)
     seen = {"before": semantics.batch_first(run[cut.x]), "output": semantics.batch_first(run[cut.output])}
     dtype = dtype_named(semantics.x.dtype)
     computed_in = narrower(inputs.parameters, dtype) or dtype
