@@ -71,8 +71,13 @@ class Subject:
 
     @property
     def _output_dtype(self) -> str:
+        """That of x, where an encoder was cut out of a file which widens what it gives, as `keep_io_types` does."""
         assert self.description.roles is not None
-        return self.description.port(self.description.roles.output).dtype
+        x, output = (
+            self.description.port(name).dtype for name in (self.description.roles.x, self.description.roles.output)
+        )
+        narrow = x in FORMATS and output in FORMATS and FORMATS[x].roundoff > FORMATS[output].roundoff
+        return x if narrow and self.description.cut is not None else output
 
     @cached_property
     def dtype(self) -> DtypeName:

@@ -83,6 +83,8 @@ class OnnxFile(Adapter):
         batch_first = self.batch_first(x)
         name = self.semantics.output.name
         answer = self.session("deployed").run(self.feeds(batch_first, masks))[name]
+        narrowed = self.inspected is not None and self.inspected[1].cut is not None
+        answer = answer.astype(x.dtype) if narrowed else answer  # behind the cut the file may widen it
         return self.as_given(self.semantics.batch_first(answer))
 
     def stages(self, x: Array, masks: Masks) -> Tensors:

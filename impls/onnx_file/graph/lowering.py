@@ -152,8 +152,9 @@ def _embed_norm(node: onnx.NodeProto, parts: Parts) -> Nodes:
 
 
 def _counted(parts: Parts, out: str, mask: str, ids: str) -> Nodes:
-    """How many ones the mask has in each item; 0 without a mask."""
-    flags = f"{out}/flags"
+    """How many ones the mask has in each item, in int32, which Attention takes; 0 without a mask."""
+    flags, count = f"{out}/flags", f"{out}/count"
+    narrowed = helper.make_node("Cast", [count], [out], to=onnx.TensorProto.INT32)
     source = mask or ids
     nodes = [helper.make_node("Cast", [source], [f"{out}/integers"], to=onnx.TensorProto.INT64)]
     if mask:
@@ -162,9 +163,9 @@ def _counted(parts: Parts, out: str, mask: str, ids: str) -> Nodes:
         zero = parts.constant(f"{out}/zero", np.array(0))
         nodes.append(helper.make_node("Mul", [f"{out}/integers", zero], [flags]))
     if parts.opset < 13:
-        return [*nodes, helper.make_node("ReduceSum", [flags], [out], axes=[1], keepdims=0)]
+        return [*nodes, helper.make_node("ReduceSum", [flags], [count], axes=[1], keepdims=0), narrowed]
     axis = parts.constant(f"{out}/axis", np.array([1]))
-    return [*nodes, helper.make_node("ReduceSum", [flags, axis], [out], keepdims=0)]
+    return [*nodes, helper.make_node("ReduceSum", [flags, axis], [count], keepdims=0), narrowed]
 
 
 LOWERINGS: dict[str, Callable[[onnx.NodeProto, Parts], Nodes | None]] = {

@@ -116,8 +116,14 @@ def _described(graph: Graph, front: Front, run: Tensors) -> str:
     for node in front.rows:
         rows, source = graph.initializers[node.input[0]].dims[0], origin_of(graph, node.input[1])
         by = source if source in {info.name for info in graph.inputs} else "position"
-        parts.append(f"a row of {rows} by {by}")
+        by_one = by == "position" and _is_one(run[node.input[1]])
+        parts.append(f"row {run[node.input[1]].flat[0]} of {rows}" if by_one else f"a row of {rows} by {by}")
     return f"the sum of {', '.join(parts)}{', normed' if front.normed else ''}"
+
+
+def _is_one(rows: Array) -> bool:
+    """Whether it is one row everywhere, as of token types that no input gives."""
+    return rows.size > 1 and bool((rows == rows.flat[0]).all())
 
 
 def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Findings) -> None:
@@ -127,7 +133,7 @@ def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Finding
         if origin_of(graph, node.input[1]) in inputs:
             continue
         rows = run[node.input[1]]
-        if rows.ndim and rows.shape[-1] > 1 and not (np.diff(rows, axis=-1) == 1).all():
+        if rows.ndim and rows.shape[-1] > 1 and not _is_one(rows) and not (np.diff(rows, axis=-1) == 1).all():
             taken = rows.reshape(-1, rows.shape[-1])[0][:6].tolist()
             message = f"positions take rows {taken} of {node.input[0]!r}, which are not one after the other"
             findings.warning(
