@@ -30,7 +30,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "mask-too-weak": ("mask",),
     "mask-ignored": ("mask",),
     "causal": ("causal",),
-    "softmax-over-queries": ("attention_weights", "softmax"),
+    "softmax-over-queries": ("attention_weights", "softmax", "summed over the queries"),
     "query-and-key-exchanged": ("query.weight", "key.weight"),
     "gains-exchanged": ("norm1.gain", "norm2.gain"),
     "output-transposed": ("output.weight",),

@@ -17,6 +17,8 @@ NOT_ENCODERS = {
 """Models of transformers that the specification does not hold → why."""
 CAUSAL = ("clip-text",)
 """Text encoders whose mask lets nobody look ahead: an error, unless a layer says so."""
+FAST_VARIANCE = "pre", "jax2onnx"
+"""Flax's LayerNorm has E[x²] − E[x]² unless it is told (`use_fast_variance`): of an x with a large mean it is lost (E-1)."""
 BASES = ("post-gelu traced", "pre-relu exported", "bert of ids")
 """The files that tools are given."""
 
@@ -81,7 +83,8 @@ def _of_frameworks() -> Iterator[File]:
             ("Keras", exporters.keras_own), ("tf2onnx", exporters.tf2onnxs), ("jax2onnx", exporters.jax2onnxs)
         ):  # fmt: skip
             make = lambda folder, w=write, p=placement: w(p, folder / "model.onnx")  # noqa: E731
-            yield File(f"{placement} by {exporter}", exporter, make)
+            due = "wrong" if (placement, exporter) == FAST_VARIANCE else "right"
+            yield File(f"{placement} by {exporter}", exporter, make, due)
 
 
 def _of_tools() -> Iterator[File]:
