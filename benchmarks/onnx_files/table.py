@@ -18,7 +18,7 @@ NOT_ENCODERS = {
 CAUSAL = ("clip-text",)
 """Text encoders whose mask lets nobody look ahead: an error, unless a layer says so."""
 FAST_VARIANCE = "pre", "jax2onnx"
-"""Flax's LayerNorm has E[x²] − E[x]² unless it is told (`use_fast_variance`): of an x with a large mean it is lost (E-1)."""
+"""Flax's LayerNorm takes E[x²] − E[x]² unless it is told (`use_fast_variance`): lost where the mean is large (E-1)."""
 BASES = ("post-gelu traced", "pre-relu exported", "bert of ids")
 """The files that tools are given."""
 

@@ -50,7 +50,7 @@ def cases_of(
     """Those of the situations that fit the limits, with `at_most` so many items and positions."""
     for situation in situations:
         own = limits
-        if at_most is not None and situation.invariant is None:
+        if at_most is not None and situation.invariant in (None, "determinism"):  # others are made for their sizes
             batch, sequence = (
                 min(most, size) for most, size in zip(at_most, (situation.batch, situation.sequence), strict=True)
             )
