@@ -19,6 +19,8 @@ from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 
 _USUAL = (64, 32, 16, 128)
 """Values of d_model that a layer which says none is tried with."""
+_LEAST = 8
+"""A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
 _NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
 B, S = 3, 5
 
@@ -235,7 +237,7 @@ def _likely(layer: Any) -> Iterator[int]:
             yield part.num_heads * part.key_dim
     own = {name: value for part in parts for name, value in vars(part).items() if type(value) is int and value > 1}
     yield from (own[name] for name in _NAMED if name in own)
-    yield from sorted(own.values())
+    yield from sorted(value for value in own.values() if value >= _LEAST)
 
 
 FRAMEWORK = _Keras()
