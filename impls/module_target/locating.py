@@ -1,5 +1,6 @@
 """Finds the stages that submodules show: those whose input or output is, to the bit of a float, the oracle's stage."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from encoder_conformance.impls.module_target.proving import Bench
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.stages import kind_of
 
 _CLOSE = {"float64": 1e-9, "float32": 1e-4}
 
@@ -41,7 +43,9 @@ def locate(bench: Bench, layer: Layer, parameters: Mapping[str, Array]) -> dict[
         place = None if stage == "output" else _place_of(np.asarray(value), seen, bench)
         if place is not None:
             found[stage] = place
-    return found
+    everywhere = Counter(map(kind_of, stages))  # a layer that shows fewer stages than another answers wrong names
+    shown = Counter(map(kind_of, found))
+    return {stage: place for stage, place in found.items() if shown[kind_of(stage)] == everywhere[kind_of(stage)]}
 
 
 def _place_of(stage: Array, seen: Seen, bench: Bench) -> Place | None:

@@ -1,7 +1,7 @@
 """Guesses which own parameter is which of the specification's, by names, shapes and modules."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from encoder_conformance.impls.module_target.mapping import OwnParameters
 from encoder_conformance.spec.parameters import without_prefix
@@ -14,6 +14,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "feed_forward.hidden": ("linear1", "fc1", "intermediate", "lin1", "w1", "up", "hidden", "fc", "expand", "in"),
     "feed_forward.output": ("linear2", "fc2", "lin2", "w2", "down", "output", "out", "proj", "contract"),
     "norm1": ("norm1", "ln1", "ln_1", "before", "attn", "attention", "sa", "self_attn", "1"),
+    "final_norm": ("final_norm", "norm", "ln_f", "final", "layernorm", "ln"),
     "norm2": ("norm2", "ln2", "ln_2", "after", "ffn", "final", "output", "mlp", "2"),
 }
 """Part of the layer → the words that name it."""
@@ -31,6 +32,18 @@ def words_of(name: str) -> list[str]:
     whole = [part.lower() for part in name.split(".")]
     split = [word for part in name.split(".") for word in re.split(r"_|(?<=[a-z])(?=[A-Z])", part)]
     return list(dict.fromkeys([*whole, *(word.lower() for word in split if word)]))
+
+
+_NUMBER = re.compile(r"(?:^|[._])(\d+)(?=\.)")
+
+
+def names_by_number(names: Iterable[str]) -> list[list[str]]:
+    """The names that have a number in them, by the first: `layers.1.norm.weight`, `block_1.norm.scale`."""
+    found: dict[int, list[str]] = {}
+    for name in names:
+        if number := _NUMBER.search(name):
+            found.setdefault(int(number[1]), []).append(name)
+    return [found[number] for number in sorted(found)]
 
 
 def score(own: str, spec: str) -> float:

@@ -10,14 +10,14 @@ import numpy as np
 from encoder_conformance.deviations.catalogue import is_noisy, seen_in_evaluation
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.impls.module_target.mapping import ElementMap, OwnParameters
-from encoder_conformance.impls.module_target.naming import score
+from encoder_conformance.impls.module_target.naming import names_by_number, score
 from encoder_conformance.impls.module_target.proving import Bench, parameters_for
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.spec.case import Case, CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
 Array = np.ndarray[Any, Any]
 Elements = dict[str, Array]
@@ -43,10 +43,8 @@ class Searched:
 
 def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> Searched | None:
     """None if the module's parameters cannot be those of the stated layer, by number and shape."""
-    if stated.is_stack:
-        return None
     shapes = {parameter.name: parameter.shape(stated) for parameter in parameters_of(stated)}
-    maps = list(islice(_candidates(own, shapes), _CANDIDATES))
+    maps = list(islice(_candidates_of_stack(own, shapes), _CANDIDATES))
     if not maps:
         return None
     absent = tuple(name for name in shapes if name not in maps[0])
@@ -88,9 +86,35 @@ def _output(bench: Bench, map: ElementMap, case: Case, parameters: Mapping[str, 
         return None
 
 
-def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
-    """Maps by shape, the one that the names speak for first."""
-    pieces = _pieces(own, shapes)
+def _candidates_of_stack(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
+    """Maps of a layer; or of the layers of a stack, of each alike, and of its final norm."""
+    by_layer: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, shape in shapes.items():
+        prefix, bare = without_prefix(name)
+        by_layer.setdefault(prefix, {})[bare] = shape
+    others = by_layer.pop("", {})
+    if not by_layer:
+        yield from _candidates(own, others, list(own.shapes))
+        return
+    numbered = names_by_number(own.shapes)
+    if len(numbered) != len(by_layer):
+        return
+    taken = {name for names in numbered for name in names}
+    plain = [(name, own.elements(name).reshape(-1)) for name in own.shapes if name not in taken]
+    rest = _assigned(plain, others)
+    if rest is None:
+        return
+    layers = [_candidates(own, held, names) for held, names in zip(by_layer.values(), numbered, strict=True)]
+    for together in zip(*layers, strict=False):
+        found = {name: at for name, (_, at) in rest.items()}
+        for prefix, elements in zip(by_layer, together, strict=True):
+            found |= {f"{prefix}{name}": at for name, at in elements.items()}
+        yield found
+
+
+def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> Iterator[Elements]:
+    """Maps of one layer to own parameters of these names by shape, the one that the names speak for first."""
+    pieces = _pieces(own, shapes, names)
     base = _assigned(pieces, shapes)
     if base is None:
         return
@@ -122,12 +146,12 @@ def _orders(weights: Sequence[str], names: Mapping[str, str]) -> list[tuple[str,
     return sorted(every, key=lambda order: sum(a != b for a, b in zip(order, weights, strict=True)))
 
 
-def _pieces(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, Array]]:
+def _pieces(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> list[tuple[str, Array]]:
     """Name → elements in a form that a parameter may have: matrices [in, out], fused ones cut in three."""
     found: list[tuple[str, Array]] = []
     square = shapes["attention.query.weight"]
-    for name, shape in own.shapes.items():
-        at = own.elements(name)
+    for name in names:
+        shape, at = own.shapes[name], own.elements(name)
         if len(shape) == 2:
             found += _matrices(name, at, square)
             if at.size == square[1]:  # a bias of each head

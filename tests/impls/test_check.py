@@ -204,6 +204,17 @@ def test_a_bug_in_the_module_is_named_where_the_layer_is_stated(conform: Callabl
 
 
 @pytest.mark.release
+def test_a_bug_in_each_layer_of_a_stack_is_named_where_the_stack_is_stated(conform: Callable) -> None:
+    """Its graph is no layer's: the map is found by names and numbers, layer by layer, and together with the bug."""
+    ended, result = check(conform, "TwiceInEach", "--layer", "stack-pre-gelu", "--dtype", "float32")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "one matches with residual2-twice" in ended.stdout
+    [part] = result["parts"]
+    assert {name for each in part["diagnoses"] for name in each["deviations"]} == {"residual2-twice"}
+    assert {record["outcome"] for record in part["records"]} <= {"pass", "fail"}
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("target", NAMED)
 def test_the_same_bug_is_never_called_right_without_a_warning(conform: Callable, target: str) -> None:
     ended, result = check(conform, target)

@@ -119,6 +119,20 @@ def test_a_right_one_does_what_it_was_read_to_be(conform: Callable, target: str)
     assert {"output", "gradients", "invariant"} <= asked
 
 
+@pytest.mark.release
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+@pytest.mark.parametrize("target", ["bare_keras.py:Block", "bare_keras.py:functional"])
+def test_keras_is_judged_on_its_other_backends(
+    conform: Callable, monkeypatch: pytest.MonkeyPatch, target: str, backend: str
+) -> None:
+    """It is exported, and run, by the backend that KERAS_BACKEND names."""
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    ended, result = check(conform, target)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    [part] = result["parts"]
+    assert part["described"]["proof"]["holds"]
+
+
 NAMED = {
     "bare_jax.py:NnxTanh": ("pre-gelu", "gelu-tanh"),
     "bare_jax.py:NnxEpsilon": ("pre-gelu", "norm-eps-1e-3"),
