@@ -172,7 +172,8 @@ def _matrices(name: str, at: Array, square: tuple[int, ...]) -> list[tuple[str, 
         return [(f"{name}.{word}", part.T) for word, part in zip("qkv", np.split(at, 3, axis=0), strict=True)]
     if at.shape == (D, 3 * P):
         return [(f"{name}.{word}", part) for word, part in zip("qkv", np.split(at, 3, axis=1), strict=True)]
-    return [(name, at.T), (name, at)]  # torch's own linear maps are [out, in]
+    forms = [(name, at), (name, at.T)]
+    return forms if name.endswith("kernel") else forms[::-1]  # a kernel is [in, out], and torch's weights are [out, in]
 
 
 def _assigned(
