@@ -136,6 +136,7 @@ def build(self, layer, parameters, dtype):
 """
 
 
+@pytest.mark.release
 def test_a_diagnosis_that_is_interrupted_leaves_those_before_it(conform: Callable[..., Any], fake: Callable) -> None:
     once = 'def output(self, x, masks):\n    return super().output(x, masks) * x.dtype.type(float("nan"))'
     first, second = fake("lost", once, checks="[output]"), fake("strange", INTERRUPTING, checks="[output]")

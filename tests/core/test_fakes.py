@@ -285,6 +285,7 @@ def test_the_suite_fails_where_one_case_does(fake: Callable) -> None:
     assert "output: fail: output: rms" in ended.stdout
 
 
+@pytest.mark.release
 def test_the_suite_asks_a_layer_again_after_another(fake: Callable) -> None:
     """An adapter that remembers which layers it has made, and sets what it holds of one only when it makes it."""
     lie = """
