@@ -89,6 +89,7 @@ def test_each_cause_has_its_own_line(conform: Callable, fake: Callable) -> None:
     assert all(each["advice"] for each in ended.report["diagnoses"])
 
 
+@pytest.mark.release
 def test_what_is_refused_rightly_is_not_said_of_wrong_numbers(conform: Callable, fake: Callable) -> None:
     """The check fails, since what is right comes out wrong; it did before anything wrong was given."""
     cases = asking("pre-gelu/refuse-num-heads", "pre-gelu/no-mask", "pre-gelu/padding-right")

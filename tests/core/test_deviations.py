@@ -90,6 +90,7 @@ def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable,
     assert "norm-eps-1e-3" in conform("explain").stdout
 
 
+@pytest.mark.release
 def test_two_causes_are_both_named(conform: Callable, fake: Callable) -> None:
     ended = conform("run", "--impl", fake("both", EPSILON + INVERTED), *CASES)
     [diagnosis] = ended.report["diagnoses"]

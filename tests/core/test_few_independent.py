@@ -22,7 +22,7 @@ FEW = (
 )
 """Cases with gradients of which 64 runs say that they err by fewer than five independent numbers."""
 OTHER_RUNS = range(1000, 1064)
-"""Not those of which the condition was measured. A daily run takes a quarter of them, of the case that was found first."""
+"""Not those of which the condition was measured. A daily run takes a quarter of them, in one case."""
 
 
 def disturbed(case_id: str, run: int) -> dict[str, Array]:

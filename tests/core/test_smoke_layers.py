@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from encoder_conformance.paths import SPECS
 from encoder_conformance.spec.load import load
 
@@ -65,6 +67,7 @@ def test_an_encoder_of_token_ids_is_tried_as_that_and_not_by_its_attention_alone
     assert steps["forms"] == "2 cases in other dtypes, layouts, kinds of masks and modes"
 
 
+@pytest.mark.release
 def test_a_layer_of_the_users_own_is_tried(conform: Callable, fake: Callable, tmp_path: Path) -> None:
     text = (SPECS / "layers" / "pre-gelu.yaml").read_text()
     own = text.replace("layer: pre-gelu", "layer: my-own").replace("d_model: 24", "d_model: 14")
