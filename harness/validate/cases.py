@@ -39,6 +39,10 @@ class InputLimits:
         return self.batch in (None, batch) and self.sequence in (None, sequence)
 
 
+_AT_ANY_SIZE = (None, "determinism", "padding_content")
+"""Invariants, and none, that a smaller batch and sequence show as well; others are made for their sizes."""
+
+
 def cases_of(
     situations: Iterable[Situation],
     limits: InputLimits,
@@ -50,7 +54,7 @@ def cases_of(
     """Those of the situations that fit the limits, with `at_most` so many items and positions."""
     for situation in situations:
         own = limits
-        if at_most is not None and situation.invariant in (None, "determinism"):  # others are made for their sizes
+        if at_most is not None and situation.invariant in _AT_ANY_SIZE:
             batch, sequence = (
                 min(most, size) for most, size in zip(at_most, (situation.batch, situation.sequence), strict=True)
             )
