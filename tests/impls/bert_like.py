@@ -50,6 +50,17 @@ class Model(nn.Module):
         return x, torch.tanh(self.pooler(x[:, 0]))
 
 
+class Untyped(nn.Module):
+    """The same without token types as an input: they are 0."""
+
+    def __init__(self, held: Model) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return self.held(ids, mask, torch.zeros_like(ids))
+
+
 def drawn(layers: int = 2) -> Model:
     torch.manual_seed(0)
     model = Model(layers).eval()
@@ -59,17 +70,17 @@ def drawn(layers: int = 2) -> Model:
     return model
 
 
-def exported(path: Path, layers: int = 2) -> Path:
-    """As optimum's files are: token ids, mask and token types in, hidden states and the pooler's output out."""
-    names = ["input_ids", "attention_mask", "token_type_ids"]
+def exported(path: Path, layers: int = 2, *, types: bool = True) -> Path:
+    """As optimum's files are: token ids, mask and `types` in, hidden states and the pooler's output out."""
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if types else [])]
     given = (
         torch.zeros(2, 7, dtype=torch.long),
         torch.ones(2, 7, dtype=torch.long),
         torch.zeros(2, 7, dtype=torch.long),
-    )
+    )[: len(names)]
     axes = {name: {0: "batch_size", 1: "sequence_length"} for name in (*names, "last_hidden_state")}
     torch.onnx.export(
-        drawn(layers), given, path, opset_version=17, dynamo=False, input_names=names,
+        drawn(layers) if types else Untyped(drawn(layers)), given, path, opset_version=17, dynamo=False, input_names=names,
         output_names=["last_hidden_state", "pooler_output"], dynamic_axes=axes,
     )  # fmt: skip
     return path

@@ -1,6 +1,7 @@
 """Whole models, and what ONNX Runtime's tools make of them: fused or cut, a file is judged as what it computes."""
 
 import importlib.util
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,15 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
+from onnxruntime.transformers import float16
 
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.validate.against.names import map_checkpoint
+from encoder_conformance.validate.evidence import Subject
+from encoder_conformance.validate.findings import Description
+from encoder_conformance.validate.request import ValidationRequest
 
 NAMES = {
     "attention.query": "query", "attention.key": "key", "attention.value": "value", "attention.output": "dense",
@@ -192,3 +198,31 @@ def test_a_checkpoint_is_mapped_by_values_and_by_names(made: ModuleType, due: di
     assert np.array_equal(found["layers.0.attention.query.weight"].value, due["layers.0.attention.key.weight"])
     stacked = {name: value for name, value in state.items() if not name.startswith("layers.1.query")}
     assert "layers.1.attention.query.weight" not in map_checkpoint(stacked, due)
+
+
+def test_token_types_that_no_input_gives_are_no_positions(made: ModuleType, tmp_path: Path) -> None:
+    seen = inspect(made.exported(tmp_path / "model.onnx", types=False), None)
+    said = [finding.message for finding in seen.findings.found]
+    assert any("row 0 of 2" in message for message in said), said
+    assert not any("positions take rows" in message for message in said)
+
+
+def test_an_encoder_cut_out_of_a_fused_model_is_one_that_its_runtime_runs(
+    made: ModuleType, plain: Path, tmp_path: Path
+) -> None:
+    """Attention takes the count of the mask's ones in int32; the embedding that counted them is cut away."""
+    seen = inspect(made.fused(plain, tmp_path / "fused.onnx", raw=False), None)
+    assert proved(seen)
+    assert seen.model is not None
+    session = ort.InferenceSession(seen.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert [each.name for each in session.get_inputs()] == [port["name"] for port in seen.description()["inputs"]]
+
+
+def test_an_encoder_cut_out_of_a_halved_model_is_asked_in_what_it_takes(plain: Path, tmp_path: Path) -> None:
+    """The whole takes ids and gives float32; the encoder inside takes float16."""
+    path = tmp_path / "half.onnx"
+    onnx.save(float16.convert_float_to_float16(onnx.load(plain), keep_io_types=True), path)
+    description = Description.model_validate_json(json.dumps(inspect(path, None).description()))
+    request = ValidationRequest(path, None, None, None, (), {}, None)
+    assert description.cut is not None
+    assert Subject(request, description, {}).dtype == "float16"
