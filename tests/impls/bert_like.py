@@ -79,8 +79,9 @@ def exported(path: Path, layers: int = 2, *, types: bool = True) -> Path:
         torch.zeros(2, 7, dtype=torch.long),
     )[: len(names)]
     axes = {name: {0: "batch_size", 1: "sequence_length"} for name in (*names, "last_hidden_state")}
+    model = drawn(layers) if types else Untyped(drawn(layers))
     torch.onnx.export(
-        drawn(layers) if types else Untyped(drawn(layers)), given, path, opset_version=17, dynamo=False, input_names=names,
+        model, given, path, opset_version=17, dynamo=False, input_names=names,
         output_names=["last_hidden_state", "pooler_output"], dynamic_axes=axes,
     )  # fmt: skip
     return path
