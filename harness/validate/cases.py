@@ -6,10 +6,11 @@ from typing import Any
 
 from encoder_conformance.portable import RAISED
 from encoder_conformance.spec.case import Case, CaseParameters
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.validate.findings import Description
+from encoder_conformance.validate.formats import dtype_named
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,14 @@ def cases_of(
     situations: Iterable[Situation],
     limits: InputLimits,
     layer: Layer,
-    dtype: DtypeName,
+    format: Format,
     held: CaseParameters,
     at_most: tuple[int, int] | None = None,
 ) -> Iterator[Case]:
-    """Those of the situations that fit the limits, with `at_most` so many items and positions."""
+    """Those of the situations that fit the limits, with `at_most` so many items and positions.
+
+    `format`: the dtype of the file's output, with the roundoff of what it computes in.
+    """
     for situation in situations:
         own = limits
         if at_most is not None and situation.invariant in _AT_ANY_SIZE:
@@ -61,13 +65,14 @@ def cases_of(
             own = replace(limits, batch=limits.batch or batch, sequence=limits.sequence or sequence)
         resized = _resized(situation, own)
         if resized is not None:
-            yield Case(layer, _varied(resized, dtype).model_copy(update={"dtypes": (dtype,)}), held=held)
+            asked = _varied(resized, format).model_copy(update={"dtypes": (dtype_named(format.name),)})
+            yield Case(layer, asked, held=held)
 
 
-def _varied(situation: Situation, dtype: DtypeName) -> Situation:
+def _varied(situation: Situation, format: Format) -> Situation:
     """The situation with as large a mean and more than two values of x, where the format holds them (P-4)."""
     given = situation.input
-    if given.pattern != "offset" or FORMATS[dtype].roundoff * RAISED > 0.25:
+    if given.pattern != "offset" or format.roundoff * RAISED > 0.25:
         return situation
     raised = given.model_copy(update={"pattern": "raised", "exponent": given.exponent - 9})
     return situation.model_copy(update={"input": raised})

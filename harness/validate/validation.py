@@ -195,7 +195,7 @@ def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int
                 (each for each in situations(limits) if not sampled or each.situation in KEPT),
                 limits,
                 subject.layer,
-                subject.dtype,
+                subject.format,
                 held,
                 (BATCH, SEQUENCE) if sampled else None,
             )

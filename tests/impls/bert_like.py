@@ -34,15 +34,17 @@ class Layer(nn.Module):
 class Model(nn.Module):
     """Words, positions and token types, a norm, two layers, a pooler."""
 
-    def __init__(self, layers: int = 2) -> None:
+    def __init__(self, layers: int = 2, *, places: bool = True) -> None:
+        """Not `places`: every position takes row 0, which is a mistake."""
         super().__init__()
+        self.places = places
         self.words, self.positions, self.types = nn.Embedding(ROWS, D), nn.Embedding(LONGEST, D), nn.Embedding(2, D)
         self.norm = nn.LayerNorm(D, eps=1e-12)
         self.layers = nn.ModuleList(Layer() for _ in range(layers))
         self.pooler = nn.Linear(D, D)
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> tuple[Tensor, Tensor]:
-        places = torch.arange(ids.shape[1])
+        places = torch.arange(ids.shape[1]) * int(self.places)
         x = self.norm(self.words(ids) + self.types(types) + self.positions(places)[None])
         added = (1.0 - mask[:, None, None, :].to(x.dtype)) * -10000.0
         for layer in self.layers:
@@ -61,16 +63,16 @@ class Untyped(nn.Module):
         return self.held(ids, mask, torch.zeros_like(ids))
 
 
-def drawn(layers: int = 2) -> Model:
+def drawn(layers: int = 2, *, places: bool = True) -> Model:
     torch.manual_seed(0)
-    model = Model(layers).eval()
+    model = Model(layers, places=places).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.2)
     return model
 
 
-def exported(path: Path, layers: int = 2, *, types: bool = True) -> Path:
+def exported(path: Path, layers: int = 2, *, types: bool = True, places: bool = True) -> Path:
     """As optimum's files are: token ids, mask and `types` in, hidden states and the pooler's output out."""
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if types else [])]
     given = (
@@ -79,7 +81,8 @@ def exported(path: Path, layers: int = 2, *, types: bool = True) -> Path:
         torch.zeros(2, 7, dtype=torch.long),
     )[: len(names)]
     axes = {name: {0: "batch_size", 1: "sequence_length"} for name in (*names, "last_hidden_state")}
-    model = drawn(layers) if types else Untyped(drawn(layers))
+    made = drawn(layers, places=places)
+    model = made if types else Untyped(made)
     torch.onnx.export(
         model, given, path, opset_version=17, dynamo=False, input_names=names,
         output_names=["last_hidden_state", "pooler_output"], dynamic_axes=axes,

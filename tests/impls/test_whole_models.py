@@ -207,6 +207,13 @@ def test_token_types_that_no_input_gives_are_no_positions(made: ModuleType, tmp_
     assert not any("positions take rows" in message for message in said)
 
 
+def test_positions_that_all_take_one_row_are_said(made: ModuleType, tmp_path: Path) -> None:
+    """They look as token types do that no input gives; but then no table is read one row after the other."""
+    path = made.exported(tmp_path / "model.onnx", places=False)
+    said = [finding.message for finding in inspect(path, None).findings.found if finding.severity == "warning"]
+    assert any("positions take rows [0, 0, 0, 0, 0]" in message for message in said), said
+
+
 def test_an_encoder_cut_out_of_a_fused_model_is_one_that_its_runtime_runs(
     made: ModuleType, plain: Path, tmp_path: Path
 ) -> None:

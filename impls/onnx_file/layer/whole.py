@@ -126,14 +126,17 @@ def _is_one(rows: Array) -> bool:
     return rows.size > 1 and bool((rows == rows.flat[0]).all())
 
 
+def _in_order(rows: Array) -> bool:
+    return rows.ndim > 0 and rows.shape[-1] > 1 and bool((np.diff(rows, axis=-1) == 1).all())
+
+
 def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Findings) -> None:
-    """Rows that no input chooses are those of positions, one after the other."""
+    """Rows that no input chooses are those of positions, one after the other; beside those, one row of token types."""
     inputs = {info.name for info in graph.inputs}
-    for node in front.rows:
-        if origin_of(graph, node.input[1]) in inputs:
-            continue
-        rows = run[node.input[1]]
-        if rows.ndim and rows.shape[-1] > 1 and not _is_one(rows) and not (np.diff(rows, axis=-1) == 1).all():
+    chosen = [(node, run[node.input[1]]) for node in front.rows if origin_of(graph, node.input[1]) not in inputs]
+    placed = any(_in_order(rows) for _, rows in chosen)
+    for node, rows in chosen:
+        if rows.ndim and rows.shape[-1] > 1 and not _in_order(rows) and not (placed and _is_one(rows)):
             taken = rows.reshape(-1, rows.shape[-1])[0][:6].tolist()
             message = f"positions take rows {taken} of {node.input[0]!r}, which are not one after the other"
             findings.warning(
