@@ -10,6 +10,7 @@ from encoder_conformance.diagnosis.epsilon import compared, measured_epsilons
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.experiments import Ask, identify_by_experiments
 from encoder_conformance.diagnosis.identify.identify import Identified, identify, of_output
+from encoder_conformance.diagnosis.incomparable import incomparable
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.named import named_deviations
 from encoder_conformance.diagnosis.pairs import EARNED
@@ -75,14 +76,17 @@ def diagnose_chosen(
     named = _said(implementation, dtype, ranked, nothing, chosen, repeats)
     if named.confidence == "explained" or nothing.explains or in_catalogue_alone:
         return named
-    shows_stages = any(len(piece.stages) > 1 for piece in evidence)
-    found = None if shows_stages or ask is None else identify_by_experiments(evidence, ask, until)
-    said = _with_equations(named, found or identify(evidence, nothing, until), evidence)
+    unlike, comparable = incomparable(evidence), [piece for piece in evidence if piece.is_comparable]
+    if not comparable:
+        return named.model_copy(update={"observed": unlike})
+    shows_stages = any(len(piece.stages) > 1 for piece in comparable)
+    found = None if shows_stages or ask is None else identify_by_experiments(comparable, ask, until)
+    said = _with_equations(named, found or identify(comparable, untold(comparable), until), evidence)
     if said.confidence == "explained":
         return said
-    more = () if shows_stages else of_output(evidence)
-    asked = () if ask is None else dependence(evidence, ask)
-    return said.model_copy(update={"observed": (*more, *said.observed, *asked)})
+    more = () if shows_stages else of_output(comparable)
+    asked = () if ask is None else dependence(comparable, ask)
+    return said.model_copy(update={"observed": (*unlike, *more, *said.observed, *asked)})
 
 
 def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence[Evidence]) -> Diagnosis:

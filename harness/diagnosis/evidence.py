@@ -55,10 +55,10 @@ class _Drawn(Case):
         return np.where(self.valid()[:, :, None], drawn, 0.0) if self.padding_is_zero else drawn
 
     @cached_property
-    def _parameters(self) -> dict[str, Floats]:
+    def _parameters(self) -> Mapping[str, Floats]:
         return super().parameters()
 
-    def parameters(self) -> dict[str, Floats]:
+    def parameters(self) -> Mapping[str, Floats]:
         return self._parameters
 
 
@@ -78,7 +78,8 @@ class Evidence:
     """What was observed, and what is right, all stages in one row: [n], n the positions kept of all stages together.
 
     Each stage is predicted from the stages seen before it, where they were kept whole: a stage is out of line where
-    its own step is wrong, and not where it inherits. A tensor of another shape is predicted, and observed, as NaN.
+    its own step is wrong, and not where it inherits. A tensor of another shape is observed as NaN, and predicted so by
+    what gives that shape, and by nothing else: a NaN that is computed is no other shape.
 
     `item`: of that one alone, as what mixes no items can be predicted without the others.
     """
@@ -106,7 +107,12 @@ class Evidence:
             self._whole_right, self._whole_condition = continued_with_noise(self.case, (), self._seen)
             self.right, self._condition = self._row(self._whole_right), self._row(self._whole_condition)
         else:
-            self.right = np.concatenate([tensor.golden[places[name]] for name, tensor in kept.items()])
+            self.right = np.concatenate(
+                [
+                    np.zeros(at.size) if name in self.observation.unlike else kept[name].golden[places[name]]
+                    for name, _, at in self._places
+                ]
+            )
             self._condition = np.concatenate([tensor.condition[places[name]] for name, tensor in kept.items()])
         self._condition = np.nan_to_num(self._condition)
         self._relative = np.repeat(self._relative_noise(), self._sizes)
@@ -123,6 +129,11 @@ class Evidence:
         if known or is_large(self.case.layer) or self.case.layer.embedding:
             return None
         return Evidence(self.observation, self._item, padding_is_zero=True)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether any stage has the specified shape and dtype."""
+        return not self.observation.unlike.keys() >= {*self.stages}
 
     @property
     def seen(self) -> Mapping[str, Array]:
@@ -260,12 +271,17 @@ class Evidence:
         )
 
     def _row(self, values: Mapping[str, Array]) -> Array:
-        return np.concatenate(
-            [
-                values[name].reshape(-1)[at] if values[name].shape == shape else np.full(at.size, np.nan)
-                for name, shape, at in self._places
-            ]
-        )
+        return np.concatenate([self._at_places(values[name], place) for place, name in enumerate(self.stages)])
+
+    def _at_places(self, value: Array, place: int) -> Array:
+        """A stage's values where it is compared. What cannot be as it was observed is finite where that is not."""
+        name, shape, at = self._places[place]
+        if name in self.observation.unlike:
+            return np.full(at.size, np.nan if value.shape == self.observation.unlike[name] else 0.0)
+        if value.shape == shape:
+            return value.reshape(-1)[at]
+        seen = self.observed[self._starts[place] : self._starts[place] + at.size]
+        return np.where(np.isfinite(seen), np.nan, 0.0)
 
     def _sigma(self, condition: Array) -> Array:
         return np.asarray(np.maximum(self.dtype.roundoff * condition, self.dtype.smallest_normal))

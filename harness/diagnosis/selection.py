@@ -47,10 +47,8 @@ def choose(observations: Sequence[Chosen]) -> list[Chosen]:
     what it gives there cannot be predicted; nor what it makes of padding that is not as drawn. And where NaN is right,
     no number says how wrong another one is; nor does it of an answer in another dtype.
     """
-    predicted = [observation for observation in observations if _can_be_predicted(observation)]
-    if not any(observation.failed for observation in predicted):
-        predicted = list(observations)
-    small = [observation for observation in predicted if not is_large(observation.case.layer)]
+    predicted = _predicted(observations)
+    small = _small(predicted)
     by_layer: dict[str, list[Chosen]] = {}
     for observation in sorted(small or predicted, key=_telling):
         by_layer.setdefault(observation.case.layer.layer, []).append(observation)
@@ -67,11 +65,21 @@ def choose(observations: Sequence[Chosen]) -> list[Chosen]:
     return chosen[:wanted]
 
 
+def _predicted(observations: Sequence[Chosen]) -> list[Chosen]:
+    """Those whose answers can be predicted; all, where none of them failed."""
+    predicted = [observation for observation in observations if _can_be_predicted(observation)]
+    return predicted if any(observation.failed for observation in predicted) else list(observations)
+
+
+def _small(observations: Sequence[Chosen]) -> list[Chosen]:
+    return [observation for observation in observations if not is_large(observation.case.layer)]
+
+
 def beyond(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Small cases that could have been chosen and were not, those that failed first."""
+    """Cases that could have been chosen and were not, those that failed first. Large ones, where there are no small."""
     taken = {observation.case.id for observation in chosen}
-    left = [each for each in observations if each.case.id not in taken and _can_be_predicted(each)]
-    return sorted((each for each in left if not is_large(each.case.layer)), key=lambda each: not each.failed)
+    left = [each for each in _predicted(observations) if each.case.id not in taken]
+    return sorted(_small(left) or ([] if _small(chosen) else left), key=lambda each: not each.failed)
 
 
 def of_other_large_layers(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:

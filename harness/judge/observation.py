@@ -1,6 +1,7 @@
 """The observation of a case: the implementation's values at the positions that the golden keeps."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ class Observation:
 
     `values`: stage → float64 values at the golden's positions, in the order of computation; None if a wrong shape or
     dtype prevents the comparison. `whole`: the stages of a small layer with their padding, float64, in the shape of the
-    answer; the inputs of later steps. `in_format`: every answer has the requested dtype.
+    answer; the inputs of later steps. `in_format`: every answer has the requested dtype. `unlike`: stage → the shape of
+    an answer that has another one, and () where only its dtype is another.
     """
 
     case: Case
@@ -40,6 +42,7 @@ class Observation:
     whole: dict[str, Array]
     failed: bool
     in_format: bool
+    unlike: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def as_observed(case: Case, expected: Expected, answers: Answers) -> Answers:
@@ -65,6 +68,7 @@ def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answe
     """The observation in `answers`: stages, or only the fused path's "output" if the implementation has no stages."""
     values: dict[str, Array | None] = {}
     whole: dict[str, Array] = {}
+    unlike: dict[str, tuple[int, ...]] = {}
     for name in stages(case.layer):
         if name in answers:
             answer, tensor = answers[name], expected.tensors[name]
@@ -73,7 +77,9 @@ def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answe
                 whole[name] = answer.astype(np.float64)
             comparable = fits and answer.shape == tensor.shape
             values[name] = values_at(answer, tensor.positions).astype(np.float64) if comparable else None
-    return Observation(case, expected, dtype, values, whole, failed, in_format(answers, dtype))
+            if not comparable:
+                unlike[name] = answer.shape if answer.shape != tensor.shape else ()
+    return Observation(case, expected, dtype, values, whole, failed, in_format(answers, dtype), unlike)
 
 
 def in_format(answers: Answers, dtype: Format) -> bool:

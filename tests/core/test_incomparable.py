@@ -1,0 +1,52 @@
+"""An answer that cannot be compared is no NaN, and an explanation of a large layer accounts for all that was asked."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from encoder_conformance.paths import SPECS
+
+SITUATIONS = ("padding-right", "padding-left", "padding-holes", "padded-item", "no-mask", "low-variance", "length-5")
+ANOTHER_SHAPE = """
+def output(self, x, masks):
+    return super().output(x, masks)[:1, :1]
+"""
+ANOTHER_DTYPE = """
+def output(self, x, masks):
+    return super().output(x, masks).astype(np.float64 if x.dtype == np.float32 else np.float32)
+"""
+NAN_WHERE_PADDED = """
+def output(self, x, masks):
+    right = super().output(x, masks)
+    return right * np.nan if masks.padding is not None else right * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("lie", "told"),
+    [
+        (ANOTHER_SHAPE, "output has the shape [1, 1, {d_model}], and not [2, 10, {d_model}], in mine/"),
+        (ANOTHER_DTYPE, "output is not in float32 in mine/"),
+        (NAN_WHERE_PADDED, ""),
+    ],
+    ids=["shape", "dtype", "nan"],
+)
+@pytest.mark.parametrize("d_model", [18, 96])
+def test_nan_explains_nothing_else(
+    conform: Callable, fake: Callable, tmp_path: Path, lie: str, told: str, d_model: int
+) -> None:
+    layer = yaml.safe_load((SPECS / "layers" / "post-gelu.yaml").read_text())
+    layer["attention"]["fully_masked_row"] = "nan"
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**layer, "layer": "mine", "d_model": d_model}))
+    asked = [word for situation in SITUATIONS for word in ("--case", f"*/{situation}")]
+    folder = fake("liar", lie, checks="[output]", stages="[]")
+    ended = conform("run", "--impl", folder, "--layer", path, *asked, "--dtype", "float32")
+    assert ended.status == 1, ended.stderr
+    (diagnosis,) = ended.report["diagnoses"]
+    assert diagnosis["confidence"] == "unknown"
+    if told:
+        assert diagnosis["observed"][0].startswith(told.format(d_model=d_model))
+        assert not any("NaN" in sentence for sentence in diagnosis["observed"])
