@@ -2,6 +2,7 @@
 
 import contextlib
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,24 @@ def serve(adapter: Adapter) -> None:
             request = read_frame(requests)
         except EndOfStream:
             return
-        try:
-            reply, tensors = _answer(adapter, request)
-            frame = pieces({"id": request.message.get("id"), **reply}, tensors)
-        except Exception as error:
-            with contextlib.suppress(OSError):  # the disk of the log is full
-                traceback.print_exc()
-            category = adapter.refusal(request.message.get("op", ""), error)
-            reply = {"error": _error_text(error), **({"refused": category} if category else {})}
-            frame = pieces({"id": request.message.get("id"), "ok": False, **reply})
-        write_pieces(answers, frame)
-        if request.message.get("op") == "stop":
+        stops = request.message.get("op") == "stop"
+        write_pieces(answers, _framed(adapter, request))
+        del request  # a large layer's parameters: the next request may take long to come
+        if stops:
             return
+
+
+def _framed(adapter: Adapter, request: Frame) -> Iterable[bytes | memoryview]:
+    """The answer to a request, or what went wrong."""
+    try:
+        reply, tensors = _answer(adapter, request)
+        return pieces({"id": request.message.get("id"), **reply}, tensors)
+    except Exception as error:
+        with contextlib.suppress(OSError):  # the disk of the log is full
+            traceback.print_exc()
+        category = adapter.refusal(request.message.get("op", ""), error)
+        reply = {"error": _error_text(error), **({"refused": category} if category else {})}
+        return pieces({"id": request.message.get("id"), "ok": False, **reply})
 
 
 def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:

@@ -65,9 +65,7 @@ class LayerInputs:
 def given(case: Case) -> LayerInputs:
     x = case.x() if case.layer.embedding is None else case.ids()
     items = case.situation.items
-    return LayerInputs(
-        x, dict(case.parameters()), case.mask(), case.attention_bias(), items=items, memory=case.memory()
-    )
+    return LayerInputs(x, case.parameters(), case.mask(), case.attention_bias(), items=items, memory=case.memory())
 
 
 def right_ways(layer: Layer) -> dict[str, str]:

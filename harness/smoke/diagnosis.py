@@ -49,14 +49,14 @@ def find_parameter_errors(observations: Sequence[Observation]) -> list[Parameter
 
 def _plausible_errors(case: Case) -> Iterator[ParameterError]:
     """The parameter errors that change no shape, so that a layer can be built with them."""
-    parameters = case.parameters()
+    parameters = dict(case.parameters())
     for error in parameter_errors(parameters, case.layer):
         if all(value.shape == parameters[name].shape for name, value in error.apply(parameters).items()):
             yield error
 
 
 def _with_error(error: ParameterError, case: Case) -> Case:
-    parameters = case.parameters()
+    parameters = dict(case.parameters())
     return replace(case, held=CaseParameters.of(parameters | error.apply(parameters)))
 
 

@@ -1,7 +1,7 @@
 """A case: one layer in one situation, with its input tensors and masks (clauses S-*)."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
@@ -27,20 +27,46 @@ PADDING_ID = 0
 class CaseParameters:
     """Parameters that are not drawn, those of an ONNX file for instance.
 
-    `tensors`: float64, in the specification's names and shapes. `digest`: SHA-256 of names, shapes and values.
+    `as_given`: in the specification's names and shapes, in the format that they came in. `digest`: SHA-256 of names,
+    shapes and values, those in float64.
     """
 
-    tensors: Mapping[str, Floats] = field(compare=False)
+    as_given: Mapping[str, npt.NDArray[np.floating]] = field(compare=False)
     digest: str
 
     @classmethod
     def of(cls, tensors: Mapping[str, npt.NDArray[np.floating]]) -> "CaseParameters":
-        """Convert to float64 and compute the digest."""
-        exact = {name: np.ascontiguousarray(tensors[name], dtype=np.float64) for name in sorted(tensors)}
+        """Compute the digest."""
+        given = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
         digest = hashlib.sha256()
-        for name, value in exact.items():
-            digest.update(f"{name} {value.shape} ".encode() + value.tobytes())
-        return cls(exact, digest.hexdigest())
+        for name, value in Widened(given).items():
+            digest.update(f"{name} {value.shape} ".encode())
+            digest.update(value.data)
+        return cls(given, digest.hexdigest())
+
+    @property
+    def tensors(self) -> Mapping[str, Floats]:
+        """In float64."""
+        return Widened(self.as_given)
+
+
+@dataclass(frozen=True, eq=False)
+class Widened(Mapping[str, Floats]):
+    """Tensors in float64, each converted when it is asked for: a file of 85 million numbers is not held twice more."""
+
+    as_given: Mapping[str, npt.NDArray[np.floating]]
+
+    def __getitem__(self, name: str) -> Floats:
+        return self.as_given[name].astype(np.float64, copy=False)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.as_given)
+
+    def __len__(self) -> int:
+        return len(self.as_given)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.as_given
 
 
 @dataclass(frozen=True)
@@ -113,10 +139,10 @@ class Case:
         """[B, S, d_model], the shape of x and of the output. The output has it for token ids too."""
         return self.situation.batch, self.situation.sequence, self.layer.d_model
 
-    def parameters(self) -> dict[str, Floats]:
+    def parameters(self) -> Mapping[str, Floats]:
         """Every parameter, float64: `held`, or drawn and scaled into the situation's numeric regime (P-5)."""
         if self.held is not None:
-            return dict(self.held.tensors)
+            return self.held.tensors
         return layer_parameters(self.layer, self.situation.parameter_exponents, self.seed)
 
     def x(self) -> Floats:

@@ -229,7 +229,9 @@ def _started(run: RuntimeRun, ready: Ready, threads: int, logs: Path, limits: Li
 
 def _ask(run: RuntimeRun, session: Session, questions: Questions, report: Callable[[RuntimeRun, Record], None]) -> None:
     assert isinstance(run.found, Ready)
-    for planned in plan(run.found.implementation, list(questions.cases), (questions.dtype,)):
+    tasks = plan(run.found.implementation, list(questions.cases), (questions.dtype,))
+    # Stages last: they are asked of another session of the runtime, and a worker holds one at a time of a large file.
+    for planned in sorted(tasks, key=lambda task: task.check == "stages"):
         task = replace(planned, rounded_as=questions.rounded_as)
         expected = in_format(task.case, questions.expected[task.case.id], task.format)
         answer = ask(session, task, expected, constants())

@@ -34,7 +34,7 @@ def streamed(source: Drawn | Array, shape: tuple[int, ...], dtype: np.dtype[Any]
 def _sources(case: Case) -> dict[str, Drawn | Array]:
     """Name → source of each parameter: its draw, or an array that the case holds."""
     if case.held is not None:
-        return dict(case.held.tensors)
+        return dict(case.held.as_given)
     return dict(drawn(case.layer, case.situation.parameter_exponents, case.seed))
 
 

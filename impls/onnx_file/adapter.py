@@ -1,9 +1,9 @@
 """Drives an ONNX file of any origin as an implementation of the layer that it holds, and inspects it."""
 
-import gc
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ml_dtypes  # noqa: F401  bfloat16, in NumPy
@@ -16,6 +16,7 @@ from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
+from encoder_conformance.impls.onnx_file.graph.execution import LARGE
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
@@ -47,8 +48,7 @@ class OnnxFile(Adapter):
         self.inspected = message["path"], inspection
         if inspection.graph is not None:
             inspection.graph.forget_numbering()
-        gc.collect()  # the trace and the whole file hold themselves; each is as large as the weights
-        give_freed_memory_back()
+        give_freed_memory_back()  # of the trace and the whole file, each as large as the weights
         description = inspection.description()
         if new := message.get("fix"):
             description["fixed"] = list(write_fixed(Path(message["path"]), Path(new), inspection))
@@ -67,17 +67,20 @@ class OnnxFile(Adapter):
         self.semantics, self.inferred = inspection.semantics, inspection.inferred
         self.layer = requested_layer(layer, parameters, dtype, self.inferred, self.semantics)
         graph, locations = inspection.graph, self.inferred.parameters
+        own = None
         if self.choices.get("integers") == "as_numbers":  # those that they stand for, without any rounding
             self.model = graph.model
         elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
             self.model, self.file = graph.original, inspection.model
+            own = {name: location.value for name, location in locations.items()}
         else:
             self.model = onnx.ModelProto()
             self.model.CopyFrom(graph.original)
             write_parameters(self.model, graph, locations, parameters)
+        if own is None:
+            own = read_parameters(self.model, graph, locations)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
-        own = read_parameters(self.model, graph, locations)
-        return {name: value.astype(numpy_dtype(dtype)) for name, value in own.items()}
+        return {name: value.astype(numpy_dtype(dtype), copy=False) for name, value in own.items()}
 
     def output(self, x: Array, masks: Masks) -> Array:
         batch_first = self.batch_first(x)
@@ -102,13 +105,35 @@ class OnnxFile(Adapter):
         return {self.semantics.x.name: np.ascontiguousarray(self.semantics.laid_out(x)), **mask_inputs}
 
     def session(self, kind: str) -> Session:
-        """`deployed` is the file as it is; `staged` has an output for every stage that a value of the graph is."""
+        """`deployed` is the file as it is; `staged` has an output for every stage that a value of the graph is.
+
+        Of a large file there is one at a time.
+        """
         if kind not in self.sessions:
-            deployed = self.file if self.file is not None else self.model
-            serialized = self.staged_model() if kind == "staged" else deployed.SerializeToString()
-            # With every optimiser, as whoever deploys the file runs it.
-            self.sessions[kind] = open(serialized, self.runtime, self.level, self.threads, without=())
+            large = self.model.ByteSize() > LARGE
+            self.sessions[kind] = self.opened_alone(kind) if large else self.opened(self.serialized(kind))
         return self.sessions[kind]
+
+    def opened_alone(self, kind: str) -> Session:
+        """Read from the disk: while it loads weights a runtime holds them two or three times, and in bytes here they
+        would be held once more."""
+        self.sessions.clear()
+        give_freed_memory_back()
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(self.serialized(kind))
+            session = self.opened(path)
+        give_freed_memory_back()
+        return session
+
+    def opened(self, model: bytes | Path) -> Session:
+        """With every optimiser, as whoever deploys the file runs it."""
+        return open(model, self.runtime, self.level, self.threads, without=())
+
+    def serialized(self, kind: str) -> bytes:
+        if kind == "staged":
+            return self.staged_model()
+        return (self.file if self.file is not None else self.model).SerializeToString()
 
     def staged_model(self) -> bytes:
         """The outputs stand in the model itself for as long as it takes: a copy of it is as large as its weights."""

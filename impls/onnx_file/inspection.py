@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from encoder_conformance import Tensors
+from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
@@ -149,6 +150,7 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
         if tried.inferred is not None and tried.inferred.layer is not None:
             first = tried
             if thoroughly and tried.semantics is not None:
+                give_freed_memory_back()  # the trace and the runs of the cut, each as large as the weights
                 judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
             break
     if first is None:

@@ -11,12 +11,17 @@ import onnxruntime as ort
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from encoder_conformance.allocator import give_freed_memory_back
+
 Array = np.ndarray
 Tensors = dict[str, Array]
 
 
 LONGEST = 60.0
 """Seconds of one run of a file that is looked into: a loop may have no end."""
+
+LARGE = 64 << 20
+"""Bytes of a file whose copies are given back to the system as soon as they are not needed."""
 
 
 class ExecutionError(Exception):
@@ -112,7 +117,11 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
         data = model.SerializeToString()
     finally:
         del outputs[count:]
-    return ort.InferenceSession(data, options, ["CPUExecutionProvider"])
+    session, large = ort.InferenceSession(data, options, ["CPUExecutionProvider"]), len(data) > LARGE
+    del data
+    if large:
+        give_freed_memory_back()
+    return session
 
 
 def showing(model: onnx.ModelProto, names: list[str]) -> ort.InferenceSession:

@@ -7,6 +7,7 @@ import onnx
 from onnx import numpy_helper
 
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.layer.elements import Elements
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
 from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Norm, Source
 from encoder_conformance.spec.dtypes import FORMATS
@@ -22,7 +23,7 @@ class ParameterLocation:
     """
 
     value: Array
-    elements: Array | None
+    elements: Elements | None
     initializers: tuple[str, ...]
     form: Form
     stored: str | None = None
@@ -118,7 +119,7 @@ def _locate(source: Source | None, default: Array | None, graph: Graph) -> Param
         form = form_of(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)
     narrower = {graph.constants[name].dtype.name for name in names} - {value.dtype.name}
     stored = max(narrower, key=lambda name: FORMATS[name].roundoff, default=None)
-    return ParameterLocation(value, source.elements, names, form, stored)
+    return ParameterLocation(value, Elements.of(source.elements), names, form, stored)
 
 
 def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:
@@ -174,7 +175,7 @@ def write_parameters(
         _check_writable(name, location, parameter, values)
         if location.elements is None:
             continue
-        elements = location.elements.reshape(-1)
+        elements = location.elements.numbers().reshape(-1)
         for initializer in location.initializers:
             start = graph.offsets[initializer]
             mine = (elements >= start) & (elements < start + values[initializer].size)
@@ -212,7 +213,7 @@ def read_parameters(model: onnx.ModelProto, graph: Graph, locations: dict[str, P
         if location.elements is None:
             found[name] = location.value
             continue
-        flat, elements = np.empty(location.elements.size, location.value.dtype), location.elements.reshape(-1)
+        flat, elements = np.empty(location.value.size, location.value.dtype), location.elements.numbers().reshape(-1)
         for initializer in location.initializers:
             at = elements - graph.offsets[initializer]
             mine = (at >= 0) & (at < values[initializer].size)

@@ -1,0 +1,53 @@
+"""Writes the ONNX files that `validate` is measured at: one layer, and a whole encoder of twelve from token ids.
+
+`python -m benchmarks.performance.deployed layer|encoder FILE`
+"""
+
+import sys
+
+import torch
+from torch import Tensor, nn
+
+AXES = {0: "batch", 1: "sequence"}
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(128, 8, 512, batch_first=True)
+
+    def forward(self, x: Tensor, attend: Tensor) -> Tensor:
+        return self.layer(x, src_key_padding_mask=attend == 0)
+
+
+class Encoder(nn.Module):
+    """The shapes of BERT-base."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.positions = nn.Embedding(30522, 768), nn.Embedding(512, 768)
+        self.norm = nn.LayerNorm(768, eps=1e-12)
+        layer = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", layer_norm_eps=1e-12, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+
+    def forward(self, ids: Tensor, attend: Tensor) -> Tensor:
+        positions = torch.arange(ids.shape[1])
+        return self.layers(self.norm(self.words(ids) + self.positions(positions)), src_key_padding_mask=attend == 0)
+
+
+def write(kind: str, path: str) -> None:
+    torch.manual_seed(0)
+    torch.backends.mha.set_fastpath_enabled(False)
+    module, name, first = (
+        (Layer(), "x", torch.randn(2, 7, 128)) if kind == "layer" else (Encoder(), "ids", torch.randint(9, (2, 7)))
+    )
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.05 if parameter.ndim > 1 else 0.2)
+    torch.onnx.export(
+        module.eval(), (first, torch.ones(2, 7, dtype=torch.long)), path, opset_version=17, dynamo=False,
+        input_names=[name, "attend"], output_names=["y"], dynamic_axes=dict.fromkeys((name, "attend", "y"), AXES),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    write(*sys.argv[1:])
