@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import Tensor, nn
 
-AXES = {0: "batch", 1: "sequence"}
+FREE = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
 
 
 class Layer(nn.Module):
@@ -31,8 +31,8 @@ class Encoder(nn.Module):
         self.layers = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
 
     def forward(self, ids: Tensor, attend: Tensor) -> Tensor:
-        positions = torch.arange(ids.shape[1])
-        return self.layers(self.norm(self.words(ids) + self.positions(positions)), src_key_padding_mask=attend == 0)
+        embedded = self.words(ids) + self.positions(torch.arange(ids.shape[1]))
+        return self.layers(self.norm(embedded), src_key_padding_mask=attend == 0)
 
 
 def write(kind: str, path: str) -> None:
@@ -44,8 +44,8 @@ def write(kind: str, path: str) -> None:
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.05 if parameter.ndim > 1 else 0.2)
     torch.onnx.export(
-        module.eval(), (first, torch.ones(2, 7, dtype=torch.long)), path, opset_version=17, dynamo=False,
-        input_names=[name, "attend"], output_names=["y"], dynamic_axes=dict.fromkeys((name, "attend", "y"), AXES),
+        module.eval(), (first, torch.ones(2, 7, dtype=torch.long)), path, dynamo=True, verbose=False,
+        dynamic_shapes=(FREE, FREE), input_names=[name, "attend"], output_names=["y"], external_data=False,
     )  # fmt: skip
 
 

@@ -182,7 +182,8 @@ def _inspect_layers(inspection: Inspection, graph: Graph, expected: MaskMeaning 
     check_dimensions(interface, semantics.layout, findings)
     check_free_sizes(interface, semantics, runner, findings)
     _check_run(semantics, runner, findings)
-    check_masks(graph, semantics, expected, findings)
+    taken_before = inspection.cut.inputs if inspection.cut else ()
+    check_masks(graph, semantics, expected, findings, taken_before)
     inspection.inferred = infer_layer(graph, semantics, runner, findings, verified=thoroughly)
 
 

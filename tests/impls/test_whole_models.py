@@ -233,3 +233,27 @@ def test_an_encoder_cut_out_of_a_halved_model_is_asked_in_what_it_takes(plain: P
     request = ValidationRequest(path, None, None, None, (), {}, None)
     assert description.cut is not None
     assert Subject(request, description, {}).dtype == "float16"
+
+
+def test_ids_whose_sizes_are_used_behind_the_embedding_are_no_mask(plain: Path, tmp_path: Path) -> None:
+    """As torch.export has it: the sizes of ids are what later reshapes take."""
+    model = onnx.load(plain)
+    (last,) = (node for node in model.graph.node if "last_hidden_state" in node.output)
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["hidden" if name == "last_hidden_state" else name for name in names]
+    assert "hidden" in last.output
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1]), "features"))
+    model.graph.node.extend(
+        [
+            onnx.helper.make_node("Shape", ["input_ids"], ["sizes"]),
+            onnx.helper.make_node("Concat", ["sizes", "features"], ["whole"], axis=0),
+            onnx.helper.make_node("Reshape", ["hidden", "whole"], ["last_hidden_state"]),
+        ]
+    )
+    onnx.save(model, tmp_path / "sized.onnx")
+    seen = inspect(tmp_path / "sized.onnx", None)
+    assert proved(seen)
+    said = [finding.message for finding in seen.findings.found]
+    assert not any("sizes alone" in message for message in said)
+    assert any("makes of input_ids" in message for message in said)

@@ -34,8 +34,8 @@ _PASSED = frozenset(
 
 @dataclass(frozen=True)
 class Cut:
-    """A model from `x` on. `before` is what makes x, `inputs` the graph's own that are left out; `output` are the
-    hidden states, `after` the outputs that are left aside."""
+    """A model from `x` on. `before` is what makes x, `inputs` the graph's own that it takes, and those that nothing
+    takes any more; `output` are the hidden states, `after` the outputs that are left aside."""
 
     model: onnx.ModelProto
     x: str
@@ -198,8 +198,8 @@ def _cut(graph: Graph, x: str, before: str, output: str, shapes: dict[str, tuple
     found.functions.extend(model.functions)
     for field, values in parts.items():
         getattr(found.graph, field).extend(values)
-    left = tuple(name for name in declared if name not in needed)
-    return Cut(found, x, before, left, output, tuple(name for name in own_outputs if name != output))
+    before_x = tuple(name for name in declared if name not in needed or x in graph.depending_on(name))
+    return Cut(found, x, before, before_x, output, tuple(name for name in own_outputs if name != output))
 
 
 def _dtype_of(graph: Graph) -> int:

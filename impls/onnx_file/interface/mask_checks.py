@@ -1,5 +1,7 @@
 """Checks what each mask does: that it hides keys, wholly, and as expected."""
 
+from collections.abc import Collection
+
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of
@@ -9,8 +11,16 @@ from encoder_conformance.impls.onnx_file.interface.ports import INTEGERS
 from encoder_conformance.validate.findings import MaskMeaning
 
 
-def check_masks(graph: Graph, semantics: InputSemantics, expected: MaskMeaning | None, findings: Findings) -> None:
-    """`expected` is the meaning that the user states."""
+def check_masks(
+    graph: Graph,
+    semantics: InputSemantics,
+    expected: MaskMeaning | None,
+    findings: Findings,
+    taken_before: Collection[str] = (),
+) -> None:
+    """`expected` is the meaning that the user states. `taken_before`: inputs of what stands before the encoder, of
+    which the encoder may use the sizes."""
+    masks = [mask for mask in semantics.masks if mask.polarity is not None or mask.name not in taken_before]
     if semantics.causal:
         message = "no position sees a later one: a causal mask is built into the file"
         hint = (
@@ -18,17 +28,17 @@ def check_masks(graph: Graph, semantics: InputSemantics, expected: MaskMeaning |
             "is meant, as in CLIP's text encoder, --deviation mask-causal says so"
         )
         findings.error("masks", message, hint, "mask-causal")
-    for mask in semantics.masks:
+    for mask in masks:
         _check_mask(graph, semantics, mask, findings)
     if expected is None:
         return
-    if not semantics.masks:
+    if not masks:
         findings.error(
             "masks",
             f"masks that mean {expected} are expected, and the file takes none",
             "give the exporter the mask as a tensor among its inputs; of None it keeps nothing",
         )
-    for mask in semantics.masks:
+    for mask in masks:
         if mask.polarity is not None and mask.polarity.meaning != expected:
             findings.error(
                 "masks",
