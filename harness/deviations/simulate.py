@@ -1,6 +1,7 @@
 """What the judge would say of an implementation that has a deviation: the oracle plays it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,18 +10,24 @@ from encoder_conformance.judge.verdict import Verdict, judge
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant, deviant
-from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.oracle.tape import Node
 from encoder_conformance.recent import Recent
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.parameters import parameter_count
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages, step_of
 
 _DRAWS = 8
 _NOISE_RUNS = 24
+_ROOM = 4_000_000
+"""Bytes of what the steps of one case gave: of a small one, what is right and some forty single mistakes."""
+_SMALL = 2_000_000
+"""Parameters of a layer that is held in float64 for as long as it is played."""
 
 
 def simulate(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
@@ -28,22 +35,36 @@ def simulate(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict
     return deviant(case, deviations).stages(Arithmetic(np.float64, draw))
 
 
-def continued(
-    case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array], draw: int = 0
-) -> dict[str, Array]:
-    """Every stage as the wrong implementation computes it from the stages that were `seen` before it, whole."""
-    return _stages(deviant(case, deviations), Arithmetic(np.float64, draw), seen)
+class Player:
+    """Plays one case again and again, each stage computed from the stages that were `seen` before it, whole. What a
+    step gave for the same arrays is not computed anew."""
 
+    def __init__(self, case: Case, seen: Mapping[str, Array]) -> None:
+        self.case, self.seen = case, seen
+        self._given, self._recall = given(case), None
+        if case.situation.items is None and parameter_count(case.layer) < _SMALL:  # else arrays are new each time
+            self._given = replace(self._given, parameters=dict(self._given.parameters))
+            self._recall = Recall(_ROOM)
 
-def draws(case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """`continued`, several times with what is left to chance drawn anew. Rounding leaves nothing to it: once is all."""
-    found = [continued(case, deviations, seen)]
-    for number in range(1, _DRAWS):
-        drawn = continued(case, deviations, seen, number)
-        if all(np.array_equal(drawn[name], found[0][name], equal_nan=True) for name in drawn):
-            break
-        found.append(drawn)
-    return found
+    def play(self, deviations: Sequence[Deviation]) -> dict[str, Array]:
+        """Every stage as the wrong implementation computes it. The deviations leave nothing to chance."""
+        return self._played(deviations, 0, keeps=len(deviations) <= 1)
+
+    def draws(self, deviations: Sequence[Deviation]) -> list[dict[str, Array]]:
+        """The same, several times with what is left to chance drawn anew. Rounding leaves nothing: once is all."""
+        found = [self._played(deviations, 0, keeps=False)]
+        for number in range(1, _DRAWS):
+            drawn = self._played(deviations, number, keeps=False)
+            if all(np.array_equal(drawn[name], found[0][name], equal_nan=True) for name in drawn):
+                break
+            found.append(drawn)
+        return found
+
+    def _played(self, deviations: Sequence[Deviation], draw: int, *, keeps: bool) -> dict[str, Array]:
+        if self._recall is not None:
+            self._recall.keeps = keeps
+        wrong = deviant(self.case, deviations, self._given)
+        return _stages(wrong, Arithmetic(np.float64, draw), self.seen, recall=self._recall)
 
 
 class _Sampled(Rounded):
@@ -60,7 +81,8 @@ class _Sampled(Rounded):
 def continued_with_noise(
     case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array], noise: type[Rounded] = _Sampled
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """`continued`, and its condition, made as `encoder_conformance.oracle.condition` makes a right layer's.
+    """Every stage as the wrong implementation computes it from what was seen, and its condition, made as
+    `encoder_conformance.oracle.condition` makes a right layer's.
 
     The noise of a step goes on into the next, around what was seen: a framework may fuse two steps and never round
     what it shows between them.
@@ -102,7 +124,7 @@ def scatter(case: Case, deviations: Sequence[Deviation], predicted: Sequence[Dev
 
 
 def _scattered(case: Case, deviations: Sequence[Deviation], predicted: Sequence[Deviation]) -> dict[str, Array]:
-    centre, drawn = simulate(case, predicted), draws(case, deviations, {})
+    centre, drawn = simulate(case, predicted), Player(case, {}).draws(deviations)
     with np.errstate(all="ignore"):
         return {
             name: np.sqrt(np.mean([(draw[name] - centre[name]) ** 2 for draw in drawn], axis=0))
@@ -122,7 +144,11 @@ def verdict(
 
 
 def _stages(
-    wrong: Deviant, arithmetic: Arithmetic, seen: Mapping[str, Array], centre: Mapping[str, Array] | None = None
+    wrong: Deviant,
+    arithmetic: Arithmetic,
+    seen: Mapping[str, Array],
+    centre: Mapping[str, Array] | None = None,
+    recall: Recall | None = None,
 ) -> dict[str, Array]:
     """Each step is given what was seen in place of what was computed, plus how far that is from `centre`, if given."""
 
@@ -135,7 +161,7 @@ def _stages(
         return Node(seen[name] + np.where(np.isfinite(noise), noise, 0.0))  # NaN where NaN is right, and was not seen
 
     with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
-        computed = forward(wrong.layer, wrong.given, arithmetic, onward)
+        computed = forward(wrong.layer, wrong.given, arithmetic, onward, recall)
     return computed | _not_predicted(wrong, computed, seen)
 
 

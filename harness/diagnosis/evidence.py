@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
-from encoder_conformance.deviations.simulate import continued, continued_with_noise, draws
+from encoder_conformance.deviations.simulate import Player, continued_with_noise
 from encoder_conformance.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.observation import Array, Observation, is_large
@@ -174,7 +174,7 @@ class Evidence:
             sigma = self._sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acts):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
-        drawn = [self._row(draw) for draw in draws(self._case_for(acts), acts, self._seen)]
+        drawn = [self._row(draw) for draw in self._player_for(acts).draws(acts)]
         centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
         squares = [self._rms(self._apart(draw, centre, sigma)) ** 2 for draw in drawn]
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
@@ -237,7 +237,7 @@ class Evidence:
 
     def predicted(self, deviations: Sequence[Deviation]) -> Array:
         """What each stage would be with these, [n]."""
-        return self._row(continued(self._case_for(deviations), deviations, self._seen))
+        return self._row(self._player_for(deviations).play(deviations))
 
     def distance(self, one: Array, other: Array) -> Array:
         """(one − other) / σ of the right layer, [n]; 0 where either is not finite."""
@@ -250,9 +250,18 @@ class Evidence:
             self._predicted[key] = self.predicted(exact)
         return self._predicted[key]
 
-    def _case_for(self, deviations: Sequence[Deviation]) -> Case:
-        """The one item, where it can be predicted by itself."""
-        return self.case if any(map(mixes_items, deviations)) else self._of_item
+    @cached_property
+    def _player(self) -> Player:
+        return Player(self.case, self._seen)
+
+    @cached_property
+    def _player_of_item(self) -> Player:
+        return Player(self._of_item, self._seen)
+
+    def _player_for(self, deviations: Sequence[Deviation]) -> Player:
+        """Of the one item, where it can be predicted by itself."""
+        whole = self._item is None or any(map(mixes_items, deviations))
+        return self._player if whole else self._player_of_item
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> Errors:
         off, moved = self._apart(self.observed, centre, sigma), self._apart(centre, self.right, sigma)

@@ -32,14 +32,15 @@ class Deviant:
             return forward(self.layer, self.given, arithmetic)
 
 
-def deviant(case: Case, deviations: Sequence[Deviation]) -> Deviant:
-    """The case with every patch applied, in order."""
-    start, patched = given(case), _patched_case(case, deviations)
+def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | None = None) -> Deviant:
+    """The case with every patch applied, in order. `start` is `given(case)`, for who plays it many times."""
+    start, patched = start or given(case), _patched_case(case, deviations)
     parameters, mask, ways = dict(start.parameters), start.mask, dict[str, str]()
     epsilons, equations = dict[str, float](), dict[str, Equation]()
     for deviation in deviations:
         patch = deviation.patch
-        parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
+        if patch.parameters:
+            parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = _edited_mask(case, mask, patch.mask)
         ways |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.equation import Operands, named_inputs
 from encoder_conformance.oracle.equation import evaluate as evaluate_equation
+from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.oracle.stack import encoder_stack
 from encoder_conformance.oracle.steps import VARIANTS
-from encoder_conformance.oracle.tape import ForwardTape, Node, Onward, Tape, as_computed
+from encoder_conformance.oracle.tape import ForwardTape, Node, Onward, RecallingTape, Tape, as_computed
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
@@ -99,9 +101,16 @@ def evaluate(
     return Evaluation(_values(what, stages), gradients, tuple(_values(what, inner) for inner in layers))
 
 
-def forward(layer: Layer, what: LayerInputs, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
-    """Every stage of a layer or stack, right or wrong, without gradients."""
-    tape = ForwardTape(arithmetic)
+def forward(
+    layer: Layer,
+    what: LayerInputs,
+    arithmetic: Arithmetic,
+    onward: Onward = as_computed,
+    recall: Recall | None = None,
+) -> dict[str, Array]:
+    """Every stage of a layer or stack, right or wrong, without gradients. `recall`: of earlier plays that nothing was
+    left to chance in, in the same arithmetic."""
+    tape = ForwardTape(arithmetic) if recall is None else RecallingTape(arithmetic, recall=recall)
     parameters = tape.parameters(what.parameters)
     return _values(what, encoder(tape, layer, what, parameters, onward)[1])
 
@@ -172,7 +181,7 @@ def encoder_layer(
 
     def offset(name: str, size: int) -> Node:
         """A bias or a shift; zeros where the layer has none, which add nothing and no noise."""
-        return parameters[name] if name in parameters else tape.leaf(np.zeros(size))
+        return parameters[name] if name in parameters else tape.leaf(_zeros(size))
 
     def norm(name: str, x: Node) -> Node:
         gain, shift = parameters[f"{name}.gain"], offset(f"{name}.shift", layer.d_model)
@@ -192,7 +201,7 @@ def encoder_layer(
         if bias is not None:
             scores = step("attention_bias", scores, bias=bias)
         form = VARIANTS["masked_softmax"][taken.get("masked_softmax", "standard")]
-        softmax = form(tape.arithmetic, scores.value, mask, **choices_of_softmax)
+        softmax = tape.call(form, scores.value, mask, **choices_of_softmax)
         # The weights are shown; their gradient goes through `attend` as a whole.
         weights = show("attention_weights", Node(softmax.weights)).value
         softmax = replace(softmax, weights=weights, through_largest=wrong is not None and wrong.through_largest)
@@ -222,6 +231,14 @@ def encoder_layer(
         x = norm("norm1", residual("residual1", x, attention(x, x), x))
         show("output", norm("norm2", residual("residual2", x, feed_forward(x), x)))
     return stage
+
+
+@lru_cache
+def _zeros(size: int) -> Array:
+    """The same each time: what is computed of it is recalled."""
+    zeros = np.zeros(size)
+    zeros.flags.writeable = False
+    return zeros
 
 
 def softmax_choices(layer: Layer) -> dict[str, object]:

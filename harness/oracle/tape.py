@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.recall import Recall
+
+Found = TypeVar("Found")
 
 Pullback = Callable[[Array], tuple[Array, ...]]
 """The gradient by a step's result → the gradients by its operands."""
@@ -44,6 +48,10 @@ class Tape:
         self.nodes.append(node)
         return node
 
+    def call(self, form: Callable[..., Found], *operands: Any, **choices: object) -> Found:
+        """What a form gives that is no step by itself."""
+        return form(self.arithmetic, *operands, **choices)
+
     def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
         return {name: self.leaf(value) for name, value in values.items()}
 
@@ -65,6 +73,20 @@ class ForwardTape(Tape):
 
     def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
         return _MadeWhenAsked(self, values)
+
+
+@dataclass
+class RecallingTape(ForwardTape):
+    """Takes from an earlier play what a step gave for the very same arrays. Of right forms, and of wrong ones that
+    leave nothing to chance."""
+
+    recall: Recall = field(kw_only=True)
+
+    def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
+        return Node(self.call(step, *(operand.value for operand in operands), **choices)[0])
+
+    def call(self, form: Callable[..., Found], *operands: Any, **choices: object) -> Found:
+        return self.recall.get(form, operands, choices, lambda: form(self.arithmetic, *operands, **choices))
 
 
 @dataclass(frozen=True)

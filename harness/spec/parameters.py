@@ -5,6 +5,7 @@ Weights are [in, out]: a projection is `x @ weight + bias`. Only the table below
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -73,6 +74,7 @@ def prefix(number: int) -> str:
     return f"layers.{number}."
 
 
+@lru_cache(maxsize=4096)
 def without_prefix(name: str) -> tuple[str, str]:
     """Split a parameter's name into its layer prefix, "" if there is none, and its name within that layer."""
     if not name.startswith("layers."):

@@ -4,7 +4,7 @@ Sizes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads,
 """
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -78,11 +78,13 @@ def layer_stage(number: int) -> str:
     return f"layer_{number}"
 
 
+@lru_cache(maxsize=4096)
 def kind_of(stage: str) -> str:
     """The stage without the number of its layer: `layer_k` for `layer_0`, `layer_k.norm1` for `layer_0.norm1`."""
     return re.sub(r"^layer_[0-9]+(?=\.|$)", "layer_k", stage)
 
 
+@lru_cache(maxsize=4096)
 def step_of(stage: str) -> str:
     """The stage's name in the table of T-1: `norm1` for `layer_0.norm1`, `layer_k` for `layer_0`."""
     return kind_of(stage).removeprefix("layer_k.")
