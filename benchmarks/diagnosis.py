@@ -114,7 +114,7 @@ def _is_judged_by_values(case: Case) -> bool:
 
 def right(diagnosis: Diagnosis, ids: list[str]) -> bool:
     named = [diagnosis.deviations, *diagnosis.indistinguishable]
-    return any(set(ids) == set(names) for names in named)
+    return diagnosis.confidence == "explained" and any(set(ids) == set(names) for names in named)
 
 
 class Score:

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.diagnosis.evidence import drawn_once
+from encoder_conformance.diagnosis.drawn_once import drawn_once
 from encoder_conformance.diagnosis.named import named_deviations
 from encoder_conformance.golden.build import compute
 from encoder_conformance.golden.store import read_golden, read_golden_manifest

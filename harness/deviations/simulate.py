@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.verdict import Verdict, judge
@@ -39,8 +40,9 @@ class Player:
     """Plays one case again and again, each stage computed from the stages that were `seen` before it, whole. What a
     step gave for the same arrays is not computed anew."""
 
-    def __init__(self, case: Case, seen: Mapping[str, Array]) -> None:
-        self.case, self.seen = case, seen
+    def __init__(self, case: Case, seen: Mapping[str, Array], held_in: npt.DTypeLike | None = None) -> None:
+        """`held_in`: the format that the implementation computes in, where a large term swallows the other of a sum."""
+        self.case, self.seen, self._held_in = case, seen, held_in
         self._given, self._recall = given(case), None
         if case.situation.items is None and parameter_count(case.layer) < _SMALL:  # else arrays are new each time
             self._given = replace(self._given, parameters=dict(self._given.parameters))
@@ -64,14 +66,14 @@ class Player:
         if self._recall is not None:
             self._recall.keeps = keeps
         wrong = deviant(self.case, deviations, self._given)
-        return _stages(wrong, Arithmetic(np.float64, draw), self.seen, recall=self._recall)
+        return _stages(wrong, Arithmetic(np.float64, draw, self._held_in), self.seen, recall=self._recall)
 
 
 class _Sampled(Rounded):
     """Noise from NumPy's generator: where no verdict hangs on it, it need not be portable, and takes half the time."""
 
-    def __init__(self, roundoff: float, run: int) -> None:
-        super().__init__(roundoff, run)
+    def __init__(self, roundoff: float, run: int, held_in: npt.DTypeLike | None = None) -> None:
+        super().__init__(roundoff, run, held_in)
         self._random = np.random.default_rng(run)
 
     def _disturbance(self, shape: tuple[int, ...]) -> Array:
@@ -79,7 +81,11 @@ class _Sampled(Rounded):
 
 
 def continued_with_noise(
-    case: Case, deviations: Sequence[Deviation], seen: Mapping[str, Array], noise: type[Rounded] = _Sampled
+    case: Case,
+    deviations: Sequence[Deviation],
+    seen: Mapping[str, Array],
+    noise: type[Rounded] = _Sampled,
+    held_in: npt.DTypeLike | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage as the wrong implementation computes it from what was seen, and its condition, made as
     `encoder_conformance.oracle.condition` makes a right layer's.
@@ -88,11 +94,11 @@ def continued_with_noise(
     what it shows between them.
     """
     wrong = deviant(case, deviations)
-    centre = _stages(wrong, Arithmetic(np.float64), seen)
+    centre = _stages(wrong, Arithmetic(np.float64, held_in=held_in), seen)
     with np.errstate(all="ignore"):
         spread = Spread(_finite(centre))
         for run in range(_NOISE_RUNS):
-            spread.add(_finite(_stages(wrong, noise(SAMPLE_ROUNDOFF, run), seen, centre)))
+            spread.add(_finite(_stages(wrong, noise(SAMPLE_ROUNDOFF, run, held_in), seen, centre)))
         return centre, spread.conditions()
 
 

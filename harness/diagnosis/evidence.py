@@ -1,7 +1,7 @@
 """One observation, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,14 +9,15 @@ import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.deviations.simulate import Player, continued_with_noise
+from encoder_conformance.diagnosis.drawn_once import drawn_once
 from encoder_conformance.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.observation import Array, Observation, is_large
 from encoder_conformance.oracle.deviant import active_parts, mixes_items
-from encoder_conformance.portable import Floats
-from encoder_conformance.spec.case import Case
+from encoder_conformance.oracle.steps.softmax import ADDED
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.stages import step_of
 
 UNCOMPARABLE = 1e12
@@ -43,30 +44,6 @@ class Errors:
     refuted: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class _Drawn(Case):
-    """A case whose parameters are drawn once: drawing takes longer than playing a small layer."""
-
-    padding_is_zero: bool = False
-    """Whether x is 0 at positions that hold padding, as an implementation may set it: nobody specifies it (M-3)."""
-
-    def x(self) -> Floats:
-        drawn = super().x()
-        return np.where(self.valid()[:, :, None], drawn, 0.0) if self.padding_is_zero else drawn
-
-    @cached_property
-    def _parameters(self) -> Mapping[str, Floats]:
-        return super().parameters()
-
-    def parameters(self) -> Mapping[str, Floats]:
-        return self._parameters
-
-
-def drawn_once(case: Case, *, padding_is_zero: bool = False) -> _Drawn:
-    """The same case; with x as drawn, or 0 at padding."""
-    return _Drawn(**{each.name: getattr(case, each.name) for each in fields(case)}, padding_is_zero=padding_is_zero)
-
-
 def _kept_of(tensor: ExpectedTensor, item: int | None) -> npt.NDArray[np.intp]:
     """Where among the positions that a tensor [B, …] keeps those of an item are; all where it is None."""
     if item is None:
@@ -84,9 +61,16 @@ class Evidence:
     `item`: of that one alone, as what mixes no items can be predicted without the others.
     """
 
-    def __init__(self, observation: Observation, item: int | None = None, *, padding_is_zero: bool = False) -> None:
+    def __init__(
+        self,
+        observation: Observation,
+        item: int | None = None,
+        *,
+        padding_is_zero: bool = False,
+        held_in: npt.DTypeLike | None = None,
+    ) -> None:
         self.observation, case, expected = observation, observation.case, observation.expected
-        self._item = item
+        self._item, self._held_in = item, held_in
         self.case = drawn_once(case, padding_is_zero=padding_is_zero)
         of_item = case.situation.model_copy(update={"items": (item,)})
         self._of_item = self.case if item is None else replace(self.case, situation=of_item)
@@ -119,16 +103,30 @@ class Evidence:
         self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
         self._measured: tuple[list[Deviation], tuple[Array, Array]] | None = None
 
+    def otherwise(self, deviations: Sequence[Deviation]) -> Iterator["Evidence"]:
+        """The same, as it may be where these predict something else; nothing where there are none."""
+        if deviations and self._with_zero_padding:
+            yield self._with_zero_padding
+        if any(deviation.patch.steps.get("masked_softmax") in ADDED for deviation in deviations) and self._with_sums:
+            yield self._with_sums
+
     @cached_property
-    def with_zero_padding(self) -> "Evidence | None":
-        """The same where the implementation set padded positions of x to 0 before it computed anything, which nobody
-        can see where it shows no stage before the first sum over positions; None where that makes no difference, and of
-        large layers, where each play takes long."""
+    def _with_zero_padding(self) -> "Evidence | None":
+        """Where the implementation set padded positions of x to 0 before it computed anything, which nobody can see
+        where it shows no stage before the first sum over positions; None where that makes no difference, and of large
+        layers, where each play takes long."""
         shown = {step_of(name) for name in self._seen} & {"norm1", "value"}
         known = self.case.padding_is_zero or bool(shown) or self.case.valid().all()
         if known or is_large(self.case.layer) or self.case.layer.embedding:
             return None
         return Evidence(self.observation, self._item, padding_is_zero=True)
+
+    @cached_property
+    def _with_sums(self) -> "Evidence | None":
+        """Where sums with a large number are as float32 holds them (V-3); None in another format: in narrower ones
+        frameworks add in a wider one as often as not."""
+        in_float32 = self.dtype.roundoff == FORMATS["float32"].roundoff
+        return Evidence(self.observation, self._item, held_in=np.float32) if in_float32 else None
 
     @property
     def is_comparable(self) -> bool:
@@ -185,7 +183,7 @@ class Evidence:
         """What each stage would be with these, and its condition, [n]. The last is kept: an equation that is found is
         tried by itself, and then beside the others."""
         if self._measured is None or self._measured[0] != [*exact]:
-            found = continued_with_noise(self.case, exact, self._seen)
+            found = continued_with_noise(self.case, exact, self._seen, held_in=self._held_in)
             self._measured = [*exact], (self._row(found[0]), self._row(found[1]))
         return self._measured[1]
 
@@ -252,11 +250,11 @@ class Evidence:
 
     @cached_property
     def _player(self) -> Player:
-        return Player(self.case, self._seen)
+        return Player(self.case, self._seen, self._held_in)
 
     @cached_property
     def _player_of_item(self) -> Player:
-        return Player(self._of_item, self._seen)
+        return Player(self._of_item, self._seen, self._held_in)
 
     def _player_for(self, deviations: Sequence[Deviation]) -> Player:
         """Of the one item, where it can be predicted by itself."""

@@ -65,14 +65,17 @@ class Match:
     def try_on(self, evidence: Evidence, *, measured: bool = False) -> None:
         """Add one case to the evidence, unless it is there. `measured`: in the noise of the wrong layer itself.
 
-        What padded positions of x hold is unspecified (M-3): as drawn, or 0, whichever puts the case in line.
+        What nobody specifies (M-3), and what a format keeps of a sum (V-3), is as puts the case in line.
         """
         if not any(tried is evidence for tried in self.tried_on):
             self.tried_on.append(evidence)
             found = fit(self.deviations, evidence, self.limits, measured=measured)
-            if self.deviations and not found.in_line.all() and evidence.with_zero_padding:
-                zeroed = fit(self.deviations, evidence.with_zero_padding, self.limits, measured=measured)
-                found = zeroed if zeroed.in_line.all() else found
+            if not found.in_line.all():
+                others = (
+                    fit(self.deviations, other, self.limits, measured=measured)
+                    for other in evidence.otherwise(self.deviations)
+                )
+                found = next((other for other in others if other.in_line.all()), found)
             self.fits.append(found)
 
     def within(self, evidence: Sequence[Evidence]) -> "Match":

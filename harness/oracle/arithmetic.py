@@ -25,9 +25,15 @@ last place, which is 4 u (the CUDA Programming Guide's table, SLEEF's _u10 and _
 class Arithmetic:
     """Exact: each operation as the dtype of its operands gives it."""
 
-    def __init__(self, dtype: npt.DTypeLike = np.float64, draw: int = 0) -> None:
-        """`draw` numbers what a wrong form leaves to chance, as dropout does; right ones leave nothing."""
+    def __init__(self, dtype: npt.DTypeLike = np.float64, draw: int = 0, held_in: npt.DTypeLike | None = None) -> None:
+        """`draw` numbers what a wrong form leaves to chance, as dropout does; right ones leave nothing. `held_in`: the
+        format in which `as_held` takes a sum to be."""
         self.dtype, self.draw = np.dtype(dtype), draw
+        self._held_in = None if held_in is None else np.dtype(held_in)
+
+    def as_held(self, total: Array) -> Array:
+        """A sum of which one term is so large that a format loses the other: rounding it is no noise around it."""
+        return total if self._held_in is None else total.astype(self._held_in).astype(self.dtype)
 
     @cached_property
     def float32(self) -> "Arithmetic":
@@ -153,8 +159,8 @@ class Rounded(Arithmetic):
     One `run` is one sample: two runs with the same number draw the same disturbances.
     """
 
-    def __init__(self, roundoff: float, run: int) -> None:
-        super().__init__(np.float64)
+    def __init__(self, roundoff: float, run: int, held_in: npt.DTypeLike | None = None) -> None:
+        super().__init__(np.float64, held_in=held_in)
         self.roundoff, self.run = roundoff, run
         self._calls = itertools.count()
 

@@ -95,9 +95,18 @@ def _filled(value: float) -> Callable[..., Softmax]:
     return _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else np.where(mask, scores, value)))
 
 
+ADDED = {
+    "added-minus-10": -10.0,
+    "added-minus-1e4": -1e4,
+    "added-minus-1e9": -1e9,
+    "added-minus-1e12": -1e12,
+}
+"""Form → what it adds to a masked score."""
+
+
 def _added(value: float) -> Callable[..., Softmax]:
     def added(a: Arithmetic, scores: Array, mask: Any) -> Array:
-        return _plain(a, scores if mask is None else a.add(scores, np.where(mask, 0.0, value)))
+        return _plain(a, scores if mask is None else a.as_held(a.add(scores, np.where(mask, 0.0, value))))
 
     return _wrong(added)
 
@@ -207,10 +216,7 @@ SOFTMAX: dict[str, Callable[..., Softmax]] = {
     "standard": masked_softmax,
     **{form: _empty_row(row) for form, row in EMPTY_ROW.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
-    "added-minus-10": _added(-10.0),
-    "added-minus-1e4": _added(-1e4),
-    "added-minus-1e9": _added(-1e9),
-    "added-minus-1e12": _added(-1e12),
+    **{form: _added(value) for form, value in ADDED.items()},
     "multiplied": _wrong(_multiplied),
     "masked-after": _wrong(_after),
     "masked-after-renormalised": _wrong(_after_renormalised),
