@@ -1,6 +1,6 @@
 """One observation, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,12 +12,11 @@ from encoder_conformance.deviations.simulate import Player, continued_with_noise
 from encoder_conformance.diagnosis.drawn_once import drawn_once
 from encoder_conformance.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
 from encoder_conformance.judge.expected import ExpectedTensor
-from encoder_conformance.judge.observation import Array, Observation, is_large
+from encoder_conformance.judge.observation import Array, Observation
 from encoder_conformance.oracle.deviant import active_parts, mixes_items
-from encoder_conformance.oracle.steps.softmax import ADDED
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.stages import step_of
 
 UNCOMPARABLE = 1e12
@@ -71,6 +70,7 @@ class Evidence:
     ) -> None:
         self.observation, case, expected = observation, observation.case, observation.expected
         self._item, self._held_in = item, held_in
+        self._made: dict[Callable[[Evidence], tuple[Evidence, ...]], tuple[Evidence, ...]] = {}
         self.case = drawn_once(case, padding_is_zero=padding_is_zero)
         of_item = case.situation.model_copy(update={"items": (item,)})
         self._of_item = self.case if item is None else replace(self.case, situation=of_item)
@@ -103,30 +103,18 @@ class Evidence:
         self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
         self._measured: tuple[list[Deviation], tuple[Array, Array]] | None = None
 
-    def otherwise(self, deviations: Sequence[Deviation]) -> Iterator["Evidence"]:
-        """The same, as it may be where these predict something else; nothing where there are none."""
-        if deviations and self._with_zero_padding:
-            yield self._with_zero_padding
-        if any(deviation.patch.steps.get("masked_softmax") in ADDED for deviation in deviations) and self._with_sums:
-            yield self._with_sums
+    def once(self, make: Callable[["Evidence"], tuple["Evidence", ...]]) -> tuple["Evidence", ...]:
+        """What is made of it, which is as dear as it is itself; the second time as it was."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return self._made[make]
 
-    @cached_property
-    def _with_zero_padding(self) -> "Evidence | None":
-        """Where the implementation set padded positions of x to 0 before it computed anything, which nobody can see
-        where it shows no stage before the first sum over positions; None where that makes no difference, and of large
-        layers, where each play takes long."""
-        shown = {step_of(name) for name in self._seen} & {"norm1", "value"}
-        known = self.case.padding_is_zero or bool(shown) or self.case.valid().all()
-        if known or is_large(self.case.layer) or self.case.layer.embedding:
-            return None
-        return Evidence(self.observation, self._item, padding_is_zero=True)
-
-    @cached_property
-    def _with_sums(self) -> "Evidence | None":
-        """Where sums with a large number are as float32 holds them (V-3); None in another format: in narrower ones
-        frameworks add in a wider one as often as not."""
-        in_float32 = self.dtype.roundoff == FORMATS["float32"].roundoff
-        return Evidence(self.observation, self._item, held_in=np.float32) if in_float32 else None
+    def having(
+        self, *, case: Case | None = None, padding_is_zero: bool = False, held_in: npt.DTypeLike | None = None
+    ) -> "Evidence":
+        """The same observation, of a case that says more, or of an implementation that does these."""
+        observation = replace(self.observation, case=case or self.observation.case)
+        return Evidence(observation, self._item, padding_is_zero=padding_is_zero, held_in=held_in)
 
     @property
     def is_comparable(self) -> bool:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Errors, Evidence
+from encoder_conformance.diagnosis.otherwise import otherwise
 from encoder_conformance.diagnosis.predictions import drops, noisy_steps, prediction_of
 from encoder_conformance.judge.observation import Array
 from encoder_conformance.spec.constants import Constants
@@ -65,7 +66,7 @@ class Match:
     def try_on(self, evidence: Evidence, *, measured: bool = False) -> None:
         """Add one case to the evidence, unless it is there. `measured`: in the noise of the wrong layer itself.
 
-        What nobody specifies (M-3), and what a format keeps of a sum (V-3), is as puts the case in line.
+        What nobody specifies (M-3, M-4), and what a format keeps of a sum (V-3), is as puts the case in line.
         """
         if not any(tried is evidence for tried in self.tried_on):
             self.tried_on.append(evidence)
@@ -73,7 +74,7 @@ class Match:
             if not found.in_line.all():
                 others = (
                     fit(self.deviations, other, self.limits, measured=measured)
-                    for other in evidence.otherwise(self.deviations)
+                    for other in otherwise(evidence, self.deviations)
                 )
                 found = next((other for other in others if other.in_line.all()), found)
             self.fits.append(found)

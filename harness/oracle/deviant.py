@@ -173,6 +173,15 @@ def mixes_items(deviation: Deviation) -> bool:
     return patch.mask == "first-item" or bool(patch.stages) or any(form in MIXES_ITEMS for form in patch.steps.values())
 
 
+def leaves_an_empty_row(case: Case, deviations: Sequence[Deviation]) -> bool:
+    """Whether a mask that these edit leaves a query no key."""
+    mask = case.mask()
+    for edit in (deviation.patch.mask for deviation in deviations):
+        mask = _edited_mask(case, mask, edit)
+    edited = any(deviation.patch.mask for deviation in deviations)
+    return edited and mask is not None and not mask.any(axis=-1).all()
+
+
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
     """Whether it says only what a query with no key is given, where nobody specifies that (M-4)."""
     return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"

@@ -154,3 +154,12 @@ def test_a_number_beside_which_float32_loses_the_scores_is_named(name: str, held
     found = diagnose("it", "float32", [seen(case, name, held_in=held_in) for case in cases])
     assert found.confidence == "explained", found
     assert (name,) in (found.deviations, *found.indistinguishable)
+
+
+@pytest.mark.parametrize("name", ["mask-strictly-causal", "mask-inverted"])
+def test_what_a_wrong_mask_leaves_without_a_key_is_unspecified(name: str) -> None:
+    """JAX gives such a query the mean of all values; the layer says nothing of it (M-4)."""
+    cases = ("post-relu/causal-flag-and-mask", "pre-gelu/causal-flag-padding-left-ignore", "pre-gelu/no-mask")
+    found = diagnose("it", "float32", [seen(case, name, "fully-masked-row-uniform") for case in cases])
+    assert found.confidence == "explained", found
+    assert (name,) in (found.deviations, *found.indistinguishable), found
