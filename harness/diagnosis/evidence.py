@@ -1,7 +1,7 @@
 """One observation, made ready for trying hypotheses on: what each stage should be, given the stages seen before it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.deviations.simulate import Player, continued_with_noise
 from encoder_conformance.diagnosis.drawn_once import drawn_once
 from encoder_conformance.diagnosis.predictions import Rows, StageSeen, dropping, noisy_steps, outcome, without_dropping
+from encoder_conformance.diagnosis.stage_errors import Errors
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.observation import Array, Observation
 from encoder_conformance.oracle.deviant import active_parts, mixes_items
@@ -23,24 +24,6 @@ UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
 _NOISE_OF_MORE = 4.0
 """Units of roundoff, at least, in what a hypothesis predicts beyond what a right step would give."""
-
-
-@dataclass(frozen=True)
-class Errors:
-    """In σ, an entry a stage: rms and max of observed − predicted, rms of predicted − right (`moved`), and of how far
-    the predicted itself scatters. `touched`: the hypothesis changes anything there. `along` and `length` are the inner
-    products, over all stages, of predicted − right with observed − right and with itself. Of what is predicted in size
-    only, `came_true` and `refuted` are the stages where what it predicts beside that was seen to be so, or not."""
-
-    rms: Array
-    max: Array
-    moved: Array
-    scatter: Array
-    touched: npt.NDArray[np.bool_]
-    along: float
-    length: float
-    came_true: frozenset[str] = frozenset()
-    refuted: frozenset[str] = frozenset()
 
 
 def _kept_of(tensor: ExpectedTensor, item: int | None) -> npt.NDArray[np.intp]:

@@ -19,7 +19,8 @@ from encoder_conformance.diagnosis.identify.identify import Identified, deviatio
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.judge.observation import Observation, is_large
 from encoder_conformance.results import StageEquation
-from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.constants import constants
 
 Ask = Callable[[Sequence[Case]], list[Observation]]

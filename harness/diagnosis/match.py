@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
-from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Errors, Evidence
+from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Evidence
 from encoder_conformance.diagnosis.otherwise import otherwise
 from encoder_conformance.diagnosis.predictions import drops, noisy_steps, prediction_of
+from encoder_conformance.diagnosis.stage_errors import Errors
 from encoder_conformance.judge.observation import Array
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation

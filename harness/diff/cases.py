@@ -15,7 +15,8 @@ from encoder_conformance.exchange.asking import question_of
 from encoder_conformance.exchange.tensors import digest_of
 from encoder_conformance.inspect.layer_selection import at_size
 from encoder_conformance.module_check.cases import OWN, neutral, pool
-from encoder_conformance.spec.case import Case, CaseParameters, layer_parameters
+from encoder_conformance.spec.case import Case, layer_parameters
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.situation import Check

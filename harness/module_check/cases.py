@@ -9,7 +9,8 @@ import numpy as np
 from encoder_conformance.exchange.asking import cases_of, question_of
 from encoder_conformance.exchange.tensors import digest_of
 from encoder_conformance.module_check.description import Described
-from encoder_conformance.spec.case import Case, CaseParameters, layer_parameters
+from encoder_conformance.spec.case import Case, layer_parameters
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Causal, Drawn

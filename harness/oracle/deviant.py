@@ -1,17 +1,18 @@
 """Plays a deviation: what a case gives when an implementation is wrong in these ways (rules V-1 to V-4)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.edited_masks import OF_CAUSAL, OF_ONE_SEQUENCE, edited_mask
 from encoder_conformance.oracle.encoder import LayerInputs, forward, given, right_ways
 from encoder_conformance.oracle.steps import MIXES_ITEMS, VARIANTS, form_of
 from encoder_conformance.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
 from encoder_conformance.oracle.steps.softmax import EMPTY_ROW
-from encoder_conformance.spec.case import Bools, Case, causal_mask, joined
+from encoder_conformance.spec.case import Bools, Case
 from encoder_conformance.spec.deviation import Deviation, Measured, Patch
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
@@ -41,7 +42,7 @@ def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | No
         patch = deviation.patch
         if patch.parameters:
             parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
-        mask = _edited_mask(case, mask, patch.mask)
+        mask = edited_mask(case, mask, patch.mask)
         ways |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
         equations |= _equations(patched.layer, patch)
@@ -147,14 +148,14 @@ def _of_parameter(layer: Layer, bare: str, patch: Patch) -> Inapplicable | None:
 
 
 def _of_mask(case: Case, edit: str) -> Inapplicable | None:
-    if case.layer.takes_memory and edit in _OF_ONE_SEQUENCE:
+    if case.layer.takes_memory and edit in OF_ONE_SEQUENCE:
         return Inapplicable.OTHER_SEQUENCE
-    if not _same(_edited_mask(case, case.mask(), edit), case):
+    if not _same(edited_mask(case, case.mask(), edit), case):
         return None
     if not masks_something(case):
         return Inapplicable.NO_MASK
     causal = isinstance(case.situation.mask.attention, Causal)
-    return Inapplicable.NO_CAUSAL_MASK if edit in _OF_CAUSAL and not causal else Inapplicable.SAME_MASK
+    return Inapplicable.NO_CAUSAL_MASK if edit in OF_CAUSAL and not causal else Inapplicable.SAME_MASK
 
 
 def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
@@ -171,15 +172,6 @@ def mixes_items(deviation: Deviation) -> bool:
     """Whether it carries anything of one item of the batch into another."""
     patch = deviation.patch
     return patch.mask == "first-item" or bool(patch.stages) or any(form in MIXES_ITEMS for form in patch.steps.values())
-
-
-def leaves_an_empty_row(case: Case, deviations: Sequence[Deviation]) -> bool:
-    """Whether a mask that these edit leaves a query no key."""
-    mask = case.mask()
-    for edit in (deviation.patch.mask for deviation in deviations):
-        mask = _edited_mask(case, mask, edit)
-    edited = any(deviation.patch.mask for deviation in deviations)
-    return edited and mask is not None and not mask.any(axis=-1).all()
 
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
@@ -250,47 +242,6 @@ def _edited(name: str, edit: str | None, parameters: dict[str, Array]) -> Array:
     if edit == "transposed":
         return np.ascontiguousarray(value.T)
     return parameters[edit.removeprefix("from ")]
-
-
-def _edited_mask(case: Case, mask: Bools | None, edit: str | None) -> Bools | None:
-    """`mask` and what comes back are None or bool, broadcastable to [B, H, S, S] (rule V-2)."""
-    if edit is None:
-        return mask
-    padding, attention = case.padding_mask(), case.attention_mask()
-    if edit in _WHOLE:
-        return mask if mask is None else _WHOLE[edit](mask)
-    if edit in _OF_CAUSAL:
-        causal = isinstance(case.situation.mask.attention, Causal)
-        return joined(padding, _OF_CAUSAL[edit](case.situation.sequence)) if causal else mask
-    match edit:
-        case "ignored":
-            return None
-        case "causal":
-            return joined(mask, causal_mask(case.situation.sequence))
-        case "padding-only":
-            return padding
-        case "attention-only":
-            return attention
-        case "on-queries":
-            return joined(None if padding is None else padding.swapaxes(-1, -2), attention)
-        case _:  # transposed
-            return joined(padding, None if attention is None else attention.swapaxes(-1, -2))
-
-
-_WHOLE: dict[str, Callable[[Bools], Bools]] = {
-    "inverted": lambda mask: ~mask,
-    "shifted": lambda mask: np.roll(mask, 1, axis=-1),
-    "first-item": lambda mask: np.broadcast_to(mask[:1], mask.shape),
-    "reversed": lambda mask: mask[..., ::-1],
-}
-_OF_CAUSAL: dict[str, Callable[[int], Bools]] = {
-    "without-diagonal": lambda sequence: causal_mask(sequence, -1),
-    "one-ahead": lambda sequence: causal_mask(sequence, 1),
-}
-
-
-_OF_ONE_SEQUENCE = frozenset({"causal", "on-queries", "transposed", *_OF_CAUSAL})
-"""Mask edits that take positions of keys for positions of queries."""
 
 
 def _same(mask: Bools | None, case: Case) -> bool:

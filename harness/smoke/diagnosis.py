@@ -14,7 +14,8 @@ from encoder_conformance.judge.verdict import judge_tensor
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.smoke.parameter_errors import ParameterError, parameter_errors
 from encoder_conformance.smoke.round_trip import with_own_names
-from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.constants import constants
 
 _CONFIRMED = 6

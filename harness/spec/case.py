@@ -1,8 +1,7 @@
 """A case: one layer in one situation, with its input tensors and masks (clauses S-*)."""
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from encoder_conformance import portable
 from encoder_conformance.portable import Floats
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.drawn import drawn
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
 from encoder_conformance.spec.level import Level
@@ -21,52 +21,6 @@ from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_o
 Bools = npt.NDArray[np.bool_]
 PADDING_ID = 0
 """The token id of padding, and of nothing else, where padding is given by ids (M-9, P-7)."""
-
-
-@dataclass(frozen=True)
-class CaseParameters:
-    """Parameters that are not drawn, those of an ONNX file for instance.
-
-    `as_given`: in the specification's names and shapes, in the format that they came in. `digest`: SHA-256 of names,
-    shapes and values, those in float64.
-    """
-
-    as_given: Mapping[str, npt.NDArray[np.floating]] = field(compare=False)
-    digest: str
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, npt.NDArray[np.floating]]) -> "CaseParameters":
-        """Compute the digest."""
-        given = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
-        digest = hashlib.sha256()
-        for name, value in Widened(given).items():
-            digest.update(f"{name} {value.shape} ".encode())
-            digest.update(value.data)
-        return cls(given, digest.hexdigest())
-
-    @property
-    def tensors(self) -> Mapping[str, Floats]:
-        """In float64."""
-        return Widened(self.as_given)
-
-
-@dataclass(frozen=True, eq=False)
-class Widened(Mapping[str, Floats]):
-    """Tensors in float64, each converted when it is asked for: a file of 85 million numbers is not held twice more."""
-
-    as_given: Mapping[str, npt.NDArray[np.floating]]
-
-    def __getitem__(self, name: str) -> Floats:
-        return self.as_given[name].astype(np.float64, copy=False)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.as_given)
-
-    def __len__(self) -> int:
-        return len(self.as_given)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.as_given
 
 
 @dataclass(frozen=True)

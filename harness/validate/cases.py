@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from encoder_conformance.portable import RAISED
-from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Situation

@@ -16,7 +16,8 @@ from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.progress import Progress
-from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.validate.against.asking import compared_with, opened

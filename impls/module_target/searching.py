@@ -14,7 +14,8 @@ from encoder_conformance.impls.module_target.naming import names_by_number, scor
 from encoder_conformance.impls.module_target.proving import Bench, parameters_for
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.oracle.deviant import changes
-from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import parameters_of, without_prefix

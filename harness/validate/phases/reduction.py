@@ -6,7 +6,8 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
-from encoder_conformance.spec.case import Case, CaseParameters
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.validate.evidence import Array, Assessment, Evidence, Subject
 from encoder_conformance.validate.findings import Finding
 from encoder_conformance.validate.own_operands import stages_from_operands
