@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.allocator import give_large_arrays_back
 from encoder_conformance.cli.options import (
     Duration,
     deliver,
@@ -131,7 +130,6 @@ def validate_(
     Exit status: 0 it does what --layer states, or conforms to itself where nothing is stated; 1 it was judged and
     does not; 2 it could not be judged, or wrong usage.
     """
-    give_large_arrays_back()
     stated = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
     if parameters and stated is None:
         hint = "name the layer that they are the parameters of"

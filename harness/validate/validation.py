@@ -10,12 +10,14 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
+from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.at_once import compute_at_once
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.progress import Progress
+from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import Format
@@ -208,11 +210,19 @@ def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int
     limit_stages(runs, subject.description.stages)
     every_case = distinct(cases)
     expected = expected_of_sample(every_case) if sampled else _expected(every_case, subject.format, jobs, progress)
+    if sampled:
+        give_freed_memory_back()
     answers = Answers(cases, expected, runs)
     progress.begin("asking", len(every_case) * sum(isinstance(run.found, Ready) for run in runs))
     questions = Questions(every_case, expected, subject.dtype, subject.rounded_as)
     own_limits = subject.request.limits
-    ask_all(runs, questions, logs, lambda run, record: progress.step(f"{run.name} {record.case}"), own_limits)
+
+    def report(run: RuntimeRun, record: Record) -> None:
+        progress.step(f"{run.name} {record.case}")
+        if sampled:  # what judging took, in pieces as large as a weight
+            give_freed_memory_back()
+
+    ask_all(runs, questions, logs, report, own_limits)
     for run in runs:
         run.history_script = _history_script(run, subject, logs)
     return answers
