@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import ml_dtypes  # noqa: F401  bfloat16, in NumPy
@@ -16,7 +15,7 @@ from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
-from encoder_conformance.impls.onnx_file.graph.execution import LARGE
+from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, on_disk
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
@@ -115,16 +114,9 @@ class OnnxFile(Adapter):
         return self.sessions[kind]
 
     def opened_alone(self, kind: str) -> Session:
-        """Read from the disk: while it loads weights a runtime holds them two or three times, and in bytes here they
-        would be held once more."""
         self.sessions.clear()
-        give_freed_memory_back()
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "model.onnx"
-            path.write_bytes(self.serialized(kind))
-            session = self.opened(path)
-        give_freed_memory_back()
-        return session
+        with on_disk(lambda: self.serialized(kind)) as path:
+            return self.opened(path)
 
     def opened(self, model: bytes | Path) -> Session:
         """With every optimiser, as whoever deploys the file runs it."""

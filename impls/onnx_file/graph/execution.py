@@ -11,7 +11,7 @@ import onnxruntime as ort
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from encoder_conformance.allocator import give_freed_memory_back
+from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, on_disk
 
 Array = np.ndarray
 Tensors = dict[str, Array]
@@ -19,9 +19,6 @@ Tensors = dict[str, Array]
 
 LONGEST = 60.0
 """Seconds of one run of a file that is looked into: a loop may have no end."""
-
-LARGE = 64 << 20
-"""Bytes of a file whose copies are given back to the system as soon as they are not needed."""
 
 
 class ExecutionError(Exception):
@@ -110,18 +107,23 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
+    providers = ["CPUExecutionProvider"]
+    if model.ByteSize() <= LARGE:
+        return ort.InferenceSession(_shown(model, shown), options, providers)
+    with on_disk(lambda: _shown(model, shown)) as path:
+        return ort.InferenceSession(str(path), options, providers)
+
+
+def _shown(model: onnx.ModelProto, names: list[str]) -> bytes:
+    """The model with these among its outputs: on itself, for as long as it takes, for a copy is as large as its
+    weights."""
     outputs = model.graph.output
     count = len(outputs)
-    outputs.extend(onnx.ValueInfoProto(name=name) for name in shown)
-    try:  # on the model itself, for as long as it takes: a copy of it is as large as its weights
-        data = model.SerializeToString()
+    outputs.extend(onnx.ValueInfoProto(name=name) for name in names)
+    try:
+        return model.SerializeToString()
     finally:
         del outputs[count:]
-    session, large = ort.InferenceSession(data, options, ["CPUExecutionProvider"]), len(data) > LARGE
-    del data
-    if large:
-        give_freed_memory_back()
-    return session
 
 
 def showing(model: onnx.ModelProto, names: list[str]) -> ort.InferenceSession:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import ValidationError
 
+from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
+from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.layer.description import describe, deviations_of
 from encoder_conformance.impls.onnx_file.layer.parameters import ParameterLocation, locate_parameters
@@ -86,6 +88,10 @@ def infer_layer(
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     stages = locate_stages(trace, encoder, masked, sizes)
     inferred = InferredLayer(None, facts, parameters, stages, sizes, deviations_of(encoder))
+    del trace, encoder
+    graph.forget_numbering()
+    if graph.model.ByteSize() > LARGE:
+        give_freed_memory_back()
     try:
         inferred.layer = Layer.model_validate_json(json.dumps(described))
     except ValidationError as problem:
