@@ -23,6 +23,7 @@ TARGETS = {
     "verdicts": {"warm": 200.0},
     "memory": dict.fromkeys(("hundred", "thousand", "thousands", "ten-thousand"), 200.0),
     "load": {"checks-memory": 200.0, "checks-processor": 3.0, "records-linear": 1.1, "records-memory": 200.0},
+    "files": {"one": 10.0, "all": 25.0, "twelve": 60.0, "twelve-memory": 3000.0},
     "startup": {},
     **{section: dict.fromkeys(rows, 1.05) for section, rows in RATIOS.items()},
 }
