@@ -4,9 +4,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from benchmarks.performance.measuring import Took, command, own, worked
+from benchmarks.performance.measuring import Took, command, in_turns
 from benchmarks.performance.page import Figure, Measured, median_of
 
 QUESTION = (
@@ -19,48 +21,61 @@ _EVERY = 0.25
 """Seconds between two looks at the memory."""
 
 
+@dataclass(frozen=True)
+class Validated(Took):
+    """`most`: the bytes of all its processes at most; 0 where nobody looked."""
+
+    most: float = 0.0
+
+
 def measure(scratch: Path) -> Measured:
     scratch.mkdir(parents=True)
     for kind in ("layer", "encoder"):
         written = str(scratch / f"{kind}.onnx")
         command([sys.executable, "-m", "benchmarks.performance.deployed", kind, written], scratch / "log")
-    begun = time.perf_counter(), worked(), own()
-    one = [took(scratch, "layer", "--runtime", "onnxruntime") for _ in range(REPEATS)]
-    every = [took(scratch, "layer") for _ in range(REPEATS)]
-    twelve = [watched(scratch, "encoder") for _ in range(REPEATS)]
-    others = max(0.0, worked() - begun[1] - own() + begun[2]) / (time.perf_counter() - begun[0])
-    figures: tuple[Figure, ...] = (
-        median_of(
-            "one", "d_model 128, ONNX Runtime: processor", "seconds", [each.processor for each in one], at_most=10
-        ),
-        median_of("one-wall", "d_model 128, ONNX Runtime", "seconds", [each.wall for each in one]),
-        median_of(
-            "all", "d_model 128, all runtimes: processor", "seconds", [each.processor for each in every], at_most=25
-        ),
-        median_of("all-wall", "d_model 128, all runtimes", "seconds", [each.wall for each in every]),
-        median_of("twelve", "12 × 768", "seconds", [each.wall for each, _ in twelve], at_most=60),
-        median_of("twelve-memory", "12 × 768", "MB", [most / 1e6 for _, most in twelve], at_most=3000),
+    turns = in_turns(
+        {
+            "one": partial(validated, scratch, "layer", "--runtime", "onnxruntime"),
+            "all": partial(validated, scratch, "layer"),
+            "twelve": partial(watched, scratch, "encoder"),
+        },
+        REPEATS,
     )
-    return Measured({"workers": "2"}, figures, others)
+    one, every, twelve = (turns.taken[name] for name in ("one", "all", "twelve"))
+    figures: tuple[Figure, ...] = (
+        *_both("one", "d_model 128, ONNX Runtime", one, at_most=10),
+        *_both("all", "d_model 128, all runtimes", every, at_most=25),
+        median_of("twelve", "12 × 768", "seconds", [each.wall for each in twelve], at_most=60),
+        median_of("twelve-memory", "12 × 768", "MB", [each.most / 1e6 for each in twelve], at_most=3000),
+    )
+    return Measured({"workers": "2"}, figures, turns.others)
 
 
-def _both(id: str, what: str, taken: list[Took], at_most: float) -> Iterator[Figure]:
+def _both(id: str, what: str, taken: list[Validated], at_most: float) -> Iterator[Figure]:
     """Seconds of processor, which have a target, and by the clock."""
     processor, wall = [each.processor for each in taken], [each.wall for each in taken]
     yield median_of(id, f"{what}: processor", "seconds", processor, at_most=at_most)
     yield median_of(f"{id}-wall", what, "seconds", wall)
 
 
-def took(scratch: Path, file: str, *words: str) -> Took:
-    validate = [sys.executable, "-m", "encoder_conformance.cli.main", "validate", str(scratch / f"{file}.onnx"), *words]
-    return command([*validate, "--out", str(scratch / "out")], scratch / "log")
+def validated(scratch: Path, file: str, *words: str) -> Validated:
+    took = command(
+        [sys.executable, "-m", "encoder_conformance.cli.main", *asked(scratch, file), *words], scratch / "log"
+    )
+    return Validated(took.wall, took.processor)
 
 
-def watched(scratch: Path, file: str) -> tuple[Took, float]:
-    """The same, and the bytes of all its processes at most."""
-    words = [str(scratch / "peak"), str(scratch / f"{file}.onnx"), "--out", str(scratch / "out")]
-    found = command([sys.executable, "-m", "benchmarks.performance.files", *words], scratch / "log")
-    return found, float((scratch / "peak").read_text())
+def watched(scratch: Path, file: str) -> Validated:
+    """Looking takes some processor time, too."""
+    peak = scratch / "peak"
+    took = command(
+        [sys.executable, "-m", "benchmarks.performance.files", str(peak), *asked(scratch, file)], scratch / "log"
+    )
+    return Validated(took.wall, took.processor, float(peak.read_text()))
+
+
+def asked(scratch: Path, file: str) -> tuple[str, ...]:
+    return "validate", str(scratch / f"{file}.onnx"), "--out", str(scratch / "out")
 
 
 def largest_of_all(process: subprocess.Popen[bytes]) -> int:
@@ -96,6 +111,6 @@ def _resident(pid: int) -> int:
 
 if __name__ == "__main__":
     peak, words = Path(sys.argv[1]), sys.argv[2:]
-    process = subprocess.Popen([sys.executable, "-m", "encoder_conformance.cli.main", "validate", *words])
+    process = subprocess.Popen([sys.executable, "-m", "encoder_conformance.cli.main", *words])
     peak.write_text(str(largest_of_all(process)))
     raise SystemExit(process.returncode)

@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.verdict import Verdict, judge
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant, deviant
-from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.encoder import forward_on, given
 from encoder_conformance.oracle.recall import Recall
-from encoder_conformance.oracle.tape import Node
+from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape
 from encoder_conformance.recent import Recent
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
@@ -48,25 +49,26 @@ class Player:
             self._given = replace(self._given, parameters=dict(self._given.parameters))
             self._recall = Recall(_ROOM)
 
-    def play(self, deviations: Sequence[Deviation]) -> dict[str, Array]:
-        """Every stage as the wrong implementation computes it. The deviations leave nothing to chance."""
-        return self._played(deviations, 0, keeps=len(deviations) <= 1)
+    def play(self, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
+        """Every stage as the wrong implementation computes it; `draw` settles what is random.
+
+        What is right, and single mistakes that leave nothing to chance, are kept for later plays.
+        """
+        tape = ForwardTape(arithmetic := Arithmetic(np.float64, draw, self._held_in))
+        if self._recall is not None:
+            keeps = len(deviations) <= 1 and not any(map(is_noisy, deviations))
+            tape = RecallingTape(arithmetic, recall=self._recall, keeps=keeps)
+        return _stages(deviant(self.case, deviations, self._given), tape, self.seen)
 
     def draws(self, deviations: Sequence[Deviation]) -> list[dict[str, Array]]:
         """The same, several times with what is left to chance drawn anew. Rounding leaves nothing: once is all."""
-        found = [self._played(deviations, 0, keeps=False)]
+        found = [self.play(deviations)]
         for number in range(1, _DRAWS):
-            drawn = self._played(deviations, number, keeps=False)
+            drawn = self.play(deviations, number)
             if all(np.array_equal(drawn[name], found[0][name], equal_nan=True) for name in drawn):
                 break
             found.append(drawn)
         return found
-
-    def _played(self, deviations: Sequence[Deviation], draw: int, *, keeps: bool) -> dict[str, Array]:
-        if self._recall is not None:
-            self._recall.keeps = keeps
-        wrong = deviant(self.case, deviations, self._given)
-        return _stages(wrong, Arithmetic(np.float64, draw, self._held_in), self.seen, recall=self._recall)
 
 
 class _Sampled(Rounded):
@@ -94,11 +96,12 @@ def continued_with_noise(
     what it shows between them.
     """
     wrong = deviant(case, deviations)
-    centre = _stages(wrong, Arithmetic(np.float64, held_in=held_in), seen)
+    centre = _stages(wrong, ForwardTape(Arithmetic(np.float64, held_in=held_in)), seen)
     with np.errstate(all="ignore"):
         spread = Spread(_finite(centre))
         for run in range(_NOISE_RUNS):
-            spread.add(_finite(_stages(wrong, noise(SAMPLE_ROUNDOFF, run, held_in), seen, centre)))
+            disturbed = ForwardTape(noise(SAMPLE_ROUNDOFF, run, held_in))
+            spread.add(_finite(_stages(wrong, disturbed, seen, centre)))
         return centre, spread.conditions()
 
 
@@ -150,11 +153,7 @@ def verdict(
 
 
 def _stages(
-    wrong: Deviant,
-    arithmetic: Arithmetic,
-    seen: Mapping[str, Array],
-    centre: Mapping[str, Array] | None = None,
-    recall: Recall | None = None,
+    wrong: Deviant, tape: ForwardTape, seen: Mapping[str, Array], centre: Mapping[str, Array] | None = None
 ) -> dict[str, Array]:
     """Each step is given what was seen in place of what was computed, plus how far that is from `centre`, if given."""
 
@@ -167,7 +166,7 @@ def _stages(
         return Node(seen[name] + np.where(np.isfinite(noise), noise, 0.0))  # NaN where NaN is right, and was not seen
 
     with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
-        computed = forward(wrong.layer, wrong.given, arithmetic, onward, recall)
+        computed = forward_on(tape, wrong.layer, wrong.given, onward)
     return computed | _not_predicted(wrong, computed, seen)
 
 

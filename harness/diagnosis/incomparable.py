@@ -14,7 +14,7 @@ def incomparable(evidence: Sequence[Evidence]) -> tuple[str, ...]:
     count = len({each.case.id for each, _ in unlike})
     others = f" and {count - 1} more" if count > 1 else ""
     shape = piece.observation.unlike[stage]
-    if not shape:
+    if shape is None:
         return (f"{stage} is not in {piece.dtype.name} in {piece.case.id}{others}.",)
     due = list(piece.observation.expected.tensors[stage].shape)
     return (f"{stage} has the shape {list(shape)}, and not {due}, in {piece.case.id}{others}.",)

@@ -79,7 +79,7 @@ def beyond(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Cho
     """Cases that could have been chosen and were not, those that failed first. Large ones, where there are no small."""
     taken = {observation.case.id for observation in chosen}
     left = [each for each in _predicted(observations) if each.case.id not in taken]
-    return sorted(_small(left) or ([] if _small(chosen) else left), key=lambda each: not each.failed)
+    return sorted(_small(left) if _small(chosen) else left, key=lambda each: not each.failed)
 
 
 def of_other_large_layers(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:

@@ -32,7 +32,7 @@ class Observation:
     `values`: stage → float64 values at the golden's positions, in the order of computation; None if a wrong shape or
     dtype prevents the comparison. `whole`: the stages of a small layer with their padding, float64, in the shape of the
     answer; the inputs of later steps. `in_format`: every answer has the requested dtype. `unlike`: stage → the shape of
-    an answer that has another one, and () where only its dtype is another.
+    an answer that has another one, and None where only its dtype is another.
     """
 
     case: Case
@@ -42,7 +42,7 @@ class Observation:
     whole: dict[str, Array]
     failed: bool
     in_format: bool
-    unlike: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    unlike: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
 
 
 def as_observed(case: Case, expected: Expected, answers: Answers) -> Answers:
@@ -68,7 +68,7 @@ def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answe
     """The observation in `answers`: stages, or only the fused path's "output" if the implementation has no stages."""
     values: dict[str, Array | None] = {}
     whole: dict[str, Array] = {}
-    unlike: dict[str, tuple[int, ...]] = {}
+    unlike: dict[str, tuple[int, ...] | None] = {}
     for name in stages(case.layer):
         if name in answers:
             answer, tensor = answers[name], expected.tensors[name]
@@ -78,7 +78,7 @@ def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answe
             comparable = fits and answer.shape == tensor.shape
             values[name] = values_at(answer, tensor.positions).astype(np.float64) if comparable else None
             if not comparable:
-                unlike[name] = answer.shape if answer.shape != tensor.shape else ()
+                unlike[name] = answer.shape if answer.shape != tensor.shape else None
     return Observation(case, expected, dtype, values, whole, failed, in_format(answers, dtype), unlike)
 
 

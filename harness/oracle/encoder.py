@@ -9,10 +9,9 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.equation import Operands, named_inputs
 from encoder_conformance.oracle.equation import evaluate as evaluate_equation
-from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.oracle.stack import encoder_stack
 from encoder_conformance.oracle.steps import VARIANTS
-from encoder_conformance.oracle.tape import ForwardTape, Node, Onward, RecallingTape, Tape, as_computed
+from encoder_conformance.oracle.tape import ForwardTape, Node, Onward, Tape, as_computed
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
@@ -101,16 +100,13 @@ def evaluate(
     return Evaluation(_values(what, stages), gradients, tuple(_values(what, inner) for inner in layers))
 
 
-def forward(
-    layer: Layer,
-    what: LayerInputs,
-    arithmetic: Arithmetic,
-    onward: Onward = as_computed,
-    recall: Recall | None = None,
-) -> dict[str, Array]:
-    """Every stage of a layer or stack, right or wrong, without gradients. `recall`: of earlier plays that nothing was
-    left to chance in, in the same arithmetic."""
-    tape = ForwardTape(arithmetic) if recall is None else RecallingTape(arithmetic, recall=recall)
+def forward(layer: Layer, what: LayerInputs, arithmetic: Arithmetic, onward: Onward = as_computed) -> dict[str, Array]:
+    """Every stage of a layer or stack, right or wrong, without gradients."""
+    return forward_on(ForwardTape(arithmetic), layer, what, onward)
+
+
+def forward_on(tape: ForwardTape, layer: Layer, what: LayerInputs, onward: Onward) -> dict[str, Array]:
+    """The same, on a tape that may know earlier plays."""
     parameters = tape.parameters(what.parameters)
     return _values(what, encoder(tape, layer, what, parameters, onward)[1])
 

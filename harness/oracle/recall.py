@@ -16,8 +16,6 @@ class Recall:
 
     def __init__(self, most_bytes: int) -> None:
         self._room, self._found = most_bytes, dict[Key, tuple[Any, Any]]()
-        self.keeps = True
-        """Whether what is computed now is kept, as long as there is room."""
 
     def get(
         self,
@@ -25,13 +23,16 @@ class Recall:
         operands: Sequence[Any],
         choices: Mapping[str, object],
         compute: Callable[[], Found],
+        *,
+        keep: bool,
     ) -> Found:
+        """`keep`: what is computed now, as long as there is room."""
         key: Key = (step, *map(_identity, operands), *((name, _identity(value)) for name, value in choices.items()))
         if key in self._found:
             found: Found = self._found[key][0]
             return found
         result = compute()
-        if self.keeps and self._room > 0:
+        if keep and self._room > 0:
             self._room -= sum(array.nbytes for array in _arrays(result))
             self._found[key] = result, (operands, choices)
         return result

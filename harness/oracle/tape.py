@@ -1,9 +1,10 @@
 """Reverse accumulation over named steps: each step brings its own hand-written pullback, the tape only orders them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from encoder_conformance.converted import Converted
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.recall import Recall
 
@@ -72,38 +73,23 @@ class ForwardTape(Tape):
         return Node(step(self.arithmetic, *(operand.value for operand in operands), **choices)[0])
 
     def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
-        return _MadeWhenAsked(self, values)
+        return Converted(values, self.leaf)
 
 
 @dataclass
 class RecallingTape(ForwardTape):
-    """Takes from an earlier play what a step gave for the very same arrays. Of right forms, and of wrong ones that
-    leave nothing to chance."""
+    """Takes from an earlier play what a step gave for the very same arrays.
+
+    `keeps`: what this play computes is for later ones. It may leave nothing to chance.
+    """
 
     recall: Recall = field(kw_only=True)
+    keeps: bool = field(kw_only=True)
 
     def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
         return Node(self.call(step, *(operand.value for operand in operands), **choices)[0])
 
     def call(self, form: Callable[..., Found], *operands: Any, **choices: object) -> Found:
-        return self.recall.get(form, operands, choices, lambda: form(self.arithmetic, *operands, **choices))
-
-
-@dataclass(frozen=True)
-class _MadeWhenAsked(Mapping[str, Node]):
-    """Name → leaf, converted to the tape's format each time that it is asked for."""
-
-    tape: Tape
-    values_given: Mapping[str, Array]
-
-    def __getitem__(self, name: str) -> Node:
-        return self.tape.leaf(self.values_given[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.values_given)
-
-    def __len__(self) -> int:
-        return len(self.values_given)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.values_given
+        return self.recall.get(
+            form, operands, choices, lambda: form(self.arithmetic, *operands, **choices), keep=self.keeps
+        )

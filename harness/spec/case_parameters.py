@@ -1,12 +1,13 @@
 """Parameters and inputs that are not drawn: those of an ONNX file, or of a module."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from encoder_conformance.converted import Converted
 from encoder_conformance.portable import Floats
 
 
@@ -26,7 +27,7 @@ class CaseParameters:
         """Compute the digest."""
         given = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
         digest = hashlib.sha256()
-        for name, value in Widened(given).items():
+        for name, value in _widened(given).items():
             digest.update(f"{name} {value.shape} ".encode())
             digest.update(value.data)
         return cls(given, digest.hexdigest())
@@ -34,23 +35,9 @@ class CaseParameters:
     @property
     def tensors(self) -> Mapping[str, Floats]:
         """In float64."""
-        return Widened(self.as_given)
+        return _widened(self.as_given)
 
 
-@dataclass(frozen=True, eq=False)
-class Widened(Mapping[str, Floats]):
-    """Tensors in float64, each converted when it is asked for: a file of 85 million numbers is not held twice more."""
-
-    as_given: Mapping[str, npt.NDArray[np.floating]]
-
-    def __getitem__(self, name: str) -> Floats:
-        return self.as_given[name].astype(np.float64, copy=False)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.as_given)
-
-    def __len__(self) -> int:
-        return len(self.as_given)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.as_given
+def _widened(given: Mapping[str, npt.NDArray[np.floating]]) -> Mapping[str, Floats]:
+    """A file of 85 million numbers is not held twice more."""
+    return Converted(given, lambda value: value.astype(np.float64, copy=False))

@@ -15,7 +15,7 @@ from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
-from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, on_disk
+from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
@@ -45,8 +45,6 @@ class OnnxFile(Adapter):
             return super().other(message)
         inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message.get("most_nodes", MOST_NODES))
         self.inspected = message["path"], inspection
-        if inspection.graph is not None:
-            inspection.graph.forget_numbering()
         give_freed_memory_back()  # of the trace and the whole file, each as large as the weights
         description = inspection.description()
         if new := message.get("fix"):
@@ -66,18 +64,15 @@ class OnnxFile(Adapter):
         self.semantics, self.inferred = inspection.semantics, inspection.inferred
         self.layer = requested_layer(layer, parameters, dtype, self.inferred, self.semantics)
         graph, locations = inspection.graph, self.inferred.parameters
-        own = None
         if self.choices.get("integers") == "as_numbers":  # those that they stand for, without any rounding
             self.model = graph.model
         elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
             self.model, self.file = graph.original, inspection.model
-            own = {name: location.value for name, location in locations.items()}
         else:
             self.model = onnx.ModelProto()
             self.model.CopyFrom(graph.original)
             write_parameters(self.model, graph, locations, parameters)
-        if own is None:
-            own = read_parameters(self.model, graph, locations)
+        own = read_parameters(self.model, graph, locations)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
         return {name: value.astype(numpy_dtype(dtype), copy=False) for name, value in own.items()}
 
@@ -110,13 +105,10 @@ class OnnxFile(Adapter):
         """
         if kind not in self.sessions:
             large = self.model.ByteSize() > LARGE
-            self.sessions[kind] = self.opened_alone(kind) if large else self.opened(self.serialized(kind))
+            if large:
+                self.sessions.clear()
+            self.sessions[kind] = loaded(lambda: self.serialized(kind), self.opened, large=large)
         return self.sessions[kind]
-
-    def opened_alone(self, kind: str) -> Session:
-        self.sessions.clear()
-        with on_disk(lambda: self.serialized(kind)) as path:
-            return self.opened(path)
 
     def opened(self, model: bytes | Path) -> Session:
         """With every optimiser, as whoever deploys the file runs it."""

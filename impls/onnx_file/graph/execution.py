@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,7 +12,7 @@ import onnxruntime as ort
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, on_disk
+from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
 
 Array = np.ndarray
 Tensors = dict[str, Array]
@@ -107,11 +108,12 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
-    providers = ["CPUExecutionProvider"]
-    if model.ByteSize() <= LARGE:
-        return ort.InferenceSession(_shown(model, shown), options, providers)
-    with on_disk(lambda: _shown(model, shown)) as path:
-        return ort.InferenceSession(str(path), options, providers)
+
+    def load(model: bytes | Path) -> ort.InferenceSession:
+        given = model if isinstance(model, bytes) else str(model)
+        return ort.InferenceSession(given, options, ["CPUExecutionProvider"])
+
+    return loaded(lambda: _shown(model, shown), load, large=model.ByteSize() > LARGE)
 
 
 def _shown(model: onnx.ModelProto, names: list[str]) -> bytes:

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from encoder_conformance.allocator import give_freed_memory_back
+from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
@@ -46,11 +47,8 @@ class InferredLayer:
 
     def given(self, x: Array) -> LayerInputs:
         """x [B, S, D] and the file's own parameters, without a mask, as the layer with its deviations takes them."""
-        parameters, ways = {name: location.value for name, location in self.parameters.items()}, dict[str, str]()
-        if self.deviations:
-            from encoder_conformance.deviations.catalogue import catalogue  # a tenth of a worker's start
-
-            ways = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
+        parameters = {name: location.value for name, location in self.parameters.items()}
+        ways = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
         return LayerInputs(x.astype(np.float64), parameters, None, ways=ways)
 
     def stage(self, name: str, values: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:

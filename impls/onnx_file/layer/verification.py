@@ -17,10 +17,16 @@ from encoder_conformance.oracle.samples import sampled_conditions
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import parameter_count
 
-RUNS, RUNS_OF_LARGE = 8, 4
-LARGE = 2_000_000
-"""Numbers among the parameters."""
+_RUNS, _RUNS_OF_LARGE = 8, 4
+_LARGE = 2_000_000
+"""Parameters."""
+
+
+def runs_of(layer: Layer) -> int:
+    """Monte-Carlo runs behind the σ that a file is proved in."""
+    return _RUNS_OF_LARGE if parameter_count(layer) > _LARGE else _RUNS
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,7 @@ def verify(
     """
     with np.errstate(all="ignore"):
         exact = forward(layer, inputs, Arithmetic(np.float64))
-        large = sum(value.size for value in inputs.parameters.values()) > LARGE
-        conditions = sampled_conditions(layer, inputs, exact, RUNS_OF_LARGE if large else RUNS)
+        conditions = sampled_conditions(layer, inputs, exact, runs_of(layer))
     verdicts = []
     for name, value in exact.items():
         if name in stages:

@@ -18,7 +18,7 @@ from encoder_conformance.impls.onnx_file.interface.input_semantics import InputS
 from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, numpy_dtype, port_of
 from encoder_conformance.impls.onnx_file.layer.front import Front, Unfollowed, origin_of
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
-from encoder_conformance.impls.onnx_file.layer.verification import LARGE, RUNS, RUNS_OF_LARGE
+from encoder_conformance.impls.onnx_file.layer.verification import runs_of
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
@@ -75,8 +75,7 @@ def _judge(
     with np.errstate(all="ignore"):
         right = before(Arithmetic(np.float64))
         exact = of_whole(right, forward(layer, right, Arithmetic(np.float64)))
-        large = sum(value.size for value in inputs.parameters.values()) > LARGE
-        samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(RUNS_OF_LARGE if large else RUNS)]
+        samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(runs_of(layer))]
         pairs = zip(samples, disturbed(layer, samples), strict=True)
         conditions = conditions_of([of_whole(*each) for each in pairs], exact)
     seen = {"before": semantics.batch_first(run[cut.x]), "output": semantics.batch_first(run[cut.output])}

@@ -1,0 +1,36 @@
+"""A play recalls what steps gave before: it gives the same bits as one that recalls nothing, in whatever order."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.deviations.simulate import Player, simulate
+from encoder_conformance.oracle.arithmetic import Array
+from encoder_conformance.spec.load import load
+
+CASE = load().cases["pre-gelu/padding-right"]
+EXACT = ("residual2-from-normed", "value-bias-missing", "heads-by-reshape", "mask-inverted", "norm-eps-1e-3")
+
+
+def same(one: dict[str, Array], other: dict[str, Array]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
+
+
+def test_a_play_gives_the_same_bits_whatever_was_played_before() -> None:
+    player = Player(CASE, {})
+    for first, second in permutations([catalogue()[name] for name in EXACT], 2):
+        for deviations in ([first], [first, second]):
+            assert same(player.play(deviations), simulate(CASE, deviations)), [each.deviation for each in deviations]
+
+
+@pytest.mark.parametrize("name", ["linear-in-bfloat16", "softmax-in-float32", "dropout-left-on"])
+def test_what_is_left_to_chance_is_drawn_anew_each_time(name: str) -> None:
+    """Its centre is played, too, where something else beside it drops."""
+    noisy, player = [catalogue()[name]], Player(CASE, {})
+    fresh = Player(CASE, {}).draws(noisy)
+    player.play(noisy)
+    drawn = player.draws(noisy)
+    assert len(drawn) == len(fresh)
+    assert all(same(*each) for each in zip(drawn, fresh, strict=True))
