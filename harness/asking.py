@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from math import prod
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from encoder_conformance.checks.declared import judge_declared
 from encoder_conformance.checks.invariants.asking import put as put_invariant
+from encoder_conformance.checks.invariants.asking import requests_of as invariant_requests
 from encoder_conformance.checks.invariants.follow_ups import base_of
 from encoder_conformance.checks.refusals import BEGINS, Refused, refused
 from encoder_conformance.checks.training.dropout import put_dropout
@@ -78,11 +79,19 @@ def ask(session: Session, task: Task, golden: Expected, constants: Constants) ->
     return Asked(judged(answer, constants), _whole_tensors(answer.result))
 
 
-def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, whole: bool = False) -> Answer:
+def put(
+    session: Session,
+    task: Task,
+    golden: Callable[[Case], Expected],
+    *,
+    whole: bool = False,
+    coming: Iterable[Task] = (),
+) -> Answer:
     """Run one check on an implementation, without judging it.
 
     The golden is read when the answer is judged, or before if the request depends on it: cotangents do (B-2). Only the
-    compared values of a large answer are kept, unless it is requested `whole`.
+    compared values of a large answer are kept, unless it is requested `whole`. `coming`: what is asked after it, whose
+    requests are sent while this check's are answered.
     """
     if task.opt_out:
         return Answer(task, golden, None, 0.0)
@@ -90,7 +99,7 @@ def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, who
         return Answer(task, golden, session.given_up, 0.0)
     begun = time.monotonic()
     with session.check():
-        result = _result(session, task, golden, whole=whole)
+        result = _result(session, task, golden, coming, whole=whole)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(result, Refused):
         return Answer(task, golden, result.output, seconds, result.kind)
@@ -98,9 +107,11 @@ def put(session: Session, task: Task, golden: Callable[[Case], Expected], *, who
 
 
 def _result(
-    session: Session, task: Task, golden: Callable[[Case], Expected], *, whole: bool
+    session: Session, task: Task, golden: Callable[[Case], Expected], coming: Iterable[Task], *, whole: bool
 ) -> Answers | Judgement | Failure | Refused:
-    if run_check := _WITHOUT_GOLDEN.get(task.check):
+    if task.check == "invariant":
+        return put_invariant(session, task, lambda left: _send_requests(session, left, coming, golden))
+    if run_check := _TRAINED.get(task.check):
         return run_check(session, task)
     if task.check == "refusal":
         return refused(session, task, NOTHING.kinked_rows)
@@ -147,11 +158,25 @@ def _measured_roundoff(task: Task) -> float | None:
 def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
     """Send the requests of the next tasks, in this order, so that the worker need not wait.
 
-    Stops at the first check that consists of several requests.
+    Stops at the first check of several requests that are put one by one.
     """
+    _send_requests(session, (), tasks, golden)
+
+
+def _send_requests(
+    session: Session, left: Iterable[Task], tasks: Iterable[Task], golden: Callable[[Case], Expected]
+) -> None:
+    """`send_ahead`, after the requests that are left of the present check."""
     applicable = (task for task in tasks if not task.opt_out)
-    single = takewhile(lambda task: task.check != "refusal" and task.check not in _WITHOUT_GOLDEN, applicable)
-    session.send_ahead(single, lambda task: _kinked_rows(task, golden))
+    independent = takewhile(lambda task: task.check != "refusal" and task.check not in _TRAINED, applicable)
+    requests = chain.from_iterable(_requests_of(session, task) for task in independent)
+    session.send_ahead(chain(left, requests), lambda task: _kinked_rows(task, golden))
+
+
+def _requests_of(session: Session, task: Task) -> Iterable[Task]:
+    if task.check != "invariant":
+        return (task,)
+    return (request for _, request in session.requests.of(task, invariant_requests))
 
 
 def _kinked_rows(task: Task, golden: Callable[[Case], Expected]) -> np.ndarray[Any, Any]:
@@ -205,12 +230,12 @@ def judged(answer: Answer, constants: Constants) -> Record:
     return _record(task, **told, digest=digest_of(result))
 
 
-_WITHOUT_GOLDEN: dict[Check, Callable[[Session, Task], Judgement]] = {
-    "invariant": put_invariant,
+_TRAINED: dict[Check, Callable[[Session, Task], Judgement]] = {
     "dropout": put_dropout,
     "initialisation": put_initialisation,
 }
-"""Check → the function that runs it, for checks of several requests that are judged without a golden."""
+"""Check → the function that runs it, for checks of several requests that are put one by one."""
+_WITHOUT_GOLDEN: frozenset[Check] = frozenset({"invariant", *_TRAINED})
 
 
 def _record(task: Task, outcome: Outcome, **fields: object) -> Record:

@@ -5,6 +5,7 @@ perhaps: until then the worker may be found at fault after its answer, whose fau
 """
 
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _UNJUDGED = 8
 """The most answers that may wait to be judged; each occupies memory."""
+_TURN = 5e-4
+"""Seconds that a thread may keep the interpreter while another waits for it. In Python's 5 ms a worker answers several
+small tasks, and then has nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,14 @@ class JudgeThread:
         self._constants, self._records, self._observed = constants, records, observed
         self._thread = ThreadPoolExecutor(1)
         self._unjudged = threading.Semaphore(_UNJUDGED)
+        self._turn_before = sys.getswitchinterval()
 
     def __enter__(self) -> None:
-        """For `with`."""
+        sys.setswitchinterval(_TURN)
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
+        sys.setswitchinterval(self._turn_before)
 
     def finish(self) -> None:
         """Put None after the records of all answers so far."""

@@ -4,7 +4,6 @@ What judges answers is imported once the workers have started: they import their
 """
 
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -29,7 +28,9 @@ from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
 from encoder_conformance.threads import share
+from encoder_conformance.worker.launch import EarlyWorkers
 from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.log import log_of
 from encoder_conformance.worker.session import Session
 from encoder_conformance.worker.strikes import Strikes
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 _REFILL_AT = 2
 """A worker takes its next block when it has at most this many tasks left."""
-_NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
 class Run:
@@ -59,6 +59,7 @@ class Run:
         fail_fast: bool = False,
         observed: Callable[[Task, Expected, Record, Answers], None] | None = None,
         limits: Limits | None = None,
+        early: EarlyWorkers | None = None,
     ) -> None:
         """`jobs`: the most workers in parallel, first of different implementations, then several of one. None: at most
         one per processor, and a second worker of an implementation only if it pays off.
@@ -66,6 +67,7 @@ class Run:
         `threads`: of each worker's framework; by default the workers share all processors but one. `until`: the time,
         by time.monotonic(), at which all workers are killed. `fail_fast`: the first failing case is finished, and
         nothing runs after it. `observed`: a callback that gets each judged answer. `limits`: of each worker.
+        `early`: workers that have been started already.
         """
         self._expected = expected
         self._at_once = jobs is not None
@@ -77,12 +79,12 @@ class Run:
         strikes = {each.name: Strikes() for each in assignments}
 
         def session(assignment: Assignment, number: int) -> Session:
-            name = _NOT_IN_FILE_NAMES.sub("-", assignment.name)
-            log = logs / f"{name}{'' if number == 1 else f'-{number}'}.log"
-            log.unlink(missing_ok=True)
-            return Session(
-                assignment.ready, device, self.threads, log, limits=self.limits, strikes=strikes[assignment.name]
-            )
+            ready, name = assignment.ready, assignment.name
+            log = log_of(logs, name, number)
+            worker = early.take(ready, self.threads, log, self.limits) if early else None
+            if worker is None:
+                log.unlink(missing_ok=True)
+            return Session(ready, device, self.threads, log, limits=self.limits, strikes=strikes[name], early=worker)
 
         made = partial(WorkQueue, at_once=self._at_once, spool=Spool())
         self._queues = {each.name: made(each, partial(session, each)) for each in assignments}
@@ -284,7 +286,7 @@ class Run:
         from encoder_conformance.asking import put, send_ahead
 
         send_ahead(session, chain([task], coming), self._expected)
-        answer = put(session, task, self._expected)
+        answer = put(session, task, self._expected, coming=coming)
         # An abort ends the run and is not this worker's crash; earlier answers are judged.
         return None if self._aborted.is_set() and not isinstance(answer.result, dict) else answer
 

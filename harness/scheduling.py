@@ -83,8 +83,7 @@ class WorkQueue:
         self._spool = spool
         self.sessions = [session(1)]
         self.workers = 0
-        timeouts = assignment.ready.implementation.timeouts
-        self.longest_task, self._session = timeouts.build + timeouts.run, session
+        self.longest_task, self._session = assignment.ready.implementation.timeouts.longest_task, session
         self._built: dict[Session, tuple[object, ...]] = {}
         self._at_once = at_once
         self.pace = Pace()

@@ -23,6 +23,7 @@ from encoder_conformance.impl.manifest import Device
 from encoder_conformance.interrupts import deferred_interrupts
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.failing import FailingTensors
+from encoder_conformance.report.folder import LOGS
 from encoder_conformance.report.verbosity import Verbosity
 from encoder_conformance.results import EndedBy, Report, Shard
 from encoder_conformance.runner import Run
@@ -30,6 +31,7 @@ from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.task import Task
+from encoder_conformance.worker.launch import EarlyWorkers
 from encoder_conformance.worker.limits import Limits
 
 if TYPE_CHECKING:
@@ -98,9 +100,10 @@ def judge_assignments(
     folder: Path,
     options: RunOptions,
     everything: Callable[[], Sequence[list[Task]]],
+    early: EarlyWorkers | None = None,
 ) -> Judged:
     """Run every assignment's tasks, which are of these cases, and judge them. `everything`: for each assignment, all
-    that could be asked; called while workers start.
+    that could be asked; called while workers start. `early`: workers that have been started already.
 
     Raises InputError if the time is over before any answer.
     """
@@ -111,12 +114,13 @@ def judge_assignments(
         constants(),
         jobs=options.jobs,
         device=options.device,
-        logs=folder / "logs",
+        logs=folder / LOGS,
         threads=options.threads,
         until=options.until,
         fail_fast=options.fail_fast,
         limits=options.limits,
         observed=failing.keep if failing else None,
+        early=early,
     )
     frozen = isinstance(goldens, FrozenGoldens)
     deferral = contextlib.ExitStack()
@@ -137,8 +141,10 @@ def judge_assignments(
         deferral = deferral.pop_all()
     with collection.closed_if_interrupted():
         deferral.close()
-        _get_ready(in_progress, goldens, cases)
+        if early:
+            early.interrupts.close()
         planned = [Everything.of(tasks) for tasks in everything()]
+        _get_ready(in_progress, goldens, cases)
         with progress_bar() as progress:
             collection.collect(progress)
             collection.diagnose(progress)

@@ -1,9 +1,11 @@
-"""`conform run`: judges implementations and prints the matrix."""
+"""`conform run`: judges implementations and prints the matrix.
+
+What judges them is imported once their workers have started (suite.py): they import their frameworks at the same time.
+"""
 
 import os
-import sys
 import time
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,6 @@ import click
 
 from encoder_conformance.allocator import give_large_arrays_back
 from encoder_conformance.cli.chosen import chosen_implementations
-from encoder_conformance.cli.judging import RunOptions, judge_assignments
 from encoder_conformance.cli.options import (
     Duration,
     Part,
@@ -20,21 +21,19 @@ from encoder_conformance.cli.options import (
     interpreters_option,
     worker_limits,
 )
-from encoder_conformance.cli.resuming import completed, earlier_run, resumable
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import Device
-from encoder_conformance.plan import plan, select
 from encoder_conformance.report.begun import begun_run
-from encoder_conformance.report.folder import LATEST, RUNS
+from encoder_conformance.report.folder import LATEST, LOGS, RUNS
 from encoder_conformance.report.verbosity import Verbosity
 from encoder_conformance.results import Shard
-from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import LEVELS, Level
-from encoder_conformance.spec.load import load
-from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
+from encoder_conformance.threads import share
+from encoder_conformance.worker.launch import Launch, early_workers, served_first
 from encoder_conformance.worker.limits import Limits, default_memory
+from encoder_conformance.worker.log import log_of
 
 if TYPE_CHECKING:
     from encoder_conformance.shards.partition import Seconds
@@ -191,76 +190,45 @@ def run(
             isolate=limits.isolate,
         )
         return run_on_cluster(scheduler, impls, question, jobs, out, quiet=quiet)
+    if balanced_by and not shard:
+        raise InputError("makes parts equal, and there are none", where="--balanced-by", hint="--shard I/N")
     # Earlier runs are read before this one has a folder: `latest` is then this one's.
-    recorded = _recorded(balanced_by) if shard and balanced_by else {}
-    interrupted = earlier_run(earlier, out) if earlier else None
+    recorded: Seconds = {}
+    interrupted = None
+    if balanced_by:
+        from encoder_conformance.report.reading import read_report
+        from encoder_conformance.shards.partition import recorded_seconds
+
+        recorded = recorded_seconds(read_report(balanced_by).records)
+    if earlier:
+        from encoder_conformance.cli.resuming import earlier_run
+
+        interrupted = earlier_run(earlier, out)
     with begun_run(out) as folder:
-        specification = load(extra_layers=(layer_file,) if layer_file else ())
-        all_cases = [replace(case, seed=seed) for case in specification.cases.values()]
-        if layer_file:
-            refuse_larger(specification.layers[layer_file.stem], LARGEST_BUILT, f"--layer {layer_file}")
-            all_cases = [case for case in all_cases if case.layer.layer == layer_file.stem]
-        by_id = {case.id: case for case in all_cases}
-        selected = select(by_id, globs, level or (None if globs or update_declared else "core"))
         ready, absent = chosen_implementations(impls, pythons, device)
-        assignments = [Assignment(each, plan(each.implementation, selected, dtypes)) for each in ready]
-        if shard:
-            from encoder_conformance.shards.partition import part_of
+        at_once = jobs or os.cpu_count() or 1
+        # Goldens that are not frozen are computed first, by all processors.
+        first = served_first(ready, at_once) if seed == 0 and layer_file is None and not limits.isolate else []
+        with early_workers(_launches(first, folder, threads or share(at_once), limits)) as early:
+            from encoder_conformance.cli.judging import RunOptions
+            from encoder_conformance.cli.suite import Suite, judge_suite
 
-            assignments = part_of(assignments, shard, recorded)
-        elif balanced_by:
-            raise InputError("makes parts equal, and there are none", where="--balanced-by", hint="--shard I/N")
-        resumed = resumable(assignments, interrupted, seed, device) if interrupted else None
-        if resumed:
-            assignments = resumed.rest
-        whole = len(selected) == len(all_cases) and not (shard or resumed)
-        with completed(resumed, folder) as completion:
-            if assignments:
-                goldens = goldens_of(selected, jobs or os.cpu_count() or 1)
-                options = RunOptions(
-                    jobs, device, threads, seed, start_time, budget, fail_fast, limits, shard, verbosity, keep_failing
-                )
-                judged = judge_assignments(
-                    assignments,
-                    absent,
-                    selected,
-                    goldens,
-                    folder,
-                    options,
-                    lambda: [
-                        each.tasks if whole else plan(each.ready.implementation, all_cases, dtypes)
-                        for each in assignments
-                    ],
-                )
-                completion.status = judged.show(out)
-                if update_declared and judged.report.complete:
-                    _update_declared(folder, assignments, reason)
-    return completion.status
+            options = RunOptions(
+                jobs, device, threads, seed, start_time, budget, fail_fast, limits, shard, verbosity, keep_failing
+            )
+            suite = Suite(
+                globs=globs,
+                layer_file=layer_file,
+                level=level or (None if globs or update_declared else "core"),
+                dtypes=dtypes,
+                recorded=recorded,
+                interrupted=interrupted,
+                updates_declared=update_declared,
+                reason=reason,
+            )
+            return judge_suite(suite, ready, absent, early, folder, out, options)
 
 
-def _recorded(run: Path) -> "Seconds":
-    from encoder_conformance.report.reading import read_report  # what workers need not wait for
-    from encoder_conformance.shards.partition import recorded_seconds
-
-    return recorded_seconds(read_report(run).records)
-
-
-def _update_declared(folder: Path, assignments: list[Assignment], reason: str | None) -> None:
-    """`reason` is asked for, where it is not given and somebody is there to ask."""
-    from encoder_conformance.deviations.update import update_declared  # a twentieth of the command's start
-    from encoder_conformance.report.reading import read_report
-
-    def reason_of(deviation: str) -> str | None:
-        if reason or not sys.stdin.isatty():
-            return reason
-        return click.prompt(f"Why does it deviate by {deviation}? (Enter: do not declare it)", "", show_default=False)
-
-    report = read_report(folder)
-    for assignment in assignments:
-        changed = update_declared(report, assignment.ready.implementation, assignment.ready.folder, reason_of)
-        for line in changed:
-            click.echo(f"{assignment.ready.folder / 'impl.yaml'}: {line}")
-        if any(line.startswith("+") for line in changed):
-            click.echo("Write there where to see it (link) and in which cases (when).")
-        if any(line.startswith("?") for line in changed):
-            click.echo("Not declared, because nobody said why: give --reason TEXT, or write them there.")
+def _launches(ready: list[Ready], folder: Path, threads: int, limits: Limits) -> Iterator[Launch]:
+    for each in ready:
+        yield Launch.of(each, threads, log_of(folder / LOGS, each.implementation.name), limits)

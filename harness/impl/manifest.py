@@ -77,6 +77,11 @@ class Timeouts(Strict):
     build: Seconds
     run: Seconds
 
+    @property
+    def longest_task(self) -> float:
+        """Of one check of a layer that is not built yet."""
+        return self.build + self.run
+
 
 class Implementation(Strict):
     name: Name = Field(description="equal to the folder's name")

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from encoder_conformance.errors import InputError
-from encoder_conformance.report.folder import LATEST, NAME, RUNS, point_latest_to, run_folder
+from encoder_conformance.report.folder import LATEST, LOGS, NAME, RUNS, point_latest_to, run_folder
 
 EARLIER = f"{NAME}.before"
 """An earlier run's report, until this one has planned its checks."""
@@ -41,7 +41,7 @@ def begun_run(out: Path | None) -> Generator[Path]:
 def _remove(folder: Path, last: str | None) -> None:
     """Remove the folder of a run that was none, and let `latest` point to the one before again."""
     with contextlib.suppress(OSError):  # somebody has put something into it
-        (folder / "logs").rmdir()
+        (folder / LOGS).rmdir()
         folder.rmdir()
         link = folder.with_name(LATEST)
         if link.readlink().name == folder.name:

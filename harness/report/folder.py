@@ -16,6 +16,8 @@ LATEST = "latest"
 """The link beside them to the last one."""
 NAME = "report.json"
 """The report in a run's folder."""
+LOGS = "logs"
+"""The folder of the workers' logs in it."""
 _NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 _MANY = 20
 """Runs from which their number is worth a line."""
@@ -30,7 +32,7 @@ def run_folder(out: Path | None) -> Generator[Path]:
     where = f"--out {out}" if out else str(RUNS)
     try:
         folder = _existing(out) if out else _new()
-        (folder / "logs").mkdir(exist_ok=True)
+        (folder / LOGS).mkdir(exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=where, hint="choose another folder") from None

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from encoder_conformance.clean import cleaned
 from encoder_conformance.errors import InputError
-from encoder_conformance.report.folder import LATEST, NAME
+from encoder_conformance.report.folder import LATEST, LOGS, NAME
 from encoder_conformance.report.journal import NAME as JOURNAL
 from encoder_conformance.results import Record, Report
 
@@ -48,7 +48,7 @@ class StoredReport:
             found = cleaned({**report, "records": []} if isinstance(report, dict) else report, _LEVELS)
             self.report = Report.model_validate(found)
         except OSError as error:
-            if self._path.with_name("logs").is_dir() and not self._path.exists():
+            if self._path.with_name(LOGS).is_dir() and not self._path.exists():
                 problem = "is not there: its run has planned nothing yet, or ended before it had"
                 raise InputError(problem, where=str(self._path), hint=_AGAIN) from None
             raise InputError(

@@ -99,7 +99,7 @@ class GuardedProcess:
         with contextlib.suppress(OSError):
             self._control.sendall(b"k")
         try:
-            self._guard.wait(_SECONDS_TO_END)
+            _wait(self._guard, _SECONDS_TO_END)
         except subprocess.TimeoutExpired:  # somebody has stopped it
             self._guard.kill()  # and the worker with it: PR_SET_PDEATHSIG
             self._guard.wait()
@@ -152,6 +152,23 @@ class GuardedProcess:
                 status, peak, held = map(int, rest.split())
                 self._ending = Ending(status, peak, held)
         return kind
+
+
+def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """`Popen.wait`, which looks every 50 ms, where the system tells when a process ends (pidfd_open(2)).
+
+    Raises TimeoutExpired.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another system; or it has ended and another thread has seen it
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            waiting = select.poll()
+            waiting.register(descriptor, select.POLLIN)
+            waiting.poll(seconds * 1000)
+            seconds = 0.1
+        finally:
+            os.close(descriptor)
+    process.wait(seconds)
 
 
 def _signal_name(number: int) -> str:

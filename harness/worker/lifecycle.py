@@ -10,16 +10,15 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from encoder_conformance.clean import within
-from encoder_conformance.impl.environment import worker_environment
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import Device
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.wire.frames import PROTOCOL
 from encoder_conformance.wire.messages import Start, Started
 from encoder_conformance.worker.failure import Failure, WorkerFailure
+from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import Limits
 from encoder_conformance.worker.process import WorkerProcess, one_line
-from encoder_conformance.worker.sandbox import sandboxed
 from encoder_conformance.worker.strikes import Strikes
 
 Answered = TypeVar("Answered")
@@ -40,9 +39,10 @@ class Lifecycle(ABC):
         *,
         limits: Limits | None = None,
         strikes: Strikes | None = None,
+        early: WorkerProcess | None = None,
     ) -> None:
         """`variables`: environment variables of the worker, beside those that set its number of threads. `strikes`:
-        shared by the sessions of one implementation."""
+        shared by the sessions of one implementation. `early`: its first worker, if that has been started already."""
         self.ready, self.device, self.threads, self.log = ready, device, threads, log
         self._variables = variables or {}
         self._limits = limits or Limits()
@@ -53,6 +53,7 @@ class Lifecycle(ABC):
         """The largest resident bytes of its workers that have ended."""
         self._fault_before: Failure | None = None
         self._worker: WorkerProcess | None = None
+        self._early = early
         self._unstartable: Failure | None = None
         self._unbuildable: dict[tuple[object, ...], Failure] = {}
         self._closed = threading.Event()
@@ -103,6 +104,8 @@ class Lifecycle(ABC):
 
     def close(self) -> None:
         """Stop the worker. `versions` and `settings` stay."""
+        if early := self._take_early():
+            early.end()
         if self._worker:
             if fault := self._worker.stop():
                 self._fault_before = fault.failure
@@ -111,8 +114,9 @@ class Lifecycle(ABC):
     def abort(self) -> None:
         """Kill the worker, from any thread. No worker is started after this."""
         self._closed.set()
-        if worker := self._worker:
-            worker.kill()
+        for worker in (self._worker, self._early):
+            if worker:
+                worker.kill()
 
     def _forget_worker(self) -> None:
         if self._worker:
@@ -125,11 +129,8 @@ class Lifecycle(ABC):
         if self._closed.is_set():
             raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
         implementation = self.ready.implementation
-        command, environment = self._command_and_environment()
         try:
-            self._worker = worker = WorkerProcess(
-                command, self.ready.folder, environment, self.log, self._limits.memory
-            )
+            self._worker = worker = self._take_early() or self._launch().start()
             if self._closed.is_set():  # aborted while it was started
                 worker.kill()
             request = Start(device=self.device, threads=self.threads, choices=implementation.chosen)
@@ -147,10 +148,12 @@ class Lifecycle(ABC):
         self.settings = within(started.settings, _MOST_OF_SETTINGS)
         return worker
 
-    def _command_and_environment(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        named = () if self._limits.isolate else self.ready.implementation.environment
-        environment = worker_environment(self.threads, named, self._variables)
-        return sandboxed(self.ready, environment) if self._limits.isolate else (self.ready.command, environment)
+    def _launch(self) -> Launch:
+        return Launch.of(self.ready, self.threads, self.log, self._limits, self._variables)
+
+    def _take_early(self) -> WorkerProcess | None:
+        early, self._early = self._early, None
+        return early
 
     def _attempt(
         self,

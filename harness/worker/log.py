@@ -1,9 +1,17 @@
-"""Reads the end of a worker's log, which is never read whole."""
+"""Where a worker's log lies, and its end: a log is never read whole."""
 
+import re
 from pathlib import Path
 
 _END = 1 << 16
 """Bytes, which hold a long traceback."""
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
+
+
+def log_of(folder: Path, implementation: str, number: int = 1) -> Path:
+    """The log of an implementation's worker, counted from 1, in a run's folder of logs."""
+    name = _NOT_IN_FILE_NAMES.sub("-", implementation)
+    return folder / f"{name}{'' if number == 1 else f'-{number}'}.log"
 
 
 def end_of_log(log: Path, begin: int = 0) -> str:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from encoder_conformance.wire.messages import (
     Run,
 )
 from encoder_conformance.wire.streamed import Receive, whole
+from encoder_conformance.worker.ahead import AHEAD, Requests, SentTask
 from encoder_conformance.worker.failure import Failure, WorkerFailure
 from encoder_conformance.worker.lifecycle import Answered, Lifecycle
 from encoder_conformance.worker.marshalling import (
@@ -36,26 +36,10 @@ from encoder_conformance.worker.marshalling import (
     given_as,
     run_request,
 )
-from encoder_conformance.worker.process import Pending, WorkerProcess
+from encoder_conformance.worker.process import WorkerProcess
 from encoder_conformance.worker.round_trip import RoundTrip, StoredParameters, expected_parameters
 from encoder_conformance.worker.sent import Sent, parameters_to_send
 from encoder_conformance.worker.sizes import size_of, size_of_answer, size_of_model
-
-_AHEAD = 6
-"""The most tasks that are sent ahead. A thread of the harness may wait 5 ms for the interpreter's lock, in which a
-worker answers several small tasks."""
-
-
-@dataclass(frozen=True)
-class SentTask:
-    """A task whose requests were sent before earlier tasks were answered.
-
-    `build`: the build request and its parameters, if the layer had to be built first.
-    """
-
-    task: Task
-    build: tuple[Pending, Sent] | None
-    run: Pending
 
 
 class Session(Lifecycle):
@@ -63,6 +47,7 @@ class Session(Lifecycle):
 
     _built: tuple[object, ...] | None
     _ahead: deque[SentTask]
+    requests: Requests
     _drawn: tuple[tuple[object, ...], Sent] | None = None
 
     def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Tensors | Failure:
@@ -86,7 +71,7 @@ class Session(Lifecycle):
 
         Sends nothing without a running worker, and stops at a task that does not fit into its pipe.
         """
-        for task in islice(tasks, len(self._ahead), _AHEAD):
+        for task in islice(tasks, len(self._ahead), AHEAD):
             if not (self._worker and self._send_ahead(self._worker, task, kinked_rows(task))):
                 return
 
@@ -246,7 +231,7 @@ class Session(Lifecycle):
 
     def lost(self) -> None:
         self._built = None
-        self._ahead = deque()
+        self._ahead, self.requests = deque(), Requests()
 
     def close(self) -> None:
         """Stop the worker and release the cached parameters. `versions` and `settings` stay."""

@@ -153,9 +153,13 @@ def test_wrong_usage_leaves_an_earlier_report_alone(tmp_path: Path, fake: Callab
     assert run_here(fake("good"), *words, cwd=tmp_path).returncode == 0
     folder = tmp_path / "report" if words else (tmp_path / "conform-report" / "latest").resolve()
     before = (folder / "report.json").read_bytes()
+    (folder / "logs" / "good.log").write_text("what the worker said")
     for wrong in (("--case", "no/such"), ("--python", "good=/missing/python")):
         assert run_here(tmp_path / "good", *wrong, *words, cwd=tmp_path).returncode == 2
     assert (folder / "report.json").read_bytes() == before
+    assert [(log.name, log.read_text()) for log in (folder / "logs").iterdir()] == [
+        ("good.log", "what the worker said")
+    ]
     assert "Nothing failed in this run" in explain_here(*words, cwd=tmp_path)
     if not words:
         assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, "latest"]

@@ -30,7 +30,8 @@ TELL = """
 def {method}:
     from pathlib import Path
     Path("pid").write_text(str(os.getpid()))
-    while Path("../report/records.jsonl").read_text().count("pass") < {written}:
+    records = Path("../report/records.jsonl")
+    while not records.exists() or records.read_text().count("pass") < {written}:
         time.sleep(0.01)
     os.kill(harness(), signal.{name})
     while True:

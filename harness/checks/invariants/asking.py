@@ -1,7 +1,7 @@
 """Runs and judges an invariant, also for an implementation whose declared deviations break it (rules J-7, V-7)."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,16 +22,26 @@ _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 """No gradients are requested, so no rows are kinked."""
 
 
-def observe(session: Session, task: Task) -> list[Tensors] | Failure:
-    """The answers to the base case, to each of `supported_follow_ups`, and with x anew; or the first failure."""
+SendAhead = Callable[[Iterable[Task]], None]
+"""Sends these requests, which are left of a check, and what is asked after it."""
+
+
+def requests_of(task: Task) -> list[tuple[str, Task]]:
+    """What is asked for an invariant, with a description: its base case, which has none, each of
+    `supported_follow_ups`, and the base case with x anew."""
     follow_ups = (*supported_follow_ups(task.implementation, task.case, task.dtype), with_x_anew(task.case))
-    descriptions = ["", *(follow_up.description for follow_up in follow_ups)]
-    cases = [base_of(task.case), *(follow_up.case for follow_up in follow_ups)]
-    pending = deque(replace(task, case=case, check="output") for case in cases)
+    described = [("", base_of(task.case)), *((follow_up.description, follow_up.case) for follow_up in follow_ups)]
+    return [(description, replace(task, case=case, check="output")) for description, case in described]
+
+
+def observe(session: Session, task: Task, send_ahead: SendAhead) -> list[Tensors] | Failure:
+    """The answers to `requests_of` the task, or the first failure."""
+    pending = deque(session.requests.of(task, requests_of))
     observed = []
-    for description in descriptions:
-        session.send_ahead(pending, lambda task: _NO_ROWS)
-        answer = session.observe(pending.popleft(), _NO_ROWS)
+    while pending:
+        send_ahead([request for _, request in pending])
+        description, request = pending.popleft()
+        answer = session.observe(request, _NO_ROWS)
         if isinstance(answer, Failure):
             message = (
                 f"{task.case.situation.invariant}: {description}: {answer.message}" if description else answer.message
@@ -41,12 +51,12 @@ def observe(session: Session, task: Task) -> list[Tensors] | Failure:
     return observed
 
 
-def put(session: Session, task: Task) -> Judgement:
+def put(session: Session, task: Task, send_ahead: SendAhead) -> Judgement:
     """Run the base case and its follow-up cases. The judgement compares their answers with each other.
 
     The outcome is `deviates` if the invariant is broken and the oracle, with the declared deviations, breaks it too.
     """
-    observed = observe(session, task)
+    observed = observe(session, task, send_ahead)
     return lambda: _judge_answers(task, observed)
 
 
