@@ -15,7 +15,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 _COMMANDS = [
     f"encoder_conformance.cli.{name}"
     for name in (
-        *("main", "run", "smoke", "explain", "validate", "trace", "list", "new"),
+        *("main", "run", "suite", "smoke", "explain", "validate", "trace", "list", "new"),
         *("compare", "merge", "summarize", "report", "reproduce"),
     )
 ]

@@ -19,6 +19,11 @@ def thinned(*axes: Sequence[Any]) -> list[Any]:
     ]
 
 
+def every_third(values: Iterable[Any]) -> list[Any]:
+    """Likes as parameters of a test: every third is tried every day, the others before a release."""
+    return [pytest.param(value, marks=pytest.mark.release if place % 3 else ()) for place, value in enumerate(values)]
+
+
 def of_a_release(*values: Any) -> Any:
     """One set of parameters that is tried before a release alone."""
     return pytest.param(*values, marks=pytest.mark.release)

@@ -8,9 +8,12 @@ from encoder_conformance.clean import line
 
 
 class Strict(BaseModel):
-    """Frozen, no unknown keys, no silent conversion (`"8"` is not 8)."""
+    """Frozen, no unknown keys, no silent conversion (`"8"` is not 8).
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    A validator is built when it is first used: few are by any one command.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]

@@ -144,7 +144,7 @@ def repeats(*ids: str) -> Repeats:
         ("softmax-without-largest", "residual1-missing"),
         of_a_release("mask-filled-minus-10", "residual2-from-normed"),
         # Rounding to a narrow format is as large as the second, and would do in its place.
-        ("residual2-from-normed", "value-bias-missing"),
+        of_a_release("residual2-from-normed", "value-bias-missing"),
         of_a_release("final-norm-extra", "key-from-query"),
         # The second is behind what scatters, or is what scatters.
         ("dropout-left-on", "attention-output-weight-transposed"),

@@ -141,7 +141,9 @@ def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
     assert diagnosis.confidence != "explained"
 
 
-@pytest.mark.parametrize("name", ["norm-in-float16", "linear-in-tf32", "softmax-in-bfloat16", "bfloat16-inside"])
+@pytest.mark.parametrize(
+    "name", ["norm-in-float16", of_a_release("linear-in-tf32"), of_a_release("softmax-in-bfloat16"), "bfloat16-inside"]
+)
 def test_a_narrow_format_is_explained_by_its_own_values(name: str) -> None:
     diagnosis = diagnose("narrow", "float32", seen(right, name), repeats="same")
     assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
@@ -203,7 +205,7 @@ def test_a_run_knows_that_answers_repeat(conform: Callable, fake: Callable) -> N
 
 
 @pytest.mark.parametrize(
-    ("cases", "confidence"), [((*PRE, "pre-gelu/invariant-determinism"), "explained"), (PRE, "closest")]
+    ("cases", "confidence"), [((*PRE, "pre-gelu/invariant-determinism"), "explained"), of_a_release(PRE, "closest")]
 )
 def test_a_run_knows_that_answers_differ(
     conform: Callable, fake: Callable, cases: tuple[str, ...], confidence: str

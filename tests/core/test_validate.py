@@ -265,6 +265,7 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
     assert stages == {"norm1", "attention_weights", "output"}  # those that the file has a value for
 
 
+@pytest.mark.release
 def test_a_file_that_is_wrong_at_one_level_is_said_to_be(validated: Callable) -> None:
     found = validated(lie="y += 1e-3", only_at="extended")
     assert found.status == 1
@@ -384,6 +385,7 @@ def test_a_file_of_float16_is_asked_in_it(validated: Callable) -> None:
     assert errors(found) == {}
 
 
+@pytest.mark.release
 def test_float16_weights_are_judged_by_their_own_roundoff(validated: Callable) -> None:
     rounded = "y += (np.random.default_rng(0).random(y.shape) - 0.5) * 2**-11 * 4"
     assert validated(lie=rounded).status == 1
@@ -407,6 +409,7 @@ def test_integer_weights_are_reported_and_held_to_a_limit(
     assert "relative error 0.02" in found.summaries["reduction"]
 
 
+@pytest.mark.release
 def test_numbers_that_integers_stand_for_are_judged_in_full(validated: Callable) -> None:
     found = validated(norm={"epsilon": 1e-3}, says={"quantised": True})
     assert found.status == 1

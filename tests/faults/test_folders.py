@@ -165,7 +165,9 @@ def test_wrong_usage_leaves_an_earlier_report_alone(tmp_path: Path, fake: Callab
         assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, "latest"]
 
 
-@pytest.mark.parametrize("words", [(), ("--out", "report")], ids=["a-folder-of-its-own", "out"])
+@pytest.mark.parametrize(
+    "words", [pytest.param((), marks=pytest.mark.release), ("--out", "report")], ids=["a-folder-of-its-own", "out"]
+)
 @pytest.mark.parametrize("name", daily(["SIGTERM"], ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"]))
 def test_a_run_that_ends_before_its_plan_hides_the_one_before(
     tmp_path: Path, fake: Callable, name: str, words: tuple[str, ...], within: Callable, left: Callable

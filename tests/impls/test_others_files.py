@@ -30,7 +30,7 @@ def test_a_file_that_a_tool_made_is_proved(benchmark: ModuleType, name: str) -> 
 @pytest.mark.parametrize(
     "name",
     [
-        "key-of-the-query, int8",
+        pytest.param("key-of-the-query, int8", marks=pytest.mark.release),
         pytest.param("scale-of-d-model, float16", marks=pytest.mark.release),
         "mask-turned-round, float32",
     ],
