@@ -153,6 +153,7 @@ def test_one_term_is_named(stage: str, wrong: Wrong, found: str) -> None:
     assert "the forward pass is right" in diagnosis_text(diagnosis)
 
 
+@pytest.mark.release
 def test_an_activation_with_the_derivative_of_another() -> None:
     silu = "ffn_hidden * sigmoid(ffn_hidden)"
     diagnosis = diagnosed({"ffn_activation": lambda text: f"{silu} + detach({text} - {silu})"})

@@ -147,7 +147,7 @@ def repeats(*ids: str) -> Repeats:
         of_a_release("residual2-from-normed", "value-bias-missing"),
         of_a_release("final-norm-extra", "key-from-query"),
         # The second is behind what scatters, or is what scatters.
-        ("dropout-left-on", "attention-output-weight-transposed"),
+        of_a_release("dropout-left-on", "attention-output-weight-transposed"),
         of_a_release("norms-skipped", "attend-in-bfloat16"),
         of_a_release("linear-in-bfloat16", "ffn-dropout-left-on"),
     ],
@@ -162,8 +162,10 @@ def test_a_pair_is_named(ids: tuple[str, str]) -> None:
     "name",
     [
         "attention-dropout-left-on",
-        "attend-in-tf32",
-        *(pytest.param(name, marks=pytest.mark.release) for name in ("dropout-left-on", "bfloat16-inside")),
+        *(
+            pytest.param(name, marks=pytest.mark.release)
+            for name in ("attend-in-tf32", "dropout-left-on", "bfloat16-inside")
+        ),
     ],
 )
 def test_what_scatters_is_named_by_what_else_it_predicts(name: str) -> None:

@@ -160,6 +160,7 @@ def test_a_result_on_a_narrow_formats_grid_is_explained_wherever_it_rounds_insid
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("norm-in-bfloat16",))
 
 
+@pytest.mark.release
 def test_what_is_far_from_everything_is_unknown() -> None:
     """Half of the stages in line is no likeness where the rest is out by thousands of σ."""
     diagnosis = diagnose("far", "float32", seen(wavy("ffn_activation", 0.1), "norm-eps-1e-3"), repeats="same")
