@@ -20,6 +20,7 @@ from encoder_conformance import (
     serve,
     stack_of,
 )
+from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap, untapped
@@ -92,7 +93,7 @@ class PyTorch(Adapter):
         return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
 
     def initialise(self, seed: int) -> Fresh:
-        torch.manual_seed(seed)
+        seed_generators(seed, self.device)
         self.encoder = self.made()
         trained = [name for name, value in self.encoder.named_parameters() if value.requires_grad]
         return Fresh(self.held(), PARAMETERS.spec_names(trained))
@@ -140,7 +141,7 @@ class PyTorch(Adapter):
         """`again`: for a backward pass that makes activations again, of a stack one layer at a time. `memory` is the
         run's own, but where a gradient by it is asked for."""
         self.encoder.train(self.mode == "train")
-        torch.manual_seed(self.seed)  # what dropout draws from
+        seed_generators(self.seed, self.device)  # what dropout draws from
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
         if isinstance(self.encoder, CrossAttention):
             return self.encoder(x, self.tensor(self.memory) if memory is None else memory, mask, bias, tap)

@@ -43,7 +43,7 @@ def later(*values: Any) -> Any:
         later("norm2", lambda text: text.replace("* norm2.gain", "* (1 + norm2.gain)"), "* (1 + norm2.gain) + norm2."),
         ("attention_weights", lambda text: "softmax(attention_scores + bias, roll(mask, 1, 0))", "flip(mask, 0)"),
         later("context_merged", lambda text: "merge_heads(roll(context, 1, 1))", "merge_heads(roll(context, 1, -3))"),
-        later("query", lambda text: text.replace("query.bias", "key.bias"), "attention.query.weight + attention.key.bias"),
+        later("query", lambda text: text.replace("query.bias", "key.bias"), "query.weight + attention.key.bias"),
     ],
     ids=["a term", "coefficients", "a cap", "an activation", "a gain", "a mask", "heads", "half a mistake"],
 )  # fmt: skip

@@ -142,7 +142,13 @@ def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["norm-in-float16", of_a_release("linear-in-tf32"), of_a_release("softmax-in-bfloat16"), "bfloat16-inside"]
+    "name",
+    [
+        "norm-in-float16",
+        of_a_release("linear-in-tf32"),
+        of_a_release("softmax-in-bfloat16"),
+        of_a_release("bfloat16-inside"),
+    ],
 )
 def test_a_narrow_format_is_explained_by_its_own_values(name: str) -> None:
     diagnosis = diagnose("narrow", "float32", seen(right, name), repeats="same")

@@ -375,6 +375,7 @@ def test_a_file_without_masks_is_asked_for_none(validated: Callable) -> None:
     assert found.status == 0
 
 
+@pytest.mark.release
 def test_a_file_of_float16_is_asked_in_it(validated: Callable) -> None:
     shape = ["batch", "sequence", LAYER.d_model]
     x, y = ({"name": name, "dtype": "float16", "shape": shape} for name in ("x", "y"))

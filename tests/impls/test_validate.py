@@ -129,7 +129,7 @@ UNUSUAL_NORM = (
     ("body", "opset", "edit"),
     [
         pytest.param("PRE", 18, "float16", id="float16"),
-        pytest.param("PRE", 18, "float16_inside", id="float16-inside"),
+        pytest.param("PRE", 18, "float16_inside", id="float16-inside", marks=pytest.mark.release),
         pytest.param("ATTENTION", 23, None, id="attention-of-opset-23"),
     ],
 )
@@ -242,6 +242,7 @@ def test_weights_of_float16_in_a_file_that_computes_in_float32(
     assert any("attention.query.weight holds other values" in message for message in others)
 
 
+@pytest.mark.release
 def test_weights_of_float16_excuse_no_arithmetic_of_float16(judged: Judge, tmp_path: Path) -> None:
     [soft] = [fault for fault in FAULTS if fault.name == "softmax-in-float16"]
     path = saved(tmp_path, "stored_in_float16", PLANTS["PRE"].replace(*soft.text[0]), **soft.constants)

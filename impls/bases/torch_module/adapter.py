@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, Tensors
+from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
 NARROW = ("dtype", "scalar type", "data type")
@@ -56,7 +57,7 @@ class TorchModule(Adapter):
         return nn.ModuleDict({self.attention: made.get_submodule(self.attention)}) if alone else made
 
     def initialise(self, seed: int) -> Fresh:
-        torch.manual_seed(seed)
+        seed_generators(seed)
         self.module = self.made(self.layer).to(self.dtype)
         trained = [name for name, value in self.module.named_parameters() if value.requires_grad]
         return Fresh(self.held(), self.parameters.spec_names(trained))
@@ -117,7 +118,7 @@ class TorchModule(Adapter):
     def called(self, x: Tensor, masks: Masks, memory: Tensor | None = None) -> Tensor:
         """`memory` is the run's own, but where a gradient by it is asked for."""
         self.module.train(self.mode == "train")
-        torch.manual_seed(self.seed)  # what dropout draws from
+        seed_generators(self.seed)  # what dropout draws from
         if self.memory is None:
             return self.forward(x, masks)
         return self.attended(x, to_tensor(self.memory) if memory is None else memory, masks.joined(self.heads))
