@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from encoder_conformance.cli.statuses import INCOMPLETE, NOT_AS_EXPECTED
-from encoder_conformance.compare.comparison import Comparison, changed_versions, compare
+from encoder_conformance.compare.comparison import Comparison, changed_machine, changed_versions, compare
 from encoder_conformance.compare.show import show_comparison, transition
 from encoder_conformance.errors import InputError
 from encoder_conformance.report.reading import read_report
@@ -78,6 +78,7 @@ def _as_json(comparison: Comparison) -> dict[str, Any]:
         "old": comparison.old.started,
         "new": comparison.new.started,
         "reservations": comparison.reservations,
+        "machine": changed_machine(comparison.old, comparison.new),
         "versions": changed_versions(comparison.old, comparison.new),
         "counts": {
             name: {change.value: count for change, count in counts.items()}

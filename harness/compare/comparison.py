@@ -113,6 +113,22 @@ def _reservations(old: Report, new: Report) -> Iterator[str]:
         yield f"The newer run has no {', '.join(missing)}."
 
 
+_OF_MACHINES = {
+    "processor": "processor",
+    "cpus": "processors",
+    "platform": "system",
+    "device": "device",
+    "threads_per_worker": "threads of each worker",
+}
+"""Field of a run's environment on which the bits of an answer may depend → its name in print."""
+
+
+def changed_machine(old: Report, new: Report) -> tuple[str, ...]:
+    """What differs between the machines of two runs, such as "processors 2 → 16"."""
+    was, now = (report.environment.model_dump() for report in (old, new))
+    return tuple(f"{name} {was[key]} → {now[key]}" for key, name in _OF_MACHINES.items() if was[key] != now[key])
+
+
 def changed_versions(old: Report, new: Report) -> dict[str, tuple[str, ...]]:
     """Implementation → what changed about it: versions of packages, and settings."""
     before = {each.name: each for each in old.implementations}

@@ -8,7 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.compare.change import WORSE, Change
-from encoder_conformance.compare.comparison import Changed, Comparison, changed_versions, clauses_of
+from encoder_conformance.compare.comparison import (
+    Changed,
+    Comparison,
+    changed_machine,
+    changed_versions,
+    clauses_of,
+)
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Record, Report
 
@@ -18,11 +24,14 @@ _LISTED = tuple(change for change in Change if change not in _WITHOUT_ATTENTION)
 
 
 def show_comparison(screen: Console, comparison: Comparison) -> None:
-    """Print reservations, counts, changed versions, the checks that changed, new diagnoses, and the last line."""
+    """Print reservations, what differs between the machines, counts, changed versions, the checks that changed, new
+    diagnoses, and the last line."""
     for name, report in (("old", comparison.old), ("new", comparison.new)):
         screen.print(f"{name}: {_run_line(report)}", style="dim", soft_wrap=True)
     for sentence in comparison.reservations:
         screen.print(sentence, style="yellow", soft_wrap=True)
+    if machine := changed_machine(comparison.old, comparison.new):
+        screen.print(f"machine: {', '.join(machine)}", soft_wrap=True)
     screen.print(_counts_table(comparison))
     for name, changes in changed_versions(comparison.old, comparison.new).items():
         screen.print(f"{name}: {', '.join(changes)}", soft_wrap=True)

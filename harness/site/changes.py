@@ -5,7 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 from encoder_conformance.compare.change import WORSE, Change
-from encoder_conformance.compare.comparison import Changed, Comparison, changed_versions, clauses_of
+from encoder_conformance.compare.comparison import (
+    Changed,
+    Comparison,
+    changed_machine,
+    changed_versions,
+    clauses_of,
+)
 from encoder_conformance.compare.show import last_line, transition
 from encoder_conformance.site import contexts
 from encoder_conformance.site.columns import Column
@@ -45,6 +51,7 @@ def _comparison(comparison: Comparison, old: str, new: str, labels: _Labels) -> 
         "verdict": last_line(comparison).plain,
         "worse": bool(comparison.worse),
         "reservations": comparison.reservations,
+        "machine": changed_machine(comparison.old, comparison.new),
         "columns": [(change.value, change in WORSE) for change in shown],
         "rows": [(name, [count[change] for change in shown]) for name, count in counts.items()],
         "versions": changed_versions(comparison.old, comparison.new),

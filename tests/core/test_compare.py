@@ -156,3 +156,20 @@ def test_failing_tensors_are_kept_where_that_is_asked(
     np.testing.assert_allclose(kept["norm1"], 2 * kept["expected.norm1"], rtol=1e-9)
     conform("run", "--impl", tmp_path / "layer", *CASES, "--out", tmp_path / "other", diagnosed=False)
     assert not (tmp_path / "other" / "failing").exists()
+
+
+def test_what_differs_between_two_machines_is_said(
+    conform: Callable[..., Any], ran: Callable[..., Path], tmp_path: Path
+) -> None:
+    here = ran()
+    elsewhere = copied(here, "elsewhere", started="later", environment={"processor": "Another & Co", "cpus": 64})
+    machine = json.loads((here / "report.json").read_text())["environment"]
+    processor, cpus = machine["processor"], machine["cpus"]
+    line = f"machine: processor {processor} → Another & Co, processors {cpus} → 64"
+    ended = conform("compare", here, elsewhere, "--to", tmp_path / "pages")
+    assert line in ended.stdout.splitlines()
+    page = (tmp_path / "pages" / "changes.html").read_text()
+    assert f"<p>Machine: processor {processor} → Another &amp; Co, processors {cpus} → 64.</p>" in page
+    [found] = json.loads(conform("compare", here, elsewhere, "--json").stdout)
+    assert found["machine"] == line.removeprefix("machine: ").split(", ")
+    assert "machine: " not in conform("compare", here, copied(here, "again", started="later")).stdout
