@@ -1,6 +1,6 @@
 """`python -m benchmarks.performance`: every question measured anew, and docs/performance.md written.
 
-python -m benchmarks.performance                      all of them: a quarter of an hour on two quiet cores
+python -m benchmarks.performance                      all of them: an hour and a half on two quiet cores
 python -m benchmarks.performance --only overhead      one of them; the others stay as they are
 python -m benchmarks.performance --page               the page alone, of the figures that are kept
 """
@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.performance import files, layer_times, load, memory, overhead, startup, verdicts
+from benchmarks.performance import files, layer_times, load, memory, overhead, site, startup, verdicts
 from benchmarks.performance.machine import machine, versions
 from benchmarks.performance.measuring import ROOT
 from benchmarks.performance.page import Answer, Kept, Measured, read, still_known, write
+from encoder_conformance.processor import processor
 
 QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
     "overhead": (overhead.QUESTION, overhead.measure),
@@ -25,6 +26,7 @@ QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
     "memory": (memory.QUESTION, memory.measure),
     "load": (load.QUESTION, load.measure),
     "files": (files.QUESTION, files.measure),
+    "site": (site.QUESTION, site.measure),
     "startup": (startup.QUESTION, startup.measure),
     **{name: (layer_times.QUESTION, measure) for name, measure in layer_times.MEASURES.items()},
 }
@@ -36,6 +38,7 @@ def answer(name: str) -> Answer:
         found = measure(Path(scratch) / name)
     return Answer(
         question=question,
+        processor=processor(),
         taken_on=datetime.datetime.now(datetime.UTC).date().isoformat(),
         commit=_commit(),
         others=found.others,

@@ -24,6 +24,11 @@ TARGETS = {
     "memory": dict.fromkeys(("hundred", "thousand", "thousands", "ten-thousand"), 200.0),
     "load": {"checks-memory": 200.0, "checks-processor": 3.0, "records-linear": 1.1, "records-memory": 200.0},
     "files": {"one": 10.0, "all": 25.0, "twelve": 60.0, "twelve-memory": 3000.0},
+    "site": {
+        "size": 5.0,
+        "first-paint": 1000.0,
+        **{f"filter-by-{name}": 100.0 for name in ("level", "layer", "situation", "dtype", "outcome")},
+    },
     "startup": {},
     **{section: dict.fromkeys(rows, 1.05) for section, rows in RATIOS.items()},
 }
