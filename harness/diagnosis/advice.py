@@ -61,6 +61,11 @@ ADVICE: dict[str, tuple[str, str]] = {
         "A query with no key to attend to gives NaN or infinity: first in {seen}.",
         "Give such a row its weights after the softmax, where no key of the mask is true: −∞ − −∞ is NaN",
     ),
+    "no-key spread": (
+        "NaN or infinity comes out where a query has keys, beside queries that have none: first in {seen}.",
+        "Look for what reads beyond a row: a matrix product whose last, incomplete block of features takes those of "
+        "the next row times 0, which is NaN where they are; or a statistic over several rows",
+    ),
     "padding": (
         "What stands at padded positions comes out elsewhere: first in {seen}.",
         "Set padded positions to 0 before the values are weighed: a weight of 0 times NaN is NaN, and a weight that is "

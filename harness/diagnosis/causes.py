@@ -15,7 +15,7 @@ from encoder_conformance.diagnosis.named import named_deviations
 from encoder_conformance.judge.answers import Answers, values_at
 from encoder_conformance.judge.expected import Expected, key
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.oracle.steps.needs import has_empty_row, rows_without_key
 from encoder_conformance.reason import Kind
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.deviation import Deviation
@@ -30,14 +30,15 @@ _FORWARD = ("output", "stages", "weights")
 class Failed:
     """A check that failed. `message` is that of refusals and invariants; "" for others.
 
-    `lost`: its first tensor with a value that is not finite where the golden is. `huge`: a value is far larger than any
-    that is right.
+    `lost`: its first tensor with a value that is not finite where the golden is. `spread`: such a value is at a query
+    that has keys, where others have none. `huge`: a value is far larger than any that is right.
     """
 
     task: Task
     message: str
     reason: Kind | None = None
     lost: str | None = None
+    spread: bool = False
     huge: bool = False
 
     @property
@@ -51,26 +52,31 @@ class Failed:
         apart = _apart(self)
         if check == "gradients":
             return f"gradient {apart or 'alone'}" if self.lost else None
-        of_padding = apart == "padding" and (self.lost or situation.input.padding == "huge")
-        return apart if of_padding or (apart == "no-key" and self.lost) else None
+        if apart == "no-key" and self.lost:
+            return "no-key spread" if self.spread else apart
+        return apart if apart == "padding" and (self.lost or situation.input.padding == "huge") else None
 
 
 def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> Failed | None:
     """The failure that a record is of, as far as its answers say more than numbers do."""
     if record.outcome != Outcome.FAIL or task.check in ("refusal", "invariant"):
         return None
-    lost, huge = None, False
+    lost, huge, spread = None, False, False
+    without = rows_without_key(task.case)
     for name in task.tensors:
         answer, tensor = answers.get(name), expected.tensors.get(key(task.check, name))
         if answer is None or tensor is None or answer.shape != tensor.shape or not tensor.positions.size:
             continue
         seen, finite = values_at(answer, tensor.positions).astype(np.float64), np.isfinite(tensor.golden)
-        if lost is None and not np.isfinite(seen[finite]).all():
-            lost = name
+        if not np.isfinite(seen[finite]).all():
+            lost = lost or name
+            if without is not None and answer.shape[:-1] == without.shape:
+                rows = tensor.positions // answer.shape[-1]
+                spread = spread or not np.isfinite(seen[finite & ~without.reshape(-1)[rows]]).all()
         with np.errstate(invalid="ignore"):
             largest = np.abs(tensor.golden[finite]).max(initial=0.0)
             huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
-    return Failed(task, "", record.kind, lost, huge)
+    return Failed(task, "", record.kind, lost, spread, huge)
 
 
 def refused_or_broken(task: Task, record: Record) -> Failed | None:
@@ -111,7 +117,7 @@ def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
         return any(o.task.case.id == task.case.id for o in others)
     if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else
         others = [o for o in failures if o.task.check in _FORWARD and _same_layer(o.task, task)]
-    return kind in ("padding", "no-key") and any(_apart(o) is None for o in others)
+    return kind in ("padding", "no-key", "no-key spread") and any(_apart(o) is None for o in others)
 
 
 def _same_layer(one: Task, other: Task) -> bool:

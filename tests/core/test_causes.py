@@ -58,6 +58,16 @@ def gradients(self, x, masks, cotangent):
         found["attention.key.weight"] = found["attention.key.weight"] * np.nan
     return found
 """
+NAN_GOES_ON = """
+def output(self, x, masks):
+    found = super().output(x, masks)
+    first = found if self.layout == "batch_first" else found.swapaxes(0, 1)
+    mask = masks.joined(self.layer.attention.num_heads)
+    if mask is not None and not mask.any(-1).all():
+        first[0, 2] = np.nan
+    return found
+"""
+"""NaN in a row beside those that have no key, as a matrix product makes it that reads beyond a row."""
 MIXES_ITEMS = """
 def output(self, x, masks):
     return super().output(x, masks) + self.batch_first(x).mean() * (1 if len(x) != 2 else 0)
@@ -126,6 +136,15 @@ def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Cal
         "A query with no key to attend to gives NaN or infinity: first in output." in line or "attention_output" in line
     )
     assert "(M-4)" in line
+
+
+def test_nan_where_a_query_has_keys_is_not_laid_to_one_that_has_none(conform: Callable, fake: Callable) -> None:
+    cases = asking("post-relu-zero-rows/padded-item", "post-relu-zero-rows/no-mask")
+    folder = fake("beside", NAN_GOES_ON, checks="[output]")
+    [line] = lines(conform("run", "--impl", folder, *cases, "--dtype", "float32"))
+    assert "NaN or infinity comes out where a query has keys, beside queries that have none: first in output." in line
+    assert "A query with no key to attend to gives" not in line
+    assert "what reads beyond a row" in line
 
 
 @pytest.mark.parametrize("padding", daily(("padding-nan",), ("padding-huge", "padding-nan", "padding-infinity")))

@@ -61,6 +61,15 @@ def has_empty_row(case: Case) -> bool:
     return leaves_no_key(case.mask())
 
 
+def rows_without_key(case: Case) -> Bools | None:
+    """[B, S], true where a query has no key to attend to, in any head; None if each has one, or there is no mask."""
+    mask = case.mask()
+    if mask is None or not leaves_no_key(mask):
+        return None
+    rows = ~np.all(np.any(mask, axis=-1), axis=1)
+    return np.broadcast_to(rows, case.x_shape[:2])
+
+
 def leaves_no_key(mask: Bools | None) -> bool:
     """Whether a mask hides every key from some query."""
     return mask is not None and not bool(np.all(np.any(mask, axis=-1)))
