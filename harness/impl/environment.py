@@ -16,7 +16,8 @@ _NAMES = frozenset(
 _PREFIXES = (
     "LC_", "CONFORM_", "PYTHON", "NODE_", "MALLOC_",
     "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "VECLIB_", "BLIS_", "NUMEXPR_",
-    "TORCH_", "PYTORCH_", "ATEN_", "ONEDNN_", "DNNL_", "TF_", "KERAS_", "JAX_", "XLA_", "PJRT_", "ONNX", "ORT_", "OPENVINO_", "OV_", "MLX_",
+    "TORCH_", "PYTORCH_", "ATEN_", "ONEDNN_", "DNNL_",
+    "TF_", "KERAS_", "JAX_", "XLA_", "PJRT_", "ONNX", "ORT_", "OPENVINO_", "OV_", "MLX_",
     "CUDA_", "NVIDIA_", "CUBLAS_", "CUDNN_", "NCCL_", "HIP_", "ROCR_",
 )  # fmt: skip
 """Of the system, of languages, of threads and memory, of frameworks, of devices."""
