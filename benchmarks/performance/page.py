@@ -185,7 +185,7 @@ _PARENT = (
     "millisecond. Of the time in which its threads hold the interpreter once the worker answers, by py-spy, 52 % is "
     "asking (sending 31 %, of which a third reads the goldens that gradients are asked with; reading answers 8 %), 18 "
     "% judging, and 30 % the command itself (conditions of invariants, by Monte Carlo, 11 %; ledger and digest 10 %). "
-    "The worker waits for a request a tenth of its time. Before it starts there are 0.2 s of imports, and at the end "
+    "The worker waits for a request a sixth of its time. Before it starts there are 0.2 s of imports, and at the end "
     "0.05 s of the table."
 )
 _SCALED = (
