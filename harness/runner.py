@@ -28,7 +28,7 @@ from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
 from encoder_conformance.threads import share
-from encoder_conformance.worker.launch import EarlyWorkers
+from encoder_conformance.worker.early import EarlyWorkers
 from encoder_conformance.worker.limits import Limits
 from encoder_conformance.worker.log import log_of
 from encoder_conformance.worker.session import Session

@@ -31,7 +31,7 @@ from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.task import Task
-from encoder_conformance.worker.launch import EarlyWorkers
+from encoder_conformance.worker.early import EarlyWorkers
 from encoder_conformance.worker.limits import Limits
 
 if TYPE_CHECKING:
@@ -123,9 +123,10 @@ def judge_assignments(
         early=early,
     )
     frozen = isinstance(goldens, FrozenGoldens)
-    deferral = contextlib.ExitStack()
+    deferral = early.interrupts if early else contextlib.ExitStack()
     with deferral, contextlib.ExitStack() as kept:
-        deferral.enter_context(deferred_interrupts())  # until there is a ledger that says so
+        if not early:
+            deferral.enter_context(deferred_interrupts())  # until there is a ledger that says so
         kept.callback(in_progress.abort)
         if frozen:  # others are computed first, by all processors
             in_progress.begin()
@@ -141,8 +142,6 @@ def judge_assignments(
         deferral = deferral.pop_all()
     with collection.closed_if_interrupted():
         deferral.close()
-        if early:
-            early.interrupts.close()
         planned = [Everything.of(tasks) for tasks in everything()]
         _get_ready(in_progress, goldens, cases)
         with progress_bar() as progress:

@@ -31,7 +31,8 @@ from encoder_conformance.results import Shard
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import LEVELS, Level
 from encoder_conformance.threads import share
-from encoder_conformance.worker.launch import Launch, early_workers, served_first
+from encoder_conformance.worker.early import early_workers, served_first
+from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import Limits, default_memory
 from encoder_conformance.worker.log import log_of
 

@@ -21,7 +21,7 @@ from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
-from encoder_conformance.worker.launch import EarlyWorkers
+from encoder_conformance.worker.early import EarlyWorkers
 
 if TYPE_CHECKING:
     from encoder_conformance.shards.partition import Seconds

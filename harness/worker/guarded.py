@@ -19,6 +19,7 @@ _WIRE = "3,4"
 """The descriptors of requests and answers in an adapter's process (docs/wire.md)."""
 _SECONDS_TO_END = 5.0
 """The guard gives itself three."""
+_SECONDS_TO_REAP = 0.1
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
             waiting = select.poll()
             waiting.register(descriptor, select.POLLIN)
             waiting.poll(seconds * 1000)
-            seconds = 0.1
+            seconds = _SECONDS_TO_REAP  # it has ended by now, or somebody has stopped it
         finally:
             os.close(descriptor)
     process.wait(seconds)

@@ -9,7 +9,8 @@ import pytest
 
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.worker.launch import EarlyWorkers, Launch, early_workers, served_first
+from encoder_conformance.worker.early import EarlyWorkers, early_workers, served_first
+from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import Limits
 
 SAYS_THAT_IT_STARTS = 'os.write(2, b"started\\n")'

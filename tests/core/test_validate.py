@@ -265,7 +265,6 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
     assert stages == {"norm1", "attention_weights", "output"}  # those that the file has a value for
 
 
-@pytest.mark.release
 def test_a_file_that_is_wrong_at_one_level_is_said_to_be(validated: Callable) -> None:
     found = validated(lie="y += 1e-3", only_at="extended")
     assert found.status == 1
