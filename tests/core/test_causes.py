@@ -147,6 +147,14 @@ def test_nan_where_a_query_has_keys_is_not_laid_to_one_that_has_none(conform: Ca
     assert "what reads beyond a row" in line
 
 
+def test_in_a_stack_nan_spreads_by_the_next_layers_keys(conform: Callable, fake: Callable) -> None:
+    cases = asking("stack-post-relu/padded-item", "stack-post-relu/no-mask")
+    folder = fake("stacked", NAN_GOES_ON, checks="[output]")
+    [line] = lines(conform("run", "--impl", folder, *cases, "--dtype", "float32"))
+    assert "A query with no key to attend to gives NaN or infinity: first in output." in line
+    assert "what reads beyond a row" not in line
+
+
 @pytest.mark.parametrize("padding", daily(("padding-nan",), ("padding-huge", "padding-nan", "padding-infinity")))
 def test_padding_that_leaks_is_said(conform: Callable, fake: Callable, padding: str) -> None:
     ended = conform(
