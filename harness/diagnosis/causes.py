@@ -62,7 +62,7 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
     if record.outcome != Outcome.FAIL or task.check in ("refusal", "invariant"):
         return None
     lost, huge, spread = None, False, False
-    # In a stack such a row is a key of the next layer, and its NaN comes out at every query by right.
+    # In a stack such a row is a key of the next layer, and its NaN goes on to the item's other queries.
     without = rows_without_key(task.case) if task.case.layer.stack.layers == 1 else None
     for name in task.tensors:
         answer, tensor = answers.get(name), expected.tensors.get(key(task.check, name))
