@@ -1,5 +1,6 @@
 """A queue whose reader has other work while nothing comes."""
 
+import contextlib
 import queue
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -17,10 +18,10 @@ class IdleQueue(queue.Queue[Item], Generic[Item]):
     """The other work. A step takes some 10 ms, since an item that comes meanwhile waits for its end."""
 
     def next(self) -> Item:
-        """The next item, and steps until it comes."""
-        while True:
-            try:
-                return self.get(timeout=_IDLE)
-            except queue.Empty:
-                if next(self.steps, self) is self:
-                    return self.get()
+        """The next item. Once none has come for a moment, steps are taken until one does."""
+        with contextlib.suppress(queue.Empty):
+            return self.get(timeout=_IDLE)
+        for _ in self.steps:
+            with contextlib.suppress(queue.Empty):
+                return self.get_nowait()
+        return self.get()

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from encoder_conformance.asking import Answer
     from encoder_conformance.diagnosis.observations import Observations
 
-_UNJUDGED = 8
-"""The most answers that may wait to be judged; each occupies memory."""
+_UNJUDGED = 32
+"""The most answers that may wait to be judged, and be made final; each occupies memory. With fewer, a worker that
+answers several small tasks while a large one is judged has nothing to do."""
 _TURN = 5e-4
 """Seconds that a thread may keep the interpreter while another waits for it. In Python's 5 ms a worker answers several
 small tasks, and then has nothing to do."""

@@ -16,7 +16,9 @@ QUESTION = (
     "one process an implementation. It imports the adapter and asks it what the run asked, in the same order, "
     "with the same tensors, read from a file; it compares the answers with nothing. The harness draws the "
     "tensors, sends them to its workers, reads the answers, judges them and reports. Both are whole commands, "
-    "imports of the framework included, with nothing left to compile or export."
+    "imports of the framework included, with nothing left to compile or export. In two things a worker is cheaper than "
+    "the script, which does what Python does by default: it looks for no cycles among the objects that the framework's "
+    "import makes, and it is ended by the harness, where the script takes all of them down first."
 )
 SMALL = ("--case", "*-relu/*", "--case", "*-gelu/*")
 FOUR = ("pytorch", "keras_tf", "jax_pure", "onnx_pytorch")

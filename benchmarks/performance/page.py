@@ -180,14 +180,6 @@ _SHAPES = (
     "and the ReduceMax that torch.onnx.export makes of `mask.any`, 5 % to the Where that empties rows without a key, "
     "and 1 % to the Expand of the mask."
 )
-_PARENT = (
-    "the parent's own work, in one interpreter, whose threads take turns, while a small layer of PyTorch answers in a "
-    "millisecond. Of the time in which its threads hold the interpreter once the worker answers, by py-spy, 52 % is "
-    "asking (sending 31 %, of which a third reads the goldens that gradients are asked with; reading answers 8 %), 18 "
-    "% judging, and 30 % the command itself (conditions of invariants, by Monte Carlo, 11 %; ledger and digest 10 %). "
-    "The worker waits for a request a sixth of its time. Before it starts there are 0.2 s of imports, and at the end "
-    "0.05 s of the table."
-)
 _SCALED = (
     "without jit_compile `ops.dot_product_attention`, which ours calls, scales the scores, [B, H, S, S]; "
     "MultiHeadAttention, which has dropout here, scales the queries. Of the attention alone (8 items of 512 positions, "
@@ -202,9 +194,6 @@ _TWENTY = (
 )
 REASONS: dict[tuple[str, str], str] = {
     ("load", "checks-processor"): _TWENTY,
-    ("overhead", "one"): _PARENT,
-    ("overhead", "one-worker"): _PARENT,
-    ("verdicts", "warm"): _PARENT,
     **{
         ("layers-keras", f"{way}, S=512"): _SCALED.format(
             ours=f"[[{way}, S=512: ours, tf.function with jit_compile]]",

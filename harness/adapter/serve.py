@@ -1,6 +1,7 @@
 """The worker's side of the wire: answers start, build, initialise, run, profile and stop until the stream ends."""
 
 import contextlib
+import gc
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,8 @@ def serve(adapter: Adapter) -> None:
     """
     claim_standard_streams()
     requests, answers = open_wire()
+    gc.freeze()  # the framework's own objects stay: Python would look through them for cycles, again and again
+    gc.enable()  # the launcher has disabled it
     while True:
         try:
             request = read_frame(requests)
