@@ -22,7 +22,7 @@ def _make_importable(name: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    # A framework's import makes objects that stay: looking for cycles among them takes a tenth of it. `serve` ends this.
+    # A framework's import makes objects that stay: looking for cycles among them takes a tenth of it, until `serve`.
     gc.disable()
     script = Path(sys.argv[1]).resolve()
     sys.argv[:] = [str(script)]
