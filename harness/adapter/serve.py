@@ -19,8 +19,8 @@ from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame,
 def serve(adapter: Adapter) -> None:
     """Answer requests on the wire until `stop` or the end of the stream.
 
-    Anything that is printed to stdout goes to stderr, and so into the log. Python's garbage collector, which is off while
-    an adapter is imported, is on from here, and passes over what the import has made.
+    Anything that is printed to stdout goes to stderr, and so into the log. Python's garbage collector, which is off
+    while an adapter is imported, is on from here, and passes over what the import has made.
     """
     claim_standard_streams()
     requests, answers = open_wire()
