@@ -15,7 +15,7 @@ class IdleQueue(queue.Queue[Item], Generic[Item]):
     """`next` gets items in their order, as `get` does; while none comes, it takes steps of other work."""
 
     steps: Iterator[None] = iter(())
-    """The other work. A step takes some 10 ms, since an item that comes meanwhile waits for its end."""
+    """The other work. A step takes 3 to 50 ms, and no more, since an item that comes meanwhile waits for its end."""
 
     def next(self) -> Item:
         """The next item. Once none has come for a moment, steps are taken until one does."""

@@ -21,7 +21,7 @@ _SHOWN: dict[Kind, str] = {
     "seconds": "{:.2f} s",
     "milliseconds": "{:.2f} ms",
     "a second": "{:.0f} / s",
-    "MB": "{:.0f} MB",
+    "MB": "{:.1f} MB",
 }
 
 
@@ -149,8 +149,6 @@ def reason(name: str, missed: Figure, answer: Answer) -> str:
 
 
 def shown(kind: Kind, value: float) -> str:
-    if kind == "MB" and value < 10:
-        return f"{value:.1f} MB"
     return _SHOWN[kind].format(value)
 
 

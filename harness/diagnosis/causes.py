@@ -31,7 +31,7 @@ class Failed:
     """A check that failed. `message` is that of refusals and invariants; "" for others.
 
     `lost`: its first tensor with a value that is not finite where the golden is. `spread`: such a value is at a query
-    that has keys, where others have none. `huge`: a value is far larger than any that is right.
+    that has keys. `huge`: a value is far larger than any that is right.
     """
 
     task: Task

@@ -62,12 +62,9 @@ def has_empty_row(case: Case) -> bool:
 
 
 def rows_without_key(case: Case) -> Bools | None:
-    """[B, S], true where a query has no key to attend to, in any head; None if each has one, or there is no mask."""
+    """[B, S], true where a query has no key to attend to, in one head or more; None without a mask."""
     mask = case.mask()
-    if mask is None or not leaves_no_key(mask):
-        return None
-    rows = ~np.all(np.any(mask, axis=-1), axis=1)
-    return np.broadcast_to(rows, case.x_shape[:2])
+    return None if mask is None else np.broadcast_to(~np.all(np.any(mask, axis=-1), axis=1), case.x_shape[:2])
 
 
 def leaves_no_key(mask: Bools | None) -> bool:
