@@ -14,6 +14,7 @@ from encoder_conformance import (
     Fresh,
     Masks,
     ParameterMap,
+    RunRequest,
     Take,
     Tensors,
     between_taps,
@@ -99,52 +100,52 @@ class PyTorch(Adapter):
         return Fresh(self.held(), PARAMETERS.spec_names(trained))
 
     @torch.no_grad()
-    def output(self, x: Array, masks: Masks) -> Array:
-        return self.as_given(to_numpy(self.forward(self.tensor(self.batch_first(x)), masks)))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        return run.as_given(to_numpy(self.forward(self.tensor(run.batch_first(x)), masks, run)))
 
     @torch.no_grad()
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         seen: Tensors = {}
 
         def tap(name: str, stage: Tensor) -> Tensor:
             seen[name] = to_numpy(stage)
             return stage
 
-        self.forward(self.tensor(x), masks, tap)
+        self.forward(self.tensor(x), masks, run, tap)
         return seen
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        given, wanted = self.tensor(self.batch_first(x)), dict(self.encoder.named_parameters())
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        given, wanted = self.tensor(run.batch_first(x)), dict(self.encoder.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
-        if (memory := self.tensor(self.memory)) is not None:
+        if (memory := self.tensor(run.memory)) is not None:
             wanted["memory"] = memory.requires_grad_()
-        output = self.forward(given, masks, again=self.checkpoint, memory=memory)
+        output = self.forward(given, masks, run, memory=memory)
         # No `grad_outputs`: PyTorch imports SymPy to compare its shape with the output's, in half of a second.
-        loss = (output * self.tensor(self.batch_first(cotangent))).sum()
+        loss = (output * self.tensor(run.batch_first(cotangent))).sum()
         found = torch.autograd.grad(loss, list(wanted.values()))
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
-        by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
+        by_x = {"x": run.as_given(by.pop("x"))} if "x" in by else {}
         if "memory" in by:
             by_x["memory"] = by.pop("memory")
         return {**by_x, **PARAMETERS.to_spec(by)}
 
     @torch.no_grad()
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         given = self.tensor(x)
         settle = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
-        return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
+        return between_taps(lambda tap: self.forward(given, masks, run, tap), repeats, settle)
 
     def forward(
-        self, x: Tensor, masks: Masks, tap: Tap = untapped, *, again: bool = False, memory: Tensor | None = None
+        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped, memory: Tensor | None = None
     ) -> Tensor:
-        """`again`: for a backward pass that makes activations again, of a stack one layer at a time. `memory` is the
-        run's own, but where a gradient by it is asked for."""
-        self.encoder.train(self.mode == "train")
-        seed_generators(self.seed, self.device)  # what dropout draws from
+        """The output. `memory` is the run's own as a tensor, where the gradient with respect to it is asked for."""
+        self.encoder.train(run.mode == "train")
+        seed_generators(run.seed, self.device)  # what dropout draws from
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
         if isinstance(self.encoder, CrossAttention):
-            return self.encoder(x, self.tensor(self.memory) if memory is None else memory, mask, bias, tap)
+            return self.encoder(x, self.tensor(run.memory) if memory is None else memory, mask, bias, tap)
+        again = run.checkpoint and torch.is_grad_enabled()
         given = x, mask, bias, self.tensor(masks.valid()), tap
         if isinstance(self.encoder, Encoder):
             return self.encoder(*given, again=again, padding_id=masks.padding_id)

@@ -1,6 +1,7 @@
 """The PyTorch implementation: five bugs planted in it, one at a time, each of which the run must catch and locate."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -213,7 +214,7 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
     """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
     import numpy as np
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.pytorch.adapter import PyTorch
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load
@@ -222,10 +223,9 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
     adapter.start("cpu", 1)
     adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
     x, nothing = np.linspace(-1, 1, 2 * 5 * 24).reshape(2, 5, 24), Masks(None, None)
-    adapter.mode, adapter.seed = "train", 7
-    plain = adapter.gradients(x, nothing, np.ones_like(x))
-    adapter.checkpoint = True
-    again = adapter.gradients(x, nothing, np.ones_like(x))
+    train = RunRequest(mode="train", seed=7)
+    plain = adapter.gradients(x, nothing, train, np.ones_like(x))
+    again = adapter.gradients(x, nothing, replace(train, checkpoint=True), np.ones_like(x))
     kept = plain["feed_forward.output.bias"] * 0.8  # a multiple of 1 / (1 - 0.2)
     assert np.allclose(kept, kept.round())
     assert 4 < kept.mean() < 10
