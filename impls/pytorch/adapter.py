@@ -1,5 +1,6 @@
 """Drives the PyTorch encoder: exact float32 matrix products, fused attention wherever stages are not asked for."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from encoder_conformance import (
 from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.impls.pytorch.cross import CrossAttention
-from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap, untapped
-from encoder_conformance.impls.pytorch.stack import Encoder
+from encoder_conformance.impls.pytorch.encoder import Config, Dropout, EncoderLayer, Tap, untapped
+from encoder_conformance.impls.pytorch.stack import Encoder, without_padding
 
 PARAMETERS = ParameterMap(
     {
@@ -82,12 +83,10 @@ class PyTorch(Adapter):
     def made(self) -> Encoder | EncoderLayer | CrossAttention:
         if self.choices.get("defaults") == "own":
             return EncoderLayer().to(self.device, self.dtype)
-        stacked, chosen = stack_of(self.layer), choices(self.layer)
+        config, stack = config_of(self.layer), stack_of(self.layer)
         if self.layer["part"] == "attention":
-            alone = CrossAttention(**{name: chosen[name] for name in OF_ATTENTION})
-            return alone.to(self.device, self.dtype)
-        embedded = {"embedding_dropout": self.layer["dropout"]["embedded"]}
-        encoder = Encoder(**stacked, **embedded, **chosen) if stacked else EncoderLayer(**chosen)
+            return CrossAttention(config).to(self.device, self.dtype)
+        encoder = Encoder(config, **stack) if stack else EncoderLayer(config)
         return encoder.to(self.device, self.dtype)
 
     def held(self) -> Tensors:
@@ -145,43 +144,40 @@ class PyTorch(Adapter):
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
         if isinstance(self.encoder, CrossAttention):
             return self.encoder(x, self.tensor(run.memory) if memory is None else memory, mask, bias, tap)
+        valid = self.tensor(masks.valid())
+        if masks.padding_id is not None:
+            mask, valid = without_padding(x, masks.padding_id, mask)
         again = run.checkpoint and torch.is_grad_enabled()
-        given = x, mask, bias, self.tensor(masks.valid()), tap
+        given = x, mask, bias, valid, tap
         if isinstance(self.encoder, Encoder):
-            return self.encoder(*given, again=again, padding_id=masks.padding_id)
+            return self.encoder(*given, again=again)
         return checkpoint(self.encoder, *given, use_reentrant=False) if again else self.encoder(*given)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
         return None if array is None else to_tensor(array, dtype=dtype, device=self.device)
 
 
-OF_ATTENTION = (
-    "d_model", "num_heads", "qkv_bias", "output_bias", "shared", "scale_by_d_model", "masked_score", "empty_row",
-)  # fmt: skip
-"""The arguments that attention alone takes."""
-
-
-def choices(layer: dict[str, Any]) -> dict[str, Any]:
-    """The layer of the specification as EncoderLayer's arguments."""
+def config_of(layer: Mapping[str, Any]) -> Config:
+    """The sizes and choices of a layer of the specification."""
     norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
     filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-    return {
-        "d_model": layer["d_model"],
-        "num_heads": attention["num_heads"],
-        "d_ff": feed_forward["d_ff"],
-        "activation": feed_forward["activation"],
-        "placement": norm["placement"],
-        "epsilon": norm["epsilon"],
-        "norm": norm["kind"],
-        "ffn_bias": feed_forward["bias"],
-        "qkv_bias": attention["qkv_bias"],
-        "output_bias": attention["output_bias"],
-        "shared": attention["projections"] == "shared_by_heads",
-        "scale_by_d_model": attention["scale"] == "d_model",
-        "masked_score": None if filled == "minus_infinity" else filled,
-        "empty_row": "zero" if empty_row == "unspecified" else empty_row,
-        "dropout": layer["dropout"],
-    }
+    return Config(
+        d_model=layer["d_model"],
+        num_heads=attention["num_heads"],
+        d_ff=feed_forward["d_ff"],
+        activation=feed_forward["activation"],
+        placement=norm["placement"],
+        epsilon=norm["epsilon"],
+        norm=norm["kind"],
+        ffn_bias=feed_forward["bias"],
+        qkv_bias=attention["qkv_bias"],
+        output_bias=attention["output_bias"],
+        shared=attention["projections"] == "shared_by_heads",
+        scale_by_d_model=attention["scale"] == "d_model",
+        masked_score=None if filled == "minus_infinity" else filled,
+        empty_row="zero" if empty_row == "unspecified" else empty_row,
+        dropout=Dropout(**layer["dropout"]),
+    )
 
 
 if __name__ == "__main__":

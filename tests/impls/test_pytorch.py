@@ -29,8 +29,8 @@ PLANTS = {
     ),
     "pre_post_swapped": (
         "old = encoder.EncoderLayer.__init__\n"
-        "def swapped(e, *sizes, placement, **rest):\n"
-        '    old(e, *sizes, placement="post" if placement == "pre" else "pre", **rest)\n'
+        "def swapped(e, config):\n"
+        '    old(e, replace(config, placement="post" if config.placement == "pre" else "pre"))\n'
         "encoder.EncoderLayer.__init__ = swapped",
         None,
     ),
@@ -38,6 +38,8 @@ PLANTS = {
 """Name → the patch, and the stage at which it shows first where that is the same for every layer."""
 
 SCRIPT = """
+from dataclasses import replace
+
 import torch
 from torch.nn import functional as F
 
@@ -104,15 +106,14 @@ def test_the_same_script_without_a_plant_passes(conform: Callable, fake: Callabl
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.encoder import Config
 
-    right = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
     with pytest.raises(ValueError, match=r"10.*4"):
-        EncoderLayer(10, 4, 16, **right)
+        Config(10, 4, 16)
     with pytest.raises(ValueError, match="swish"):
-        EncoderLayer(12, 4, 16, **{**right, "activation": "swish"})
+        Config(12, 4, 16, activation="swish")
     with pytest.raises(ValueError, match="middle"):
-        EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
+        Config(12, 4, 16, placement="middle")
 
 
 def test_without_arguments_it_is_the_layer_that_its_manifest_says(conform: Callable) -> None:
@@ -177,11 +178,11 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.encoder import Config, EncoderLayer
     from encoder_conformance.impls.pytorch.stack import Encoder
 
-    chosen = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
-    encoder, stack = EncoderLayer(24, 3, 40, **chosen), Encoder(layers=3, d_model=24, num_heads=3, d_ff=40, **chosen)
+    config = Config(24, 3, 40)
+    encoder, stack = EncoderLayer(config), Encoder(config, layers=3)
     x = torch.randn(2, 10, 24, requires_grad=True)
     plain = kept_for_backward(encoder, x, encoder.parameters())
     again = kept_for_backward(lambda x: checkpoint(encoder, x, use_reentrant=False), x, encoder.parameters())
@@ -196,14 +197,14 @@ def test_what_is_kept_for_backward_is_as_predicted(name: str, rate: float) -> No
     """In training, with and without dropout: attention written out, as the prediction has it, and batch 2 of 50."""
     import torch
 
-    from encoder_conformance.impls.pytorch.adapter import choices
+    from encoder_conformance.impls.pytorch.adapter import config_of
     from encoder_conformance.impls.pytorch.encoder import EncoderLayer
     from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
     from encoder_conformance.inspect.liveness import liveness
 
     layer = resized(find_layer(name), None, None, None, dropout=rate)
     predicted = liveness(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4
-    encoder = EncoderLayer(**choices(layer.model_dump(mode="json"))).train()
+    encoder = EncoderLayer(config_of(layer.model_dump(mode="json"))).train()
     x = torch.randn(2, 50, 512, requires_grad=True)
     kept = kept_for_backward(lambda x: encoder(x, tap=lambda name, stage: stage), x, encoder.parameters())
     statistics = 2 * 2 * 2 * 50 * 4  # of two norms, a mean and a deviation at each position
