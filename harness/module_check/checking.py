@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.golden.at_once import compute_at_once
+from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.impl.manifest import Implementation
-from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.module_check.cases import cases_for, own_cases
 from encoder_conformance.module_check.description import Described, Problem
 from encoder_conformance.module_check.findings import findings_of
-from encoder_conformance.module_check.judging import as_described, judge_cases
+from encoder_conformance.module_check.judging import as_described, tasks_of
 from encoder_conformance.module_check.results import CheckResult, PartResult
 from encoder_conformance.module_check.stated import with_layer_read
 from encoder_conformance.module_check.subject import CheckRequest, Examined, Subject
@@ -114,18 +115,14 @@ class Checking:
         records: tuple[Record, ...] = ()
         diagnoses: tuple[Diagnosis, ...] = ()
         if cases:
-            expected = self._expected(cases)
+            expected = expectations(cases, self.request.jobs, self._progress)
             self._progress.begin("asking", len(cases))
-            implementation = self.implementation(part)
-            judged = judge_cases(
-                self.subject.session,
-                implementation,
-                part.described,
-                cases,
-                expected,
-                lambda record: self._progress.step(record.case),
-            )
-            records, diagnoses = tuple(judged.records), tuple(judged.observations.diagnoses(implementation.name))
+            implementation, seen = self.implementation(part), Observations()
+            tasks = tasks_of(implementation, part.described, cases)
+            for answer in judge(self.subject.session, tasks, lambda case: expected[case.id], seen):
+                records += (answer.record,)
+                self._progress.step(answer.record.case)
+            diagnoses = tuple(seen.diagnoses(implementation.name))
         return PartResult(
             at=part.at or "",
             described=part.described,
@@ -136,15 +133,6 @@ class Checking:
             diagnoses=diagnoses,
             like=part.like,
         )
-
-    def _expected(self, cases: list[Case]) -> dict[str, Expected]:
-        self._progress.begin("computing what it should give", len(cases))
-        expected = {}
-        with contextlib.closing(compute_at_once(cases, self.request.jobs)) as computed:
-            for case, result in computed:
-                expected[case.id] = result
-                self._progress.step(f"computed {case.id}")
-        return expected
 
 
 def _not_in(dtypes: list[DtypeName], described: Described) -> Problem:

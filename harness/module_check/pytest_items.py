@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.asking import ask
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.at_once import constants_at_once
 from encoder_conformance.golden.build import compute
-from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.module_check.checking import Checking, Part
 from encoder_conformance.module_check.declared import read_manifest, update_manifest
 from encoder_conformance.module_check.findings import findings_of
@@ -25,7 +24,7 @@ from encoder_conformance.module_check.subject import CheckRequest
 from encoder_conformance.progress import SILENT
 from encoder_conformance.recent import Recent
 from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.case import Case
 from encoder_conformance.task import Task
 
 _KEPT = 64
@@ -108,19 +107,14 @@ class JudgedModule(pytest.Collector):
 
     def judge(self, part: Part, task: Task) -> None:
         """Raises Failed, the first time with the diagnosis of what was seen so far."""
-        golden = self.expected.get(
-            [task.case.id, *task.case.numbers_from], lambda: compute(task.case, constants_at_once(task.case))
-        )
-        answer_in = in_format(task.case, golden, task.format)
         self.checking.subject.turn_to(part.at)
-        answer = ask(self.checking.subject.session, task, answer_in, constants())
-        seen = self.observations[part.name]
-        seen.note(task, answer.record)
-        if answer.answers is not None:
-            seen.see(task, answer_in, answer.record, answer.answers)
+        [answer] = judge(self.checking.subject.session, [task], self.expectation, self.observations[part.name])
         if answer.record.outcome not in EXPECTED:
             lines = [f"{answer.record.outcome.value}: {answer.record.message}", *self.diagnosed(part, task)]
             raise Failed("\n".join(lines))
+
+    def expectation(self, case: Case) -> Expected:
+        return self.expected.get([case.id, *case.numbers_from], lambda: compute(case, constants_at_once(case)))
 
     def diagnosed(self, part: Part, task: Task) -> list[str]:
         """The diagnosis, once for each part and format: it takes seconds."""

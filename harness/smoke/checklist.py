@@ -3,13 +3,13 @@
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
-from encoder_conformance.asking import ask
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.build import compute
-from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
 from encoder_conformance.smoke.diagnosis import diagnose_numbers
@@ -18,6 +18,7 @@ from encoder_conformance.smoke.questions import NUMBERS, Questions
 from encoder_conformance.smoke.round_trip import mismatch
 from encoder_conformance.smoke.step import Step
 from encoder_conformance.smoke.wrong_gradient import wrong_gradients
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import Specification
 from encoder_conformance.spec.situation import Check
@@ -174,26 +175,25 @@ class Checklist:
     def _run_tasks(self, tasks: list[Task]) -> list[Record]:
         """The records of these tasks, up to the first that costs the worker."""
         records: list[Record] = []
-        for task in tasks:
-            limit = self._implementation.timeouts.run
-            self._waiting(f"{task.check} of {task.case.id} in {task.dtype}: at most {limit:g} s")
-            records.append(self._run_task(task))
-            self._hung = self._hung or records[-1].outcome == Outcome.TIMEOUT
-            if records[-1].outcome in _LOST:
+        for answer in judge(self._session, self._announced(tasks), self._expected, self._observations):
+            records.append(answer.record)
+            if answer.tensors is not None:
+                self._observed[answer.task.case.id, answer.task.check] = answer.tensors
+            self._hung = self._hung or answer.record.outcome == Outcome.TIMEOUT
+            if answer.record.outcome in _LOST:
                 break
         return records
 
-    def _run_task(self, task: Task) -> Record:
+    def _announced(self, tasks: list[Task]) -> Iterator[Task]:
+        for task in tasks:
+            limit = self._implementation.timeouts.run
+            self._waiting(f"{task.check} of {task.case.id} in {task.dtype}: at most {limit:g} s")
+            yield task
+
+    def _expected(self, case: Case) -> Expected:
         if self._computed:
-            golden = compute(task.case, constants())
-        else:
-            golden = read_golden(task.case, read_golden_manifest(), constants())
-        expected = in_format(task.case, golden, task.format)
-        result = ask(self._session, task, expected, constants())
-        if result.answers is not None:
-            self._observed[task.case.id, task.check] = result.answers
-            self._observations.see(task, expected, result.record, result.answers)
-        return result.record
+            return compute(case, constants())
+        return read_golden(case, read_golden_manifest(), constants())
 
     def _build_failure(self, task: Task, failure: Failure) -> Step:
         """The failed step of a layer that was not built. If the layer was refused, the architecture may be fixed."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -12,15 +11,12 @@ from pydantic import ValidationError
 
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.at_once import compute_at_once
+from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
-from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.validate.against.asking import compared_with, opened
 from encoder_conformance.validate.cases import InputLimits, cases_of
@@ -209,7 +205,7 @@ def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int
         runs = sampled_runs(runs)
     limit_stages(runs, subject.description.stages)
     every_case = distinct(cases)
-    expected = expected_of_sample(every_case) if sampled else _expected(every_case, subject.format, jobs, progress)
+    expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
     if sampled:
         give_freed_memory_back()
     answers = Answers(cases, expected, runs)
@@ -239,16 +235,6 @@ def _history_script(run: RuntimeRun, subject: Subject, logs: Path) -> str | None
     path = logs / f"history-{run.name.replace(' ', '-')}.py"
     path.write_text(script, encoding="utf-8")
     return str(path)
-
-
-def _expected(cases: list[Case], format: Format, jobs: int, progress: Progress) -> dict[str, Expected]:
-    progress.begin("computing what it should give", len(cases))
-    expected = {}
-    with closing(compute_at_once(cases, jobs, format)) as computed:
-        for case, result in computed:
-            expected[case.id] = result
-            progress.step(f"computed {case.id}")
-    return expected
 
 
 def _assessed(evidence: Evidence) -> Validation:

@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
-from encoder_conformance.asking import Asked, ask
-from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.asking import JudgedAnswer
+from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.plan import plan
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.validate.findings import Finding, MaskMeaning
@@ -49,18 +49,16 @@ class Source:
 
     def answers(
         self, cases: Sequence[Case], expected: Mapping[str, Expected], asked: DtypeName, step: Callable[[str], None]
-    ) -> dict[tuple[str, str], Asked]:
+    ) -> dict[tuple[str, str], JudgedAnswer]:
         """Its judged answers to the cases, whose parameters it is given: what is compared is the computation."""
         assert self.session is not None and self.implementation is not None
         dtype = self.dtype_for(asked)
-        plain = [_of_dtype(case, dtype) for case in cases]
-        found: dict[tuple[str, str], Asked] = {}
-        for task in plan(self.implementation, plain, (dtype,)):
-            if task.check not in ("output", "stages") or task.opt_out is not None:
-                continue
-            answer = ask(self.session, task, in_format(task.case, expected[task.case.id], task.format), constants())
-            found[task.case.id, task.check] = answer
-            step(f"{self.name} {task.case.id}")
+        planned = plan(self.implementation, [_of_dtype(case, dtype) for case in cases], (dtype,))
+        tasks = (task for task in planned if task.check in ("output", "stages") and task.opt_out is None)
+        found: dict[tuple[str, str], JudgedAnswer] = {}
+        for answer in judge(self.session, tasks, lambda case: expected[case.id], Observations()):
+            found[answer.task.case.id, answer.task.check] = answer
+            step(f"{self.name} {answer.task.case.id}")
         return found
 
 

@@ -88,9 +88,9 @@ def relative_errors(evidence: Evidence) -> dict[str, tuple[float, str]]:
             golden = exact.reshape(-1)[expected.positions].astype(np.float64)
         for run in answers.of_the_file:
             answer = run.answers.get((case.id, "output"))
-            if answer is None or answer.answers is None or answer.answers["output"].shape != expected.shape:
+            if answer is None or answer.tensors is None or answer.tensors["output"].shape != expected.shape:
                 continue
-            values = answer.answers["output"].reshape(-1)[expected.positions].astype(np.float64)
+            values = answer.tensors["output"].reshape(-1)[expected.positions].astype(np.float64)
             error = _relative_error(values, golden)
             if not error <= found.get(run.name, (-1.0, ""))[0]:  # NaN is the worst
                 found[run.name] = error, case.situation.situation
