@@ -23,11 +23,11 @@ from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_l
 from encoder_conformance.report.folder import run_folder
 from encoder_conformance.report.terminal import console
 from encoder_conformance.validate.against.opening import Named
-from encoder_conformance.validate.findings import MaskMeaning
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RUNTIMES
 from encoder_conformance.validate.show import show_validation
 from encoder_conformance.validate.validation import fixed, validate
+from encoder_conformance.wire.description import MaskMeaning
 from encoder_conformance.wire.messages import MOST_NODES
 from encoder_conformance.worker.limits import Limits
 

@@ -13,7 +13,6 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Implementation, find_implementation, known_folders, read_implementation
 from encoder_conformance.module_check.cases import Limits
-from encoder_conformance.module_check.description import Described, Problem
 from encoder_conformance.module_check.judging import as_described
 from encoder_conformance.module_check.subject import CheckRequest, Subject
 from encoder_conformance.paths import IMPLS
@@ -21,7 +20,8 @@ from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.validate.cases import InputLimits
-from encoder_conformance.validate.findings import Description
+from encoder_conformance.wire.description import FileDescription, ModuleDescription
+from encoder_conformance.wire.findings import Problem
 from encoder_conformance.wire.messages import Inspect
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
@@ -86,7 +86,7 @@ def _module(named: str, stated: Layer | None, resize: bool, log: Path) -> Side:
     )
 
 
-def _ungiven(described: Described) -> frozenset[str]:
+def _ungiven(described: ModuleDescription) -> frozenset[str]:
     """Gradients that it cannot give: by what it lacks, and by each half of a tied tensor."""
     return frozenset({*described.absent, *(name for pair in described.tied for name in pair)})
 
@@ -102,7 +102,7 @@ def _onnx_file(named: str, log: Path) -> Side:
     if isinstance(answer, Failure):
         session.close()
         raise InputError(f"could not be looked into: {answer.message}", where=named, hint=str(log))
-    description = Description.model_validate_json(json.dumps(answer[0]))
+    description = FileDescription.model_validate_json(json.dumps(answer[0]))
     if description.layer is None or description.roles is None:
         session.close()
         errors = "; ".join(each.message for each in description.findings if each.severity == "error")
@@ -118,7 +118,7 @@ def _ready(named: str, implementation: Implementation, folder: Path) -> Ready:
 
 
 def _as_inspected(
-    named: str, ready: Ready, session: Session, description: Description, layer: Layer, own: Mapping[str, Array]
+    named: str, ready: Ready, session: Session, description: FileDescription, layer: Layer, own: Mapping[str, Array]
 ) -> Side:
     allowed = InputLimits.of(description)
     if (allowed.batch, allowed.sequence) != (None, None):

@@ -13,7 +13,6 @@ from encoder_conformance.golden.at_once import compute_at_once
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.module_check.cases import cases_for, own_cases
-from encoder_conformance.module_check.description import Described, Problem
 from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.module_check.judging import as_described, judge_cases
 from encoder_conformance.module_check.results import CheckResult, PartResult
@@ -24,6 +23,8 @@ from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.wire.description import ModuleDescription
+from encoder_conformance.wire.findings import Problem
 
 _NAME = "the module"
 
@@ -36,7 +37,7 @@ class Part:
     """
 
     at: str | None
-    described: Described
+    described: ModuleDescription
     own: Mapping[str, np.ndarray[Any, Any]]
     layer: Layer | None
     like: str | None = None
@@ -147,7 +148,7 @@ class Checking:
         return expected
 
 
-def _not_in(dtypes: list[DtypeName], described: Described) -> Problem:
+def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:
     names = " or ".join(dtypes)
     problem = f"it gives no output in {names} for parameters and x in {names}"
     if described.narrow_inside and "float64" in dtypes:

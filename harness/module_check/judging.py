@@ -8,13 +8,13 @@ from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.module_check.description import Described
 from encoder_conformance.plan import plan
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.task import Task
+from encoder_conformance.wire.description import ModuleDescription
 from encoder_conformance.worker.session import Session
 
 
@@ -38,7 +38,7 @@ class Judged:
     observations: Observations = field(default_factory=Observations)
 
 
-def as_described(implementation: Implementation, described: Described, name: str) -> Implementation:
+def as_described(implementation: Implementation, described: ModuleDescription, name: str) -> Implementation:
     """The implementation that a module is: with the formats and stages that were found."""
     stages = tuple(sorted({*map(kind_of, described.stages), "output"}))
     checks = tuple(c for c in implementation.capabilities.checks if c != "stages" or len(stages) > 1)
@@ -50,7 +50,7 @@ def as_described(implementation: Implementation, described: Described, name: str
 def judge_cases(
     session: Session,
     implementation: Implementation,
-    described: Described,
+    described: ModuleDescription,
     cases: Sequence[Case],
     expected: Mapping[str, Expected],
     report: Callable[[Record], None],
@@ -67,7 +67,7 @@ def judge_cases(
     return judged
 
 
-def tasks_of(implementation: Implementation, described: Described, cases: Sequence[Case]) -> Iterator[Task]:
+def tasks_of(implementation: Implementation, described: ModuleDescription, cases: Sequence[Case]) -> Iterator[Task]:
     """The checks that apply, without the gradients that the module cannot give."""
     tied = {name for pair in described.tied for name in pair}
     without = frozenset({*described.absent, *tied})

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
-from encoder_conformance.module_check.description import Problem
 from encoder_conformance.module_check.subject import CheckRequest, Subject
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
+from encoder_conformance.wire.findings import Problem
 
 TRANSFORMERS = "hf:"
 

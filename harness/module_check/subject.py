@@ -13,11 +13,12 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.limitations import Declared
 from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.module_check.description import Described, Problem
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
+from encoder_conformance.wire.description import ModuleDescription
+from encoder_conformance.wire.findings import Problem
 from encoder_conformance.wire.messages import Examine
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
@@ -56,7 +57,7 @@ class CheckRequest:
 class Examined:
     """`own`: its own parameters, in the specification's names."""
 
-    described: Described
+    described: ModuleDescription
     own: Mapping[str, np.ndarray[Any, Any]]
 
 
@@ -96,7 +97,7 @@ class Subject:
         program = np.asarray(own.get(_PROGRAM, ()), dtype=np.uint8).tobytes().decode()
         values = {name: value for name, value in own.items() if name != _PROGRAM}
         try:
-            described = Described.model_validate_json(json.dumps({**description, "adapter": program}))
+            described = ModuleDescription.model_validate_json(json.dumps({**description, "adapter": program}))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))

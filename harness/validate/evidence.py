@@ -15,10 +15,11 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.validate.against.comparison import Compared
 from encoder_conformance.validate.against.source import Source
-from encoder_conformance.validate.findings import Description, Finding, Phase
 from encoder_conformance.validate.formats import dtype_named, narrower
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import Phase, PhaseFinding
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +29,7 @@ class Subject:
     """The file: its description, its parameters, and the layer that it should be."""
 
     request: ValidationRequest
-    description: Description
+    description: FileDescription
     parameters: Mapping[str, Array]
 
     @property
@@ -158,12 +159,12 @@ class Evidence:
         return self.answers.first_working if self.answers else None
 
     @property
-    def description(self) -> Description:
+    def description(self) -> FileDescription:
         return self.subject.description
 
 
 class Assessment:
     """A phase's findings and its summary in a few words; "" where the file did not get so far."""
 
-    def __init__(self, summary: str = "", findings: Iterable[Finding] = ()) -> None:
+    def __init__(self, summary: str = "", findings: Iterable[PhaseFinding] = ()) -> None:
         self.summary, self.findings = summary, tuple(findings)

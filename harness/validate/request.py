@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.validate.against.opening import Named
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.wire.description import MaskMeaning
 from encoder_conformance.wire.messages import MOST_NODES
 from encoder_conformance.worker.limits import Limits
 

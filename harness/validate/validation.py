@@ -27,7 +27,6 @@ from encoder_conformance.validate.cases import InputLimits, cases_of
 from encoder_conformance.validate.conclusion import Stated
 from encoder_conformance.validate.evidence import Answers, Assessment, Evidence, Subject, distinct
 from encoder_conformance.validate.fault import wrong_runtimes
-from encoder_conformance.validate.findings import Description, Finding, Phase
 from encoder_conformance.validate.history_script import history_script
 from encoder_conformance.validate.large import (
     BATCH,
@@ -56,7 +55,6 @@ from encoder_conformance.validate.phases import (
     shapes,
     source,
 )
-from encoder_conformance.validate.plain import plain
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import RuntimeResult, Validation, in_order
 from encoder_conformance.validate.runtimes import (
@@ -72,6 +70,8 @@ from encoder_conformance.validate.runtimes import (
     limit_time,
     runtime_runs,
 )
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import Phase, PhaseFinding, plain
 from encoder_conformance.wire.messages import Inspect
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
@@ -174,10 +174,10 @@ def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Pat
         raised = answer.outcome == Outcome.ERROR
         problem = "it could not be looked into" if raised else "looking into it did not end well"
         message = f"{problem}: {answer.message}"
-        finding = Finding(phase="file", severity="error", message=message, hint=str(log))
-        return Subject(request, Description(findings=(finding,)), {})
+        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(log))
+        return Subject(request, FileDescription(findings=(finding,)), {})
     try:
-        description = Description.model_validate_json(json.dumps(answer[0]))  # strict as YAML
+        description = FileDescription.model_validate_json(json.dumps(answer[0]))  # strict as YAML
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

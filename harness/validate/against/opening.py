@@ -15,14 +15,14 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.module_check.checking import named
-from encoder_conformance.module_check.description import Problem
 from encoder_conformance.module_check.judging import as_described
 from encoder_conformance.module_check.subject import CheckRequest, Examined, Subject
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.validate.against.names import map_checkpoint
 from encoder_conformance.validate.against.source import Source
-from encoder_conformance.validate.findings import Description
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import Problem
 from encoder_conformance.wire.messages import Inspect
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
@@ -74,7 +74,7 @@ def _file(wanted: Named, pythons: Mapping[str, str], logs: Path) -> Source:
     if isinstance(answer, Failure):
         session.close()
         raise InputError(f"could not be looked into: {answer.message}", where=_where(wanted))
-    description, held = Description.model_validate_json(json.dumps(answer[0])), answer[1]
+    description, held = FileDescription.model_validate_json(json.dumps(answer[0])), answer[1]
     if description.layer is None or description.roles is None:
         session.close()
         said = next((finding for finding in description.findings if finding.severity == "error"), None)

@@ -15,7 +15,8 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.findings import Finding, MaskMeaning
+from encoder_conformance.wire.description import MaskMeaning
+from encoder_conformance.wire.findings import PhaseFinding
 from encoder_conformance.worker.session import Session
 
 Array = npt.NDArray[Any]
@@ -35,7 +36,7 @@ class Source:
     masks: Mapping[str, MaskMeaning] | None = None
     operators: Mapping[str, int] = field(default_factory=dict)
     opsets: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[PhaseFinding, ...] = ()
     session: Session | None = None
     implementation: Implementation | None = None
 

@@ -9,8 +9,8 @@ from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.validate.evidence import Array, Assessment, Evidence, Subject
-from encoder_conformance.validate.findings import Finding
 from encoder_conformance.validate.own_operands import stages_from_operands
+from encoder_conformance.wire.findings import PhaseFinding
 
 
 def assess(evidence: Evidence) -> Assessment:
@@ -27,7 +27,7 @@ def assess(evidence: Evidence) -> Assessment:
         findings += more
     elif subject.request.limit is not None:
         message = "--limit holds the error of a file with integer weights, and this one has none"
-        findings.append(Finding(phase="reduction", severity="note", message=message))
+        findings.append(PhaseFinding(phase="reduction", severity="note", message=message))
     if fact := subject.description.fact("integers"):
         said.append(fact.evidence)
     return Assessment("; ".join(said), findings)
@@ -57,7 +57,7 @@ def _cost(subject: Subject, case: Case) -> str:
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"
 
 
-def _relative(evidence: Evidence) -> tuple[str, list[Finding]]:
+def _relative(evidence: Evidence) -> tuple[str, list[PhaseFinding]]:
     """The largest relative error of any run, which `--limit` holds."""
     subject = evidence.subject
     errors, limit = relative_errors(evidence), subject.request.limit
@@ -67,10 +67,10 @@ def _relative(evidence: Evidence) -> tuple[str, list[Finding]]:
     text = f"relative error {worst:.2g} against {against} (rms, {situation}, {run})"
     if limit is None:
         message, hint = "no limit was given: any relative error passes", "--limit makes a larger one an error"
-        return text, [Finding(phase="reduction", severity="note", message=message, hint=hint)]
+        return text, [PhaseFinding(phase="reduction", severity="note", message=message, hint=hint)]
     if worst <= limit:
         return f"{text}, within {limit:g}", []
-    return text, [Finding(phase="reduction", severity="error", message=f"{text}, over the limit of {limit:g}")]
+    return text, [PhaseFinding(phase="reduction", severity="error", message=f"{text}, over the limit of {limit:g}")]
 
 
 def relative_errors(evidence: Evidence) -> dict[str, tuple[float, str]]:

@@ -7,7 +7,8 @@ from typing import Literal
 from encoder_conformance.validate.against.comparison import Compared
 from encoder_conformance.validate.against.source import Source
 from encoder_conformance.validate.evidence import Assessment, Evidence
-from encoder_conformance.validate.findings import Finding, Roles, Severity
+from encoder_conformance.wire.description import Roles
+from encoder_conformance.wire.findings import PhaseFinding, Severity
 
 _SHOWN = 6
 
@@ -30,7 +31,7 @@ def _summary(evidence: Evidence, source: Source, compared: Sequence[Compared]) -
     return f"{said}; {same} of {len(compared)} answers are the same, largest difference rms {rms:.2g} √2 σ"
 
 
-def excused(evidence: Evidence, findings: Sequence[Finding]) -> list[Finding]:
+def excused(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared.
@@ -48,7 +49,7 @@ def excused(evidence: Evidence, findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _unmapped(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _unmapped(evidence: Evidence, source: Source) -> Iterator[PhaseFinding]:
     missing = [name for name in evidence.subject.parameters if name not in source.parameters]
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
@@ -57,7 +58,7 @@ def _unmapped(evidence: Evidence, source: Source) -> Iterator[Finding]:
         yield _finding("warning", message, hint)
 
 
-def _changed(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _changed(evidence: Evidence, source: Source) -> Iterator[PhaseFinding]:
     """What the export changed, other than numbers."""
     description = evidence.description
     if description.roles is not None and source.masks:
@@ -73,7 +74,7 @@ def _changed(evidence: Evidence, source: Source) -> Iterator[Finding]:
     yield from _operators(evidence, source)
 
 
-def _turned_round(roles: Roles, source: Source) -> Iterator[Finding]:
+def _turned_round(roles: Roles, source: Source) -> Iterator[PhaseFinding]:
     """Masks of one name that mean opposite things: each is right by itself, and who asks one as the other is misled."""
     for mask in roles.masks:
         theirs = (source.masks or {}).get(mask.name)
@@ -83,7 +84,7 @@ def _turned_round(roles: Roles, source: Source) -> Iterator[Finding]:
             yield _finding("error", message, hint)
 
 
-def _operators(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _operators(evidence: Evidence, source: Source) -> Iterator[PhaseFinding]:
     """Of two files: opsets that differ, and operators that only one of them has."""
     description = evidence.description
     if source.kind != "file" or description.file is None:
@@ -110,7 +111,7 @@ _SENTENCES = {
 }
 
 
-def _differences(evidence: Evidence, source: Source, compared: Sequence[Compared]) -> Iterator[Finding]:
+def _differences(evidence: Evidence, source: Source, compared: Sequence[Compared]) -> Iterator[PhaseFinding]:
     """One finding for all cases that differ from the same tensor on."""
     if source.kind != "checkpoint" and evidence.answers is not None and not compared:
         message = f"{source.name} answered nothing that the file answered, too"
@@ -133,5 +134,5 @@ def _differences(evidence: Evidence, source: Source, compared: Sequence[Compared
         yield _finding(severity, f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}", hint)
 
 
-def _finding(severity: Severity, message: str, hint: str = "") -> Finding:
-    return Finding(phase="source", severity=severity, message=message, hint=hint)
+def _finding(severity: Severity, message: str, hint: str = "") -> PhaseFinding:
+    return PhaseFinding(phase="source", severity=severity, message=message, hint=hint)
