@@ -23,12 +23,12 @@ from encoder_conformance.inspect.memory import (
     total,
 )
 from encoder_conformance.inspect.peak import BACKWARD, measure, require_linux
-from encoder_conformance.subjects.starting import find_task
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
+from encoder_conformance.subjects.starting import find_task
 
 _EXAMPLES = """
 \b

@@ -9,30 +9,36 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from encoder_conformance.diff.sides import DTYPE, Side
 from encoder_conformance.errors import InputError
 from encoder_conformance.exchange.asking import question_of
 from encoder_conformance.exchange.tensors import digest_of
 from encoder_conformance.inspect.layer_selection import at_size
-from encoder_conformance.module_check.cases import OWN, neutral, pool
+from encoder_conformance.module_check.cases import OWN, Limits, neutral, pool
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
+from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.subject import Subject
+from encoder_conformance.validate.cases import InputLimits
+from encoder_conformance.wire.description import FileDescription
 
+DTYPE: DtypeName = "float32"
+"""What both compute in."""
 _CHECKS: tuple[Check, ...] = ("output", "stages", "gradients")
 
 
-def cases_of_both(first: Side, second: Side, layer: Layer, inputs: Path | None) -> list[Case]:
+def cases_of_both(first: Subject, second: Subject, layer: Layer, inputs: Path | None) -> list[Case]:
     """Raises InputError if the first one's parameters are none of the layer's, or if there is nothing to ask."""
     absent = (*first.absent, *second.absent)
     own = _own(first, layer, absent)
+    limits = [each for each in (_limits(first), _limits(second)) if each]
     if inputs is not None:
         return [_of_file(inputs, layer, own, absent)]
     found: list[Case] = []
     seen = set[bytes]()
-    for case in pool(layer, [side.limits for side in (first, second) if side.limits], "core"):
+    for case in pool(layer, limits, "core"):
         if case.situation.invariant is not None:
             continue
         content = digest_of(question_of(case, DTYPE), f"{case.situation.parameter_exponents}")
@@ -45,6 +51,26 @@ def cases_of_both(first: Side, second: Side, layer: Layer, inputs: Path | None) 
     return found
 
 
+def _limits(subject: Subject) -> Limits | None:
+    """What its masks can say; None: everything. Raises InputError for a file of one size."""
+    if subject.description is None:
+        return None
+    if not isinstance(subject.description, FileDescription):
+        return Limits.of(subject.description)
+    allowed = InputLimits.of(subject.description)
+    if (allowed.batch, allowed.sequence) != (None, None):
+        hint = "export it with dynamic axes, or validate it by itself"
+        raise InputError("is fixed to one size of its inputs", where=subject.name, hint=hint)
+    return Limits(
+        padding=allowed.padding,
+        attention=allowed.attention,
+        by_item=allowed.padding and allowed.attention,
+        by_head=allowed.by_head,
+        bias=False,
+        causal=False,
+    )
+
+
 def _asked(case: Case, held: CaseParameters | None, name: str) -> Case:
     situation = case.situation
     checks = tuple(check for check in _CHECKS if check in situation.checks)
@@ -53,11 +79,11 @@ def _asked(case: Case, held: CaseParameters | None, name: str) -> Case:
     return Case(layer, asked, held=held or case.held, in_core=case.in_core)
 
 
-def _own(first: Side, layer: Layer, absent: tuple[str, ...]) -> CaseParameters | None:
+def _own(first: Subject, layer: Layer, absent: tuple[str, ...]) -> CaseParameters | None:
     """The first side's own parameters; None if it has none."""
-    if not first.own:
+    if not first.parameters:
         return None
-    whole = {**neutral(layer_parameters(layer, {}), absent), **first.own}
+    whole = {**neutral(layer_parameters(layer, {}), absent), **first.parameters}
     if problem := unlike(layer, {name: np.shape(value) for name, value in whole.items()}):
         raise InputError(f"its parameters are none of {layer.layer}: {problem}", where=first.name)
     return CaseParameters.of(whole)

@@ -1,33 +1,31 @@
 """Asks both subjects the same, and measures how far apart their answers are: in √2 σ, the noise of a difference."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from encoder_conformance.asking import JudgedAnswer
 from encoder_conformance.diagnosis.observations import Observations
-from encoder_conformance.diff.cases import cases_of_both
+from encoder_conformance.diff.cases import DTYPE, cases_of_both
 from encoder_conformance.diff.results import Apart, DiffResult, SideResult
-from encoder_conformance.diff.sides import DTYPE, Side
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.judge.difference import difference
-from encoder_conformance.judge.expected import key
+from encoder_conformance.judge.expected import Expected, key
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.judging.loop import judge
-from encoder_conformance.module_check.checking import named
-from encoder_conformance.plan import plan
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.task import Task
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.subject import Subject, layer_as_judged
 
 _FORMAT = FORMATS[DTYPE]
 _NOT_FINITE = 1e300
-"""The distance of a number from none, and of NaN from an infinity."""
+"""The distance of a number from what is none: JSON has no infinity."""
 
 
 @dataclass(frozen=True)
@@ -39,37 +37,49 @@ class DiffRequest:
     jobs: int
 
 
-def compare(first: Side, second: Side, request: DiffRequest, progress: Progress) -> DiffResult:
+@dataclass(frozen=True)
+class _Side:
+    """One of the two, with its records and what was seen of it so far."""
+
+    subject: Subject
+    records: list[Record] = field(default_factory=list)
+    seen: Observations = field(default_factory=Observations)
+
+    def answers(self, case: Case, expected: Expected) -> dict[Check, JudgedAnswer]:
+        """By check, those that it can be asked: a file has no gradients."""
+        tasks = self.subject.tasks([case], (DTYPE,))
+        found = {answer.task.check: answer for answer in judge(self.subject, tasks, lambda _: expected, self.seen)}
+        self.records.extend(answer.record for answer in found.values())
+        return found
+
+    def result(self) -> SideResult:
+        return SideResult(
+            name=self.subject.name,
+            versions=dict(self.subject.worker.versions),
+            layer=self.subject.layer,
+            records=tuple(self.records),
+            diagnoses=tuple(self.seen.diagnoses(self.subject.name)),
+        )
+
+
+def compare(first: Subject, second: Subject, request: DiffRequest, progress: Progress) -> DiffResult:
     """Raises InputError if they have no layer in common."""
     layer = _layer(first, second, request.layer)
     cases = cases_of_both(first, second, layer, request.inputs)
     expected = expectations(cases, request.jobs, progress)
     progress.begin("asking both", len(cases))
-    seen = Observations(), Observations()
-    records: tuple[list[Record], list[Record]] = [], []
+    one, two = _Side(first), _Side(second)
     apart: list[Apart] = []
     for case in cases:
-        one, two = (
-            {
-                answer.task.check: answer
-                for answer in judge(side.session, _tasks(side, case), lambda each: expected[each.id], kept)
-            }
-            for side, kept in zip((first, second), seen, strict=True)
-        )
-        for found, answers in zip(records, (one, two), strict=True):
-            found += [answer.record for answer in answers.values()]
+        mine, theirs = (side.answers(case, expected[case.id]) for side in (one, two))
         for check in case.situation.checks:
-            if check in one and check in two:
-                apart += _apart(one[check], two[check])
+            if check in mine and check in theirs:
+                apart += _apart(mine[check], theirs[check])
         progress.step(case.id)
-    return DiffResult(
-        layer=layer,
-        sides=(_result(first, records[0], seen[0]), _result(second, records[1], seen[1])),
-        apart=tuple(apart),
-    )
+    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart))
 
 
-def _layer(first: Side, second: Side, stated: Layer | None) -> Layer:
+def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:
     layer = first.layer or second.layer or stated
     if layer is None:
         raise InputError("two implementations can be any layer", where="diff", hint="--layer ID|YAML says which")
@@ -78,7 +88,7 @@ def _layer(first: Side, second: Side, stated: Layer | None) -> Layer:
         if other is not None and _sizes(other) != _sizes(layer):
             sizes = "; ".join(f"{name} {a} and {b}" for name, a, b in _differing(layer, other))
             raise InputError(f"they are of other sizes: {sizes}", where=f"{first.name}, {second.name}")
-    return named(layer, "", told=stated is not None)
+    return layer_as_judged(layer, "", stated=stated is not None)
 
 
 def _sizes(layer: Layer) -> tuple[tuple[str, int], ...]:
@@ -90,13 +100,6 @@ def _differing(one: Layer, other: Layer) -> Iterator[tuple[str, int, int]]:
     for (name, a), (_, b) in zip(_sizes(one), _sizes(other), strict=True):
         if a != b:
             yield name, a, b
-
-
-def _tasks(side: Side, case: Case) -> list[Task]:
-    """The checks that it can be asked: a file has no gradients."""
-    implementation = side.implementation.model_copy(update={"name": side.name})
-    planned = plan(implementation, [case], (DTYPE,))
-    return [replace(task, without=side.without) for task in planned if task.opt_out is None]
 
 
 def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[Apart]:
@@ -119,13 +122,3 @@ def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[Apart]:
 
 def _rms(verdict: TensorVerdict) -> float:
     return _NOT_FINITE if verdict.rms is None else verdict.rms
-
-
-def _result(side: Side, records: list[Record], seen: Observations) -> SideResult:
-    return SideResult(
-        name=side.name,
-        versions=dict(side.session.versions),
-        layer=side.layer,
-        records=tuple(records),
-        diagnoses=tuple(seen.diagnoses(side.name)),
-    )

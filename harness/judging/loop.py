@@ -8,19 +8,19 @@ from encoder_conformance.judge.expected import Expected
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
+from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.task import Task
-from encoder_conformance.worker.session import Session
 
 
 def judge(
-    session: Session, tasks: Iterable[Task], expected: Callable[[Case], Expected], observations: Observations
+    subject: Subject, tasks: Iterable[Task], expected: Callable[[Case], Expected], observations: Observations
 ) -> Iterator[JudgedAnswer]:
-    """Ask the worker each task in turn, and yield its judged answer.
+    """Ask the subject each task in turn, and yield its judged answer.
 
     A task is taken when the one before it is judged. `observations` gets what a diagnosis needs of every answer.
     """
     for task in tasks:
-        answer = put(session, task, expected, whole=True)
+        answer = put(subject.worker, task, expected, whole=True)
         record = judged(answer, constants())
         observe(observations, answer, record)
         yield JudgedAnswer.of(answer, record)

@@ -8,13 +8,13 @@ import numpy as np
 
 from encoder_conformance.exchange.asking import cases_of, question_of
 from encoder_conformance.exchange.tensors import digest_of
-from encoder_conformance.module_check.description import Described
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Causal, Drawn
 from encoder_conformance.spec.situation import Check, Situation
+from encoder_conformance.wire.description import ModuleDescription
 
 OWN = ("no-mask", "padded-item", "causal")
 """The situations in which its own parameters are judged, too."""
@@ -36,7 +36,7 @@ class Limits:
     """Always: no mask lets it see later positions."""
 
     @classmethod
-    def of(cls, described: Described) -> "Limits":
+    def of(cls, described: ModuleDescription) -> "Limits":
         by_query = [mask for mask in described.masks if mask.by_query]
         return cls(
             padding=any(mask.by_item for mask in described.masks),
@@ -72,7 +72,7 @@ class Limits:
         return self.by_item
 
 
-def cases_for(described: Described, layer: Layer, level: Level = "core") -> list[Case]:
+def cases_for(described: ModuleDescription, layer: Layer, level: Level = "core") -> list[Case]:
     """With portable parameters. Each set of tensors once, however a situation would have them given."""
     limits, seen, found = Limits.of(described), set[bytes](), list[Case]()
     for case in sorted(pool(layer, [limits], level, described.dtypes), key=lambda case: -len(case.situation.checks)):
@@ -102,7 +102,7 @@ def pool(
             yield case
 
 
-def _in_formats(case: Case, described: Described) -> Case:
+def _in_formats(case: Case, described: ModuleDescription) -> Case:
     situation = case.situation
     dtypes = tuple(dtype for dtype in situation.dtypes if dtype in described.dtypes)
     checks = tuple(check for check in situation.checks if check in _CHECKS)
@@ -113,7 +113,7 @@ def _in_formats(case: Case, described: Described) -> Case:
 
 
 def own_cases(
-    described: Described, layer: Layer, own: Mapping[str, np.ndarray[Any, Any]], level: Level = "core"
+    described: ModuleDescription, layer: Layer, own: Mapping[str, np.ndarray[Any, Any]], level: Level = "core"
 ) -> Iterator[Case]:
     """With the module's own parameters; none if it lacks some that the layer has no way to do without."""
     limits = Limits.of(described)
@@ -124,7 +124,7 @@ def own_cases(
             yield replace(_in_formats(case, described), held=held)
 
 
-def _as_held(case: Case, described: Described) -> Case:
+def _as_held(case: Case, described: ModuleDescription) -> Case:
     """With what the module lacks set to what does nothing, and what is one tensor made equal."""
     if not described.absent and not described.tied:
         return case

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from encoder_conformance.module_check.description import Described, Finding, Severity, as_text
 from encoder_conformance.module_check.unusual import unusual
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.wire.description import ModuleDescription, as_text
+from encoder_conformance.wire.findings import Finding, Severity
 
 _SOFTMAX = "a softmax does not change where all scores of a query move alike"
 _NOT_COMPARED = {
@@ -22,7 +23,7 @@ _NOT_COMPARED = {
 _OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
 
 
-def findings_of(described: Described, *, declared: bool = False) -> tuple[Finding, ...]:
+def findings_of(described: ModuleDescription, *, declared: bool = False) -> tuple[Finding, ...]:
     """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell."""
     found = [
         *_of_choices(described, declared),
@@ -33,7 +34,7 @@ def findings_of(described: Described, *, declared: bool = False) -> tuple[Findin
     return tuple(found)
 
 
-def _of_choices(described: Described, declared: bool) -> Iterator[Finding]:
+def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:
     read, stated = described.layer, described.stated
     if read is not None and stated is not None:
         evidence = {choice.key: choice.evidence for choice in described.facts}
@@ -63,7 +64,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _of_parameters(described: Described) -> Iterator[Finding]:
+def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
     severity: Severity
     for own, place, other in described.read_twice:
         message = f"{own} is read for {place} too, and {other}, which sounds like it, is read nowhere"
@@ -109,7 +110,7 @@ def _of_parameters(described: Described) -> Iterator[Finding]:
             yield Finding(severity="warning", message=f"{name} changes nothing, in the module as in the oracle")
 
 
-def _of_inputs(described: Described) -> Iterator[Finding]:
+def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
     if described.always_causal:
         message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
         yield Finding(severity="warning", message=message, hint="an encoder sees both ways; a decoder does not")
@@ -126,7 +127,7 @@ def _of_inputs(described: Described) -> Iterator[Finding]:
         yield Finding(severity="note", message="no argument of it hides a position: it is judged without masks")
 
 
-def _of_reading(described: Described) -> Iterator[Finding]:
+def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
     if described.not_read is not None:
         where = f" ({described.not_read.where})" if described.not_read.where else ""
         severity = "warning" if described.stated else "error"

@@ -5,10 +5,11 @@ from itertools import islice
 from rich.console import Console
 
 from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.module_check.description import Described, Finding, as_text
 from encoder_conformance.module_check.results import CheckResult, PartResult
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.wire.description import ModuleDescription, as_text
+from encoder_conformance.wire.findings import Finding
 
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
 _MEANINGS = {"attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"}
@@ -59,7 +60,7 @@ def choices(layer: Layer) -> str:
     return text + more + (", final norm" if stack.final_norm else "")
 
 
-def _show_map(screen: Console, described: Described) -> None:
+def _show_map(screen: Console, described: ModuleDescription) -> None:
     own = {source.own for source in described.parameters.values()}
     if described.parameters:
         text = f"{len(described.parameters)} parameters in {len(own)} of its own"

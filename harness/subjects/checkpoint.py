@@ -90,7 +90,9 @@ def _usual_form(tensors: Mapping[str, Array], due: Mapping[str, Array]) -> str:
     return max(forms, key=lambda form: forms[form], default="")
 
 
-def _best_of_name(candidates: list[CheckpointTensor], best: CheckpointTensor, name: str, value: Array, usual: str) -> CheckpointTensor:
+def _best_of_name(
+    candidates: list[CheckpointTensor], best: CheckpointTensor, name: str, value: Array, usual: str
+) -> CheckpointTensor:
     """Of the forms and layers whose names say as much, the one with the nearest values."""
     alike = [each for each in candidates if score(each, name) == score(best, name)]
     same_layer = [each for each in alike if _layer_of(each.name) == _number(name)] or alike

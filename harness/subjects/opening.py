@@ -13,7 +13,7 @@ from encoder_conformance.subjects.checkpoint import open_checkpoint
 from encoder_conformance.subjects.module import Module
 from encoder_conformance.subjects.onnx_file import open_file
 from encoder_conformance.subjects.starting import new_session, require_ready
-from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be
+from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest
 from encoder_conformance.wire.findings import Problem
 from encoder_conformance.worker.limits import Limits
 
@@ -52,9 +52,7 @@ def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject
         raise
 
 
-def open_implementation(
-    request: SubjectRequest, log: Path, problem: str = "", limits: Limits | None = None
-) -> Subject:
+def open_implementation(request: SubjectRequest, log: Path, problem: str = "", limits: Limits | None = None) -> Subject:
     """An implementation by its name or folder, with `:key=value,…` for a variant; its worker is held to `limits`.
 
     Raises InputError, `PROBLEM: reason`, if it cannot be started here.
@@ -62,11 +60,11 @@ def open_implementation(
     folder, implementation = find_implementation(request.target)
     check_declared(implementation, folder)
     ready = require_ready(implementation, folder, request.pythons, request.target, problem)
-    return Subject(request.target, new_session(ready, log, limits=limits), implementation)
+    return Subject(implementation.name, new_session(ready, log, limits=limits), implementation)
 
 
 def _open_module(request: SubjectRequest, log: Path) -> Subject:
-    """The module, or its part: `target@PATH`. Raises InputError if it is no layer, or holds not all of its parameters."""
+    """The module, or its part: `target@PATH`. Raises InputError if it is no layer, or not all parameters are found."""
     target, _, at = request.target.partition("@")
     module = Module(replace(request, target=target), log)
     try:

@@ -1,5 +1,6 @@
 """The subject: whatever can be judged, once it is opened."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,3 +103,14 @@ def found_to_be(implementation: Implementation, name: str, **capabilities: objec
 def kinds_of(stages: Iterable[str]) -> tuple[str, ...]:
     """The kinds of stages that a subject shows: these, and always the output."""
     return tuple(sorted({*map(kind_of, stages), "output"}))
+
+
+def layer_as_judged(layer: Layer, at: str, *, stated: bool) -> Layer:
+    """The layer with its decimal epsilon, under a name of its own for each part of a model.
+
+    One that was read has a name that says so.
+    """
+    part = re.sub(r"[^a-z0-9]+", "-", at.lower()).strip("-")
+    name = "-".join(filter(None, (layer.layer if stated else "as-read", part)))
+    family = layer.family if layer.is_stack else "small"  # whose situations are most, whatever the layer's own is
+    return layer.with_decimal_epsilon.model_copy(update={"layer": name, "family": family})

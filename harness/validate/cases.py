@@ -10,8 +10,8 @@ from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Situation
-from encoder_conformance.validate.findings import Description
 from encoder_conformance.validate.formats import dtype_named
+from encoder_conformance.wire.description import FileDescription
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class InputLimits:
     """Padding stands on the right alone."""
 
     @classmethod
-    def of(cls, description: Description) -> "InputLimits":
+    def of(cls, description: FileDescription) -> "InputLimits":
         assert description.roles is not None
         axes = {mask.axes for mask in description.roles.masks if mask.meaning}  # others hide nothing
         attention = any(name.endswith("SS") for name in axes)

@@ -13,22 +13,23 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
-from encoder_conformance.validate.against.comparison import Compared
-from encoder_conformance.validate.against.source import Source
-from encoder_conformance.validate.findings import Description, Finding, Phase
+from encoder_conformance.subjects.subject import Subject
+from encoder_conformance.validate.comparison import Compared
 from encoder_conformance.validate.formats import dtype_named, narrower
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import Phase, PhaseFinding
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExaminedFile:
     """The file: its description, its parameters, and the layer that it should be."""
 
     request: ValidationRequest
-    description: Description
+    description: FileDescription
     parameters: Mapping[str, Array]
 
     @property
@@ -147,9 +148,9 @@ def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
 class Evidence:
     """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
 
-    subject: Subject
+    subject: ExaminedFile
     answers: Answers | None
-    source: Source | None = None
+    source: Subject | None = None
     compared: Sequence[Compared] = ()
 
     @property
@@ -158,12 +159,12 @@ class Evidence:
         return self.answers.first_working if self.answers else None
 
     @property
-    def description(self) -> Description:
+    def description(self) -> FileDescription:
         return self.subject.description
 
 
 class Assessment:
     """A phase's findings and its summary in a few words; "" where the file did not get so far."""
 
-    def __init__(self, summary: str = "", findings: Iterable[Finding] = ()) -> None:
+    def __init__(self, summary: str = "", findings: Iterable[PhaseFinding] = ()) -> None:
         self.summary, self.findings = summary, tuple(findings)

@@ -5,8 +5,8 @@ Two runs follow a file to the letter: ONNX's reference implementation, and ONNX 
 
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.validate.evidence import Evidence
-from encoder_conformance.validate.findings import Description
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.description import FileDescription
 
 LITERAL = frozenset({("onnxruntime", "disable"), ("reference", "")})
 """Runtimes and levels that follow a file to the letter."""
@@ -28,7 +28,7 @@ def wrong_runtimes(evidence: Evidence) -> tuple[str, ...]:
     return tuple(run.name for run in asked if run not in speaking and not (run.is_working and _conforms(run)))
 
 
-def lacks_operators(run: RuntimeRun, description: Description) -> bool:
+def lacks_operators(run: RuntimeRun, description: FileDescription) -> bool:
     """Whether a file that this run does not load has operators which are ONNX Runtime's own."""
     foreign = any("::" in operator for operator in description.operators)
     return run.failure is not None and run.runtime != "onnxruntime" and foreign

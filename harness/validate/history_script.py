@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from encoder_conformance.validate.findings import Description
 from encoder_conformance.validate.history import Dependence
+from encoder_conformance.wire.description import FileDescription
 
 _SCRIPT = '''"""{runtime} alone: after a run at {before}, [batch, sequence], an answer at {size} is not a fresh one."""
 
@@ -57,7 +57,7 @@ _LAID_OUT = {"SBD": "x.swapaxes(0, 1)", "SD": "x[0]"}
 
 
 def history_script(
-    model: Path, runtime: str, level: str, description: Description, num_heads: int, dependence: Dependence
+    model: Path, runtime: str, level: str, description: FileDescription, num_heads: int, dependence: Dependence
 ) -> str | None:
     """None for what is a part of a whole model: its x is no input of the file."""
     roles = description.roles

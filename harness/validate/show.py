@@ -7,8 +7,9 @@ from rich.text import Text
 
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.validate.conclusion import OPENINGS, choices_text, comparison
-from encoder_conformance.validate.findings import PHASES, Description, Finding, Phase
 from encoder_conformance.validate.results import Validation
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import PHASES, Phase, PhaseFinding
 
 _MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
 
@@ -39,14 +40,14 @@ def show_validation(screen: Console, validation: Validation) -> None:
     screen.print(_last_line(validation), soft_wrap=True)
 
 
-def _show(screen: Console, finding: Finding) -> None:
+def _show(screen: Console, finding: PhaseFinding) -> None:
     mark, style = _MARKS[finding.severity]
     screen.print(f"    {mark} {finding.message}", style=style, highlight=False, soft_wrap=True, markup=False)
     if finding.hint:
         screen.print(f"      {finding.hint}", style="dim", highlight=False, soft_wrap=True, markup=False)
 
 
-def _worst(found: list[Finding]) -> tuple[str, str]:
+def _worst(found: list[PhaseFinding]) -> tuple[str, str]:
     severities = {finding.severity for finding in found}
     if "error" in severities:
         return _MARKS["error"]
@@ -62,7 +63,7 @@ def _reached(validation: Validation) -> set[Phase]:
     return {*PHASES[: last + 1]}
 
 
-def _file(description: Description) -> str:
+def _file(description: FileDescription) -> str:
     if description.file is None:
         return ""
     return f"  by {description.file.producer}" if description.file.producer else ""

@@ -16,7 +16,7 @@ from encoder_conformance.impls.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer, infer_layer
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 _MARK_SIZE = 0.125
 _ROUNDED = 2.0**-23

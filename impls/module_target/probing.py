@@ -14,7 +14,7 @@ from encoder_conformance.impls.onnx_file.interface.input_semantics import InputS
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.impls.onnx_file.interface.ports import Interface
 from encoder_conformance.impls.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 _MOST_FORMS = 3
 """Of one mask."""

@@ -19,7 +19,7 @@ from encoder_conformance.impls.module_target.locating import Place
 from encoder_conformance.impls.module_target.written import WrittenAdapter
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics, Polarity
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 
 class WrittenByCheck(WrittenAdapter):

@@ -27,7 +27,7 @@ from encoder_conformance.impls.onnx_file.reading.loading import Unreadable, load
 from encoder_conformance.impls.onnx_file.reading.node_order import check_order
 from encoder_conformance.impls.onnx_file.reading.operators import check_operators, unknown_opset
 from encoder_conformance.impls.onnx_file.reading.weights import check_weights
-from encoder_conformance.validate.findings import Description, FileFacts, MaskInput, MaskMeaning, Roles
+from encoder_conformance.wire.description import FileDescription, FileFacts, GraphMask, MaskMeaning, Roles
 from encoder_conformance.wire.messages import MOST_NODES
 
 
@@ -48,7 +48,7 @@ class Inspection:
         """A `Description` as JSON: the answer to the request `inspect`."""
         nodes = every_node(self.model) if self.model is not None else []
         inferred = self.inferred or InferredLayer(None, [], {}, {})
-        described = Description(
+        described = FileDescription(
             findings=self.findings.in_order(),
             file=self.file,
             nodes=len(nodes),
@@ -71,7 +71,7 @@ class Inspection:
             return self.semantics.roles()
         if self.interface is None:
             return None
-        masks = tuple(MaskInput(name=mask.name, axes="", meaning=None) for mask in self.interface.masks)
+        masks = tuple(GraphMask(name=mask.name, axes="", meaning=None) for mask in self.interface.masks)
         return Roles(x=self.interface.x.name, output=self.interface.output.name, masks=masks)
 
     def parameters(self) -> Tensors:

@@ -28,12 +28,12 @@ from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.validate.findings import PHASES
 from encoder_conformance.validate.quantised import unlike_rounding
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import Validation
 from encoder_conformance.validate.show import show_validation
 from encoder_conformance.validate.validation import validate
+from encoder_conformance.wire.findings import PHASES
 from encoder_conformance.worker.limits import Limits
 
 LAYER = load().layers["post-relu"]

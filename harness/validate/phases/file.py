@@ -1,7 +1,7 @@
 """Phase `file`: a plain file that parses, with its external data. The worker finds; here is the size."""
 
 from encoder_conformance.validate.evidence import Assessment, Evidence
-from encoder_conformance.validate.findings import FileFacts
+from encoder_conformance.wire.description import FileFacts
 
 
 def assess(evidence: Evidence) -> Assessment:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from encoder_conformance.validate.evidence import Assessment, Evidence
-from encoder_conformance.validate.findings import Finding
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.findings import PhaseFinding
 
 
 def assess(evidence: Evidence) -> Assessment:
@@ -19,10 +19,10 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment(said, _findings(wrong))
 
 
-def _findings(wrong: list[RuntimeRun]) -> Iterator[Finding]:
+def _findings(wrong: list[RuntimeRun]) -> Iterator[PhaseFinding]:
     for run in wrong:
         hint = "a runtime that keeps something of an earlier size is to be loaded anew for each, or not to be used"
         if run.history_script:
             hint = f"{run.history_script} shows it in the runtime alone; {hint}"
         message = f"{run.name}: {run.dependence}"
-        yield Finding(phase="history", severity="error", message=message, hint=hint, runtimes=(run.name,))
+        yield PhaseFinding(phase="history", severity="error", message=message, hint=hint, runtimes=(run.name,))

@@ -10,10 +10,11 @@ from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.published import epsilon_of, unusual
-from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
-from encoder_conformance.validate.findings import Description, Finding, ParameterSource
+from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.quantised import unlike_rounding
 from encoder_conformance.validate.weights import shared, without_effect
+from encoder_conformance.wire.description import FileDescription, InitializerSource
+from encoder_conformance.wire.findings import PhaseFinding
 
 Array = npt.NDArray[Any]
 _NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
@@ -28,13 +29,13 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment(_summary(evidence.description), _all_findings(evidence))
 
 
-def _all_findings(evidence: Evidence) -> Iterator[Finding]:
+def _all_findings(evidence: Evidence) -> Iterator[PhaseFinding]:
     yield from _findings(evidence.subject)
     yield from _unproved(evidence)
     yield from _unstated(evidence)
 
 
-def _summary(description: Description) -> str:
+def _summary(description: FileDescription) -> str:
     if description.file is None or description.layer is None:
         return ""
     found = f"{len(description.parameters)} parameters and {len(description.stages)} stages found in the graph"
@@ -42,18 +43,18 @@ def _summary(description: Description) -> str:
     return f"{found}, proved by a run ({proved.evidence})" if proved and proved.value else found
 
 
-def _findings(subject: Subject) -> Iterator[Finding]:
+def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     if subject.is_understood and subject.misfit and subject.request.layer:
         message = f"the file's parameters are not those of {subject.request.layer.layer}: {subject.misfit}"
-        yield Finding(phase="layer", severity="error", message=message)
+        yield PhaseFinding(phase="layer", severity="error", message=message)
     for key, message in differences(subject).items():
         if key != EMPTY_ROWS:
-            yield Finding(phase="layer", severity="error", message=message)
+            yield PhaseFinding(phase="layer", severity="error", message=message)
     if subject.can_be_judged and subject.request.parameters is not None:
         yield from _compared(subject.request.parameters, subject.parameters, subject.description.parameters)
 
 
-def _unproved(evidence: Evidence) -> Iterator[Finding]:
+def _unproved(evidence: Evidence) -> Iterator[PhaseFinding]:
     """What a run did not prove, where no other phase tells by how much."""
     proved, answers = evidence.description.fact("proved"), evidence.answers
     told = answers is not None and any(
@@ -61,10 +62,12 @@ def _unproved(evidence: Evidence) -> Iterator[Finding]:
     )
     if proved is not None and not proved.value and not told:
         message = f"the file does not compute what was read off its graph: {proved.evidence}"
-        yield Finding(phase="layer", severity="error", message=message, hint="compare it with what it was made from")
+        yield PhaseFinding(
+            phase="layer", severity="error", message=message, hint="compare it with what it was made from"
+        )
 
 
-def _unstated(evidence: Evidence) -> Iterator[Finding]:
+def _unstated(evidence: Evidence) -> Iterator[PhaseFinding]:
     """What nobody stated to be so, and is unusual."""
     subject, answers = evidence.subject, evidence.answers
     inferred = subject.description.layer
@@ -73,14 +76,14 @@ def _unstated(evidence: Evidence) -> Iterator[Finding]:
         norm = inferred.norm.model_copy(update={"epsilon": epsilon})
         for each in unusual(inferred.model_copy(update={"norm": norm})):
             hint = "if it is meant so, say it with --layer"
-            yield Finding(phase="layer", severity="warning", message=str(each), hint=hint)
+            yield PhaseFinding(phase="layer", severity="warning", message=str(each), hint=hint)
     if inferred is not None and subject.request.parameters is None:
         yield from shared(subject.parameters, subject.description)
         if answers is not None and (case := answers.cases["numbers"][0]).situation.sequence > 1:
             yield from without_effect(case)
 
 
-def differences(subject: Subject) -> dict[str, str]:
+def differences(subject: ExaminedFile) -> dict[str, str]:
     """Choice → how the file's layer differs there from the stated one."""
     stated, description = subject.stated_layer, subject.description
     if stated is None or description.layer is None:
@@ -97,7 +100,7 @@ def differences(subject: Subject) -> dict[str, str]:
     return messages
 
 
-def _is_same(subject: Subject, own: Any, expected: Any) -> bool:
+def _is_same(subject: ExaminedFile, own: Any, expected: Any) -> bool:
     """Whether two choices are equal. The format that the file computes in rounds a number, or float32, in which ONNX
     keeps attributes."""
     rounded = (subject.rounded(expected), float(np.float32(expected))) if isinstance(expected, float) else ()
@@ -116,8 +119,8 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _compared(
-    stated: Mapping[str, Array], parameters: Mapping[str, Array], sources: Mapping[str, ParameterSource]
-) -> Iterator[Finding]:
+    stated: Mapping[str, Array], parameters: Mapping[str, Array], sources: Mapping[str, InitializerSource]
+) -> Iterator[PhaseFinding]:
     """Parameters other than those that the file was made from. The format that a parameter is stored in rounds it,
     and nothing else may."""
     for name, value in parameters.items():
@@ -135,7 +138,7 @@ def _compared(
         if not np.array_equal(expected, value):
             others = {other: theirs for other, theirs in stated.items() if other != name}
             message = f"{name} {_moved(value, expected, others, step) or difference or _far(value, expected)}"
-            yield Finding(phase="layer", severity="error", message=message, hint="compare what was exported")
+            yield PhaseFinding(phase="layer", severity="error", message=message, hint="compare what was exported")
 
 
 def _moved(value: Array, expected: Array, others: Mapping[str, Array], step: float) -> str:

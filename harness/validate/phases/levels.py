@@ -10,8 +10,8 @@ from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.spec.case import Case
 from encoder_conformance.validate.evidence import Answers, Array, Assessment, Evidence, distinct
-from encoder_conformance.validate.findings import Finding
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.findings import PhaseFinding
 
 Difference = tuple[str, TensorVerdict]
 """A case, and the verdict on the difference there."""
@@ -33,14 +33,14 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment(summary, _findings(largest, first))
 
 
-def _findings(largest: dict[str, Difference], first: str) -> Iterator[Finding]:
+def _findings(largest: dict[str, Difference], first: str) -> Iterator[PhaseFinding]:
     for name, (case, verdict) in largest.items():
         if not verdict.conforms:
             problem = verdict.problem or f"rms {verdict.rms or 0:.3g} √2 σ, max {verdict.max or 0:.3g} √2 σ"
             message = f"{name} and {first} differ in {case}: {problem}"
             hint = "deploy with a level that is right (SessionOptions.graph_optimization_level), or name what it fuses "
             hint += "in disabled_optimizers"
-            yield Finding(phase="levels", severity="error", message=message, hint=hint, runtimes=(name,))
+            yield PhaseFinding(phase="levels", severity="error", message=message, hint=hint, runtimes=(name,))
 
 
 def _largest_differences(answers: Answers, evidence: Evidence) -> dict[str, Difference]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from encoder_conformance.impl.interpreter import Missing
 from encoder_conformance.validate.evidence import Answers, Assessment, Evidence
 from encoder_conformance.validate.fault import lacks_operators
-from encoder_conformance.validate.findings import Description, Finding
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import PhaseFinding
 
 
 def assess(evidence: Evidence) -> Assessment:
@@ -17,15 +18,15 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment(f"{len(working)} of {len(asked)} runtimes and levels", _findings(answers, evidence.description))
 
 
-def _findings(answers: Answers, description: Description) -> Iterator[Finding]:
+def _findings(answers: Answers, description: FileDescription) -> Iterator[PhaseFinding]:
     for run in answers.runs:  # also of the numbers that integers stand for: where they do not run, nothing is judged
         if isinstance(run.found, Missing):
             message = f"{run.name} was not asked: {run.found.reason}"
-            yield Finding(phase="loads", severity="note", message=message, hint=run.found.hint)
+            yield PhaseFinding(phase="loads", severity="note", message=message, hint=run.found.hint)
         elif lacks_operators(run, description):
             message = f"{run.name} has not all of its operators, which are ONNX Runtime's own"
             hint = f"{run.failure}; the file runs in ONNX Runtime alone"
-            yield Finding(phase="loads", severity="note", message=message, hint=hint, runtimes=(run.name,))
+            yield PhaseFinding(phase="loads", severity="note", message=message, hint=hint, runtimes=(run.name,))
         elif run.failure:
             message = f"{run.name}: {run.failure}"
-            yield Finding(phase="loads", severity="error", message=message, runtimes=(run.name,))
+            yield PhaseFinding(phase="loads", severity="error", message=message, runtimes=(run.name,))

@@ -8,7 +8,7 @@ from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, 
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
 from encoder_conformance.impls.onnx_file.interface.ports import Interface, numpy_dtype
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 
 def check_dimensions(interface: Interface, layout: str, findings: Findings) -> None:

@@ -10,7 +10,7 @@ from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics, Polarity
 from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, Interface, numpy_dtype
 from encoder_conformance.impls.onnx_file.interface.probe_runs import ProbeRun, first_that_runs, probe_runs
-from encoder_conformance.validate.findings import Layout, MaskInput, Port, Roles
+from encoder_conformance.wire.description import GraphMask, Layout, Port, Roles
 
 HIDDEN = 1e-3
 """The influence that a hidden position may keep, relatively."""
@@ -40,7 +40,7 @@ class InputSemantics:
 
     def roles(self) -> Roles:
         masks = (
-            MaskInput(
+            GraphMask(
                 name=mask.name,
                 axes=mask.axes,
                 meaning=mask.polarity.meaning if mask.polarity else None,

@@ -8,7 +8,7 @@ from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.impls.onnx_file.interface.ports import INTEGERS
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.wire.description import MaskMeaning
 
 
 def check_masks(

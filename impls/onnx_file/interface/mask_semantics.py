@@ -6,7 +6,7 @@ import numpy as np
 
 from encoder_conformance.impls.onnx_file.graph.execution import Array
 from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.wire.description import MaskMeaning
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 FLOATS = {"float32", "float64", "float16", "bfloat16"}
 INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64"}

@@ -5,7 +5,7 @@ from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of
 from encoder_conformance.impls.onnx_file.interface.embedding import embedding
 from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, Interface, port_of
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 X_NAMES = ("x", "src", "input", "inputs", "hidden_states", "inputs_embeds", "embeddings", "features", "query")
 OUTPUT_NAMES = ("output", "y", "out", "last_hidden_state", "hidden_states", "encoded")

@@ -8,7 +8,7 @@ import numpy as np
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer
 from encoder_conformance.impls.onnx_file.tracing.expressions import Linear, Norm
-from encoder_conformance.validate.findings import Fact
+from encoder_conformance.wire.description import Fact
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""

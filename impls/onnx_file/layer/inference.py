@@ -29,8 +29,8 @@ from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import axes_of
-from encoder_conformance.validate.findings import Fact
 from encoder_conformance.validate.formats import dtype_named, narrower
+from encoder_conformance.wire.description import Fact
 
 
 @dataclass

@@ -11,7 +11,7 @@ from encoder_conformance.impls.onnx_file.layer.elements import Elements
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
 from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Norm, Source
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.validate.findings import Form, ParameterSource
+from encoder_conformance.wire.description import Form, InitializerSource
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class ParameterLocation:
     stored: str | None = None
     step: float | None = None
 
-    def source(self) -> ParameterSource:
+    def source(self) -> InitializerSource:
         names = ", ".join(self.initializers)
-        return ParameterSource(initializer=names, form=self.form, stored=self.stored, step=self.step)
+        return InitializerSource(initializer=names, form=self.form, stored=self.stored, step=self.step)
 
 
 def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:

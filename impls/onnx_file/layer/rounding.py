@@ -16,7 +16,7 @@ from encoder_conformance.impls.onnx_file.graph.execution import Array, Execution
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import node_label
 from encoder_conformance.impls.onnx_file.layer.stages import StageTensor
-from encoder_conformance.validate.findings import Fact
+from encoder_conformance.wire.description import Fact
 
 LEFT = 0.1
 """What may be left, of the size of the rounding: numbers on the edge of two integers go one way or the other."""

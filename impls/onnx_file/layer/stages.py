@@ -13,7 +13,7 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Opera
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_if_any
 from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.spec.stages import axes_of
-from encoder_conformance.validate.findings import Anchor
+from encoder_conformance.wire.description import Anchor
 
 LETTERS = {"B S D": "BSD", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
 BY_HEADS = frozenset(("query", "key", "value", "context_merged"))

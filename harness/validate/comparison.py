@@ -3,7 +3,7 @@
 Neither is taken to be right. Which of the two is off, the oracle's verdict on each tells.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Check
 
-Answered = Mapping[tuple[str, str], JudgedAnswer]
+AnswersByCheck = Mapping[tuple[str, str], JudgedAnswer]
 """Case and check → the judged answer."""
 Off = Literal["first", "second", "both", "neither"]
 """Which of the two is out of line with the oracle."""
@@ -43,33 +43,37 @@ class Compared:
 
 
 def compare_answers(
-    cases: Iterable[Case], expected: Mapping[str, Expected], first: Answered, second: Answered, format: Format
+    cases: Iterable[Case],
+    expected: Mapping[str, Expected],
+    first: AnswersByCheck,
+    second: AnswersByCheck,
+    format: Format,
 ) -> list[Compared]:
     """What both answered, of the checks `output` and `stages`. `format` is that whose roundoff the wider of the two
     noises has; the tensors may be of any floating-point dtype."""
     found = []
     for case in cases:
+        goldens = in_format(case, expected[case.id], format)
         for check in case.situation.checks:
-            if check not in ("output", "stages"):
-                continue
             one, two = first.get((case.id, check)), second.get((case.id, check))
-            if one is None or two is None or one.tensors is None or two.tensors is None:
+            if one is None or two is None or check not in ("output", "stages"):
                 continue
-            goldens = in_format(case, expected[case.id], format).tensors
-            verdicts = tuple(
-                difference(
-                    name, one.tensors[name].astype(format.numpy), two.tensors[name], goldens[key(check, name)], format
-                )
-                for name in case.expected_shapes(check)
-                if name in one.tensors and name in two.tensors and key(check, name) in goldens
-            )
-            if verdicts:
+            if verdicts := tuple(_differences(one, two, goldens, format)):
                 found.append(Compared(case, check, verdicts, _off(one, two)))
     return found
 
 
+def _differences(one: JudgedAnswer, two: JudgedAnswer, goldens: Expected, format: Format) -> Iterator[TensorVerdict]:
+    """One for each tensor that both gave, in the order of stages."""
+    mine, theirs = one.tensors or {}, two.tensors or {}
+    for name in one.task.case.expected_shapes(one.task.check):
+        golden = goldens.tensors.get(key(one.task.check, name))
+        if name in mine and name in theirs and golden is not None:
+            yield difference(name, mine[name].astype(format.numpy), theirs[name], golden, format)
+
+
 def _off(first: JudgedAnswer, second: JudgedAnswer) -> Off:
-    wrong = [asked.record.outcome not in EXPECTED for asked in (first, second)]
-    return {(True, True): "both", (True, False): "first", (False, True): "second", (False, False): "neither"}[
-        wrong[0], wrong[1]
-    ]  # type: ignore[return-value]
+    one, two = (answer.record.outcome not in EXPECTED for answer in (first, second))
+    if one:
+        return "both" if two else "first"
+    return "second" if two else "neither"
