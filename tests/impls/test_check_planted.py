@@ -126,7 +126,7 @@ class Warm:
     def checking(self, asked: Target, layer: Layer | None = None) -> Checking:
         request = CheckRequest(target=asked.named, arguments=asked.arguments, folder=HERE, layer=layer)
         checking = Checking(request, self.log, SILENT)
-        self.session = checking.subject.session = self.session or checking.subject.session
+        self.session = checking.module.session = self.session or checking.module.session
         return checking
 
     def checked(self, asked: Target, layer: Layer | None = None) -> PartResult:
