@@ -11,15 +11,13 @@ from safetensors.numpy import load_file
 
 from encoder_conformance.diff.sides import DTYPE, Side
 from encoder_conformance.errors import InputError
-from encoder_conformance.exchange.asking import question_of
-from encoder_conformance.exchange.tensors import digest_of
 from encoder_conformance.inspect.layer_selection import at_size
-from encoder_conformance.module_check.cases import OWN, neutral, pool
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.cases import OWN, each_once, neutral, pool
 
 _CHECKS: tuple[Check, ...] = ("output", "stages", "gradients")
 
@@ -30,18 +28,14 @@ def cases_of_both(first: Side, second: Side, layer: Layer, inputs: Path | None) 
     own = _own(first, layer, absent)
     if inputs is not None:
         return [_of_file(inputs, layer, own, absent)]
+    limits = [side.limits for side in (first, second) if side.limits]
+    asked = (case for case in pool(layer, limits, "core") if case.situation.invariant is None)
     found: list[Case] = []
-    seen = set[bytes]()
-    for case in pool(layer, [side.limits for side in (first, second) if side.limits], "core"):
-        if case.situation.invariant is not None:
-            continue
-        content = digest_of(question_of(case, DTYPE), f"{case.situation.parameter_exponents}")
-        if content not in seen:
-            seen.add(content)
-            held = CaseParameters.of(neutral(case.parameters(), absent)) if absent else None
-            found.append(_asked(case, held, layer.layer))
-            if own is not None and case.situation.situation in OWN:
-                found.append(_asked(case, own, f"{layer.layer}-own"))
+    for case in each_once(asked, DTYPE):
+        held = CaseParameters.of(neutral(case.parameters(), absent)) if absent else None
+        found.append(_asked(case, held, layer.layer))
+        if own is not None and case.situation.situation in OWN:
+            found.append(_asked(case, own, f"{layer.layer}-own"))
     return found
 
 

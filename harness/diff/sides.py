@@ -12,15 +12,14 @@ from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Implementation, find_implementation, known_folders, read_implementation
-from encoder_conformance.module_check.cases import Limits
 from encoder_conformance.module_check.judging import as_described
 from encoder_conformance.module_check.subject import CheckRequest, Subject
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import kind_of
-from encoder_conformance.validate.cases import InputLimits
-from encoder_conformance.wire.description import FileDescription, ModuleDescription
+from encoder_conformance.subjects.cases import InputLimits
+from encoder_conformance.wire.description import FileDescription
 from encoder_conformance.wire.findings import Problem
 from encoder_conformance.wire.messages import Inspect
 from encoder_conformance.worker.failure import Failure
@@ -43,7 +42,7 @@ class Side:
     own: Mapping[str, Array] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     without: frozenset[str] = frozenset()
-    limits: Limits | None = None
+    limits: InputLimits | None = None
 
 
 def open_side(named: str, stated: Layer | None, *, resize: bool, log: Path) -> Side:
@@ -81,14 +80,9 @@ def _module(named: str, stated: Layer | None, resize: bool, log: Path) -> Side:
         described.layer if described.stated is None else described.stated,
         found.own,
         described.absent,
-        _ungiven(described),
-        Limits.of(described),
+        described.ungiven,
+        InputLimits.of_module(described),
     )
-
-
-def _ungiven(described: ModuleDescription) -> frozenset[str]:
-    """Gradients that it cannot give: by what it lacks, and by each half of a tied tensor."""
-    return frozenset({*described.absent, *(name for pair in described.tied for name in pair)})
 
 
 def _onnx_file(named: str, log: Path) -> Side:
@@ -120,20 +114,12 @@ def _ready(named: str, implementation: Implementation, folder: Path) -> Ready:
 def _as_inspected(
     named: str, ready: Ready, session: Session, description: FileDescription, layer: Layer, own: Mapping[str, Array]
 ) -> Side:
-    allowed = InputLimits.of(description)
-    if (allowed.batch, allowed.sequence) != (None, None):
+    limits = InputLimits.of_file(description)
+    if (limits.batch, limits.sequence) != (None, None):
         session.close()
         hint = "export it with dynamic axes, or validate it by itself"
         raise InputError("is fixed to one size of its inputs", where=named, hint=hint)
     stages = tuple(sorted({*map(kind_of, description.stages), "output"}))
     capabilities = ready.implementation.capabilities.model_copy(update={"stages": stages, "dtypes": (DTYPE,)})
-    limits = Limits(
-        padding=allowed.padding,
-        attention=allowed.attention,
-        by_item=allowed.padding and allowed.attention,
-        by_head=allowed.by_head,
-        bias=False,
-        causal=False,
-    )
     implementation = ready.implementation.model_copy(update={"name": named, "capabilities": capabilities})
     return Side(named, session, implementation, layer.with_decimal_epsilon, own, limits=limits)

@@ -12,7 +12,6 @@ import numpy as np
 from encoder_conformance.golden.at_once import compute_at_once
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.module_check.cases import cases_for, own_cases
 from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.module_check.judging import as_described, judge_cases
 from encoder_conformance.module_check.results import CheckResult, PartResult
@@ -23,6 +22,7 @@ from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.subjects.cases import module_cases, own_cases
 from encoder_conformance.wire.description import ModuleDescription
 from encoder_conformance.wire.findings import Problem
 
@@ -102,7 +102,7 @@ class Checking:
     def cases(self, part: Part) -> list[Case]:
         if part.layer is None or part.like:
             return []
-        portable = cases_for(part.described, part.layer, self.request.level)
+        portable = module_cases(part.described, part.layer, self.request.level)
         return [*portable, *own_cases(part.described, part.layer, part.own, self.request.level)]
 
     def implementation(self, part: Part) -> Implementation:

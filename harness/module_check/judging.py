@@ -69,8 +69,8 @@ def judge_cases(
 
 def tasks_of(implementation: Implementation, described: ModuleDescription, cases: Sequence[Case]) -> Iterator[Task]:
     """The checks that apply, without the gradients that the module cannot give."""
-    tied = {name for pair in described.tied for name in pair}
-    without = frozenset({*described.absent, *tied})
     for planned in plan(implementation, list(cases)):
         if planned.opt_out is None:
-            yield ModulesTask(**{each.name: getattr(planned, each.name) for each in fields(Task)}, without=without)
+            yield ModulesTask(
+                **{each.name: getattr(planned, each.name) for each in fields(Task)}, without=described.ungiven
+            )
