@@ -10,19 +10,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from encoder_conformance.errors import InputError
-from encoder_conformance.exchange.asking import question_of
-from encoder_conformance.exchange.tensors import digest_of
 from encoder_conformance.inspect.layer_selection import at_size
-from encoder_conformance.module_check.cases import OWN, Limits, neutral, pool
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.cases import OWN, InputLimits, each_once, neutral, pool
 from encoder_conformance.subjects.subject import Subject
-from encoder_conformance.validate.cases import InputLimits
-from encoder_conformance.wire.description import FileDescription
 
 DTYPE: DtypeName = "float32"
 """What both compute in."""
@@ -36,39 +32,23 @@ def cases_of_both(first: Subject, second: Subject, layer: Layer, inputs: Path | 
     limits = [each for each in (_limits(first), _limits(second)) if each]
     if inputs is not None:
         return [_of_file(inputs, layer, own, absent)]
+    asked = (case for case in pool(layer, limits, "core") if case.situation.invariant is None)
     found: list[Case] = []
-    seen = set[bytes]()
-    for case in pool(layer, limits, "core"):
-        if case.situation.invariant is not None:
-            continue
-        content = digest_of(question_of(case, DTYPE), f"{case.situation.parameter_exponents}")
-        if content not in seen:
-            seen.add(content)
-            held = CaseParameters.of(neutral(case.parameters(), absent)) if absent else None
-            found.append(_asked(case, held, layer.layer))
-            if own is not None and case.situation.situation in OWN:
-                found.append(_asked(case, own, f"{layer.layer}-own"))
+    for case in each_once(asked, DTYPE):
+        held = CaseParameters.of(neutral(case.parameters(), absent)) if absent else None
+        found.append(_asked(case, held, layer.layer))
+        if own is not None and case.situation.situation in OWN:
+            found.append(_asked(case, own, f"{layer.layer}-own"))
     return found
 
 
-def _limits(subject: Subject) -> Limits | None:
-    """What its masks can say; None: everything. Raises InputError for a file of one size."""
-    if subject.description is None:
-        return None
-    if not isinstance(subject.description, FileDescription):
-        return Limits.of(subject.description)
-    allowed = InputLimits.of(subject.description)
-    if (allowed.batch, allowed.sequence) != (None, None):
+def _limits(subject: Subject) -> InputLimits | None:
+    """What it can be given; None: everything. Raises InputError for a file of one size."""
+    limits = subject.limits
+    if limits is not None and (limits.batch, limits.sequence) != (None, None):
         hint = "export it with dynamic axes, or validate it by itself"
         raise InputError("is fixed to one size of its inputs", where=subject.name, hint=hint)
-    return Limits(
-        padding=allowed.padding,
-        attention=allowed.attention,
-        by_item=allowed.padding and allowed.attention,
-        by_head=allowed.by_head,
-        bias=False,
-        causal=False,
-    )
+    return limits
 
 
 def _asked(case: Case, held: CaseParameters | None, name: str) -> Case:

@@ -8,7 +8,6 @@ from pathlib import Path
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.judging.loop import judge
-from encoder_conformance.module_check.cases import cases_for, own_cases
 from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.module_check.results import CheckResult, PartResult
 from encoder_conformance.module_check.stated import CheckRequest, with_layer_read
@@ -16,6 +15,7 @@ from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.subjects.cases import module_cases, own_cases
 from encoder_conformance.subjects.module import Module
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
 from encoder_conformance.wire.description import ModuleDescription
@@ -100,7 +100,7 @@ class Checking:
         layer = part.subject.layer
         if layer is None or part.like:
             return []
-        portable = cases_for(part.described, layer, self.request.level)
+        portable = module_cases(part.described, layer, self.request.level)
         return [*portable, *own_cases(part.described, layer, part.subject.parameters, self.request.level)]
 
     def judged(self, part: ExaminedPart) -> PartResult:

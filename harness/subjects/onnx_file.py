@@ -42,7 +42,7 @@ def open_file(request: SubjectRequest, level: str, where: str, log: Path) -> Sub
         session=session,
         implementation=found_to_be(implementation, request.target, stages=kinds_of(description.stages)),
         description=description,
-        layer=description.layer,
+        layer=description.layer.with_decimal_epsilon,
         parameters=parameters,
         own_names=description.own_names,
     )

@@ -14,6 +14,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.subjects.cases import InputLimits
 from encoder_conformance.task import Task
 from encoder_conformance.wire.description import FileDescription, ModuleDescription
 from encoder_conformance.worker.session import Session
@@ -70,6 +71,16 @@ class Subject:
         """The description of a subject that is a module."""
         assert isinstance(self.description, ModuleDescription), f"{self.name} is no module"
         return self.description
+
+    @property
+    def limits(self) -> InputLimits | None:
+        """The masks and sizes that it can be given; None: all."""
+        match self.description:
+            case ModuleDescription() as module:
+                return InputLimits.of_module(module)
+            case FileDescription() as file:
+                return InputLimits.of_file(file)
+        return None
 
     @property
     def absent(self) -> tuple[str, ...]:

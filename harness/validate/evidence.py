@@ -10,12 +10,11 @@ import numpy.typing as npt
 
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.validate.comparison import Compared
-from encoder_conformance.validate.formats import dtype_named, narrower
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.description import FileDescription

@@ -16,10 +16,10 @@ from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.situation import Situation
+from encoder_conformance.subjects.cases import InputLimits, file_cases
 from encoder_conformance.subjects.onnx_file import inspected
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.validate.against import compared_with, opened
-from encoder_conformance.validate.cases import InputLimits, cases_of
 from encoder_conformance.validate.conclusion import Stated
 from encoder_conformance.validate.evidence import Answers, Assessment, Evidence, ExaminedFile, distinct
 from encoder_conformance.validate.fault import wrong_runtimes
@@ -178,11 +178,11 @@ def _answers(
     if not subject.can_be_judged:
         return None
     assert subject.layer is not None
-    limits, held = InputLimits.of(subject.description), CaseParameters.of(subject.parameters)
+    limits, held = InputLimits.of_file(subject.description), CaseParameters.of(subject.parameters)
     sampled = is_sampled(subject)
     cases = {
         phase: list(
-            cases_of(
+            file_cases(
                 (each for each in situations(limits) if not sampled or each.situation in KEPT),
                 limits,
                 subject.layer,

@@ -4,25 +4,21 @@ from collections.abc import Iterator, Sequence
 
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Situation
-from encoder_conformance.validate.cases import InputLimits
+from encoder_conformance.subjects.cases import InputLimits
 from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.phases.conformance import assess_answers
 from encoder_conformance.validate.phases.layer import EMPTY_ROWS, differences
 from encoder_conformance.wire.findings import PhaseFinding
 
-PADDING = ("padding-right", "padding-left", "padding-holes", "padded-item")
-ATTENTION = ("causal", "causal-padding-left", "mask-per-item")
-HEADS = ("mask-per-head",)
+MASKS = (
+    "padding-right", "padding-left", "padding-holes", "padded-item",
+    "causal", "causal-padding-left", "mask-per-item", "mask-per-head",
+)  # fmt: skip
 
 
 def situations(limits: InputLimits) -> Iterator[Situation]:
-    attention = ATTENTION if limits.padding else ATTENTION[:1]
-    names = (
-        *(PADDING[: 1 if limits.counted else None] if limits.padding else ()),
-        *(attention if limits.attention else ()),
-        *(HEADS if limits.by_head else ()),
-    )
-    yield from (load().situations[name] for name in names)
+    asked = (load().situations[name] for name in MASKS)
+    yield from (situation for situation in asked if limits.allow(situation.mask))
 
 
 def assess(evidence: Evidence) -> Assessment:
@@ -44,7 +40,7 @@ def declared(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[Phase
 def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """That no mask tells items apart. It is no error: padding is then never given."""
     roles = subject.description.roles
-    if not subject.can_be_judged or roles is None or InputLimits.of(subject.description).padding:
+    if not subject.can_be_judged or roles is None or InputLimits.of_file(subject.description).padding:
         return
     if names := [repr(mask.name) for mask in roles.masks if mask.meaning]:
         message = f"{' and '.join(names)} is one for all items: items of different lengths cannot be padded"

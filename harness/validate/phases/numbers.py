@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from encoder_conformance.results import Diagnosis
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Situation
-from encoder_conformance.validate.cases import InputLimits
+from encoder_conformance.subjects.cases import InputLimits
 from encoder_conformance.validate.evidence import Assessment, Evidence
 from encoder_conformance.validate.phases.conformance import assess_answers
 

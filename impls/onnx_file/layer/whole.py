@@ -26,8 +26,7 @@ from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.oracle.samples import conditions_of, disturbed
 from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.validate.formats import dtype_named, narrower
+from encoder_conformance.spec.dtypes import FORMATS, dtype_named, narrower
 
 
 def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> None:
