@@ -21,9 +21,9 @@ def assess(evidence: Evidence) -> Assessment:
 
 
 def diagnoses(evidence: Evidence) -> tuple[Diagnosis, ...]:
-    """The diagnosis of the first run that has any: a file has one cause, whatever runs it."""
+    """Those of the first run that has any: a file has the same causes, whatever runs it."""
     if evidence.answers is not None:
         for run in evidence.answers.in_sigma:
             if found := run.seen.diagnoses(run.name):
-                return (found[0],)
+                return tuple(found)
     return ()
