@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -64,8 +65,9 @@ def check(
             level=level,
             dtypes=formats,
             declared=declared,
+            jobs=jobs or os.cpu_count() or 1,
         )
-        result = _judged_apart(request, folder, jobs)
+        result = _judged_apart(request, folder)
     shown = module if isinstance(module, str) else _name_of(module)
     return CheckReport(result.model_copy(update={"target": shown}))
 
@@ -88,9 +90,9 @@ def assert_conforms(
         raise AssertionError(f"it does not do what {layer} says\n{report!r}")
 
 
-def _judged_apart(request: CheckRequest, folder: Path, jobs: int | None) -> CheckResult:
+def _judged_apart(request: CheckRequest, folder: Path) -> CheckResult:
     """In a process of its own: a notebook or a script is no place to start processes from, or to set signals in."""
-    asked = write_request(request, folder, jobs)
+    asked = write_request(request, folder)
     command = [sys.executable, "-m", "encoder_conformance.module_check.separate", str(asked)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     problem, result = folder / PROBLEM, folder / RESULT

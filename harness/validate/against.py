@@ -53,7 +53,7 @@ def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progres
     for answer in judge(source, asked, lambda case: answers.expected[case.id], Observations()):
         theirs[answer.task.case.id, answer.task.check] = answer
         progress.step(f"{source.name} {answer.task.case.id}")
-    return compare_answers(cases, answers.expected, run.answers, theirs, file.format)
+    return list(compare_answers(cases, run.answers, theirs))
 
 
 def _format_of(source: Subject, asked: DtypeName) -> DtypeName:

@@ -91,6 +91,12 @@ class RuntimeRun:
     def is_working(self) -> bool:
         return bool(self.answers) and self.failure is None
 
+    def change(self, **entries: object) -> None:
+        """From now on, have these entries in its manifest."""
+        if isinstance(self.found, Ready):
+            changed = self.found.implementation.model_copy(update=entries)
+            self.found = replace(self.found, implementation=changed)
+
     def result(self) -> RuntimeResult:
         records = self.records
         tally = Tally.of(record.outcome for record in records)
@@ -152,33 +158,29 @@ def limit_stages(runs: Sequence[RuntimeRun], stages: Collection[str]) -> None:
     kinds = tuple(sorted({kind_of(stage) for stage in stages}))
     for run in runs:
         if isinstance(run.found, Ready):
-            known = run.found.implementation
-            checks = tuple(check for check in known.capabilities.checks if check != "stages" or kinds)
-            capabilities = known.capabilities.model_copy(update={"stages": kinds, "checks": checks})
-            run.found = replace(run.found, implementation=known.model_copy(update={"capabilities": capabilities}))
+            known = run.found.implementation.capabilities
+            checks = tuple(check for check in known.checks if check != "stages" or kinds)
+            run.change(capabilities=known.model_copy(update={"stages": kinds, "checks": checks}))
 
 
 def declare(runs: Sequence[RuntimeRun], deviations: Collection[str]) -> None:
     """From now on judge each run against the specification with these deviations (rules V-5, V-6)."""
     reason = "It is stated to the validation."
     entries = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
-    for run in runs:
-        if isinstance(run.found, Ready) and entries:
-            known = run.found.implementation
-            run.found = replace(run.found, implementation=known.model_copy(update={"deviations": entries}))
+    for run in runs if entries else ():
+        run.change(deviations=entries)
 
 
 def limit_time(runs: Sequence[RuntimeRun], seconds: float | None) -> None:
     """From now on each run has so long to look into the file, to load it, and for each answer."""
     for run in runs:
         if isinstance(run.found, Ready) and seconds is not None:
-            known = run.found.implementation
-            timeouts = known.timeouts.model_copy(update={"build": seconds, "run": seconds})
-            run.found = replace(run.found, implementation=known.model_copy(update={"timeouts": timeouts}))
+            known = run.found.implementation.timeouts
+            run.change(timeouts=known.model_copy(update={"build": seconds, "run": seconds}))
 
 
 @dataclass(frozen=True)
-class Questions:
+class FileQuestions:
     """The cases to ask and their expected results. `rounded_as` is the format that the file computes in, where it is
     narrower than the `dtype` of its input and output."""
 
@@ -190,7 +192,7 @@ class Questions:
 
 def ask_all(
     runs: Sequence[RuntimeRun],
-    questions: Questions,
+    questions: FileQuestions,
     logs: Path,
     report: Callable[[RuntimeRun, Record], None],
     limits: Limits,
@@ -223,7 +225,9 @@ def ask_all(
             raise
 
 
-def _ask(run: RuntimeRun, session: Session, questions: Questions, report: Callable[[RuntimeRun, Record], None]) -> None:
+def _ask(
+    run: RuntimeRun, session: Session, questions: FileQuestions, report: Callable[[RuntimeRun, Record], None]
+) -> None:
     assert isinstance(run.found, Ready)
     tasks = plan(run.found.implementation, list(questions.cases), (questions.dtype,))
     # Stages last: they are asked of another session of the runtime, and a worker holds one at a time of a large file.
@@ -238,7 +242,7 @@ def _ask(run: RuntimeRun, session: Session, questions: Questions, report: Callab
     session.close()
 
 
-def _ask_history(run: RuntimeRun, session: Session, questions: Questions) -> None:
+def _ask_history(run: RuntimeRun, session: Session, questions: FileQuestions) -> None:
     """Where it answered both sizes. The reference keeps nothing, and is slow."""
     assert isinstance(run.found, Ready)
     if run.runtime == "reference" or run.as_numbers or not run.is_working:

@@ -55,7 +55,7 @@ from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import RuntimeResult, Validation, in_order
 from encoder_conformance.validate.runtimes import (
     FOLDER,
-    Questions,
+    FileQuestions,
     RuntimeRun,
     as_numbers,
     ask_all,
@@ -202,7 +202,7 @@ def _answers(
         give_freed_memory_back()
     answers = Answers(cases, expected, runs)
     progress.begin("asking", len(every_case) * sum(isinstance(run.found, Ready) for run in runs))
-    questions = Questions(every_case, expected, subject.dtype, subject.rounded_as)
+    questions = FileQuestions(every_case, expected, subject.dtype, subject.rounded_as)
     own_limits = subject.request.limits
 
     def report(run: RuntimeRun, record: Record) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict
+from encoder_conformance.judging.difference import difference
 from encoder_conformance.spec.case import Case
 from encoder_conformance.validate.evidence import Answers, Array, Assessment, Evidence, distinct
 from encoder_conformance.validate.runtimes import RuntimeRun
