@@ -1,4 +1,4 @@
-"""What is asked of a program that answers with a file: the questions of one layer at one level.
+"""The questions of one layer at one level, to a program that answers with a file.
 
 A case whose tensors are those of another, because it only gives them in another format, is asked once.
 """

@@ -40,7 +40,7 @@ class Compared:
 
 
 def compare_answers(cases: Iterable[Case], first: AnswersByCheck, second: AnswersByCheck) -> Iterator[Compared]:
-    """What both answered to these cases. The format of the first has the wider noise."""
+    """Compare all that both answered to these cases. The format of the first has the wider noise."""
     for case in cases:
         for check in case.situation.checks:
             one, two = first.get((case.id, check)), second.get((case.id, check))
