@@ -98,9 +98,9 @@ def _differing(one: Layer, other: Layer) -> Iterator[tuple[str, int, int]]:
 
 
 def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorDifference]:
-    """Every tensor that both gave."""
+    """Every tensor that both gave, by name."""
     check, case = one.task.check, one.task.case.id
-    for between in differences(one, two):
+    for between in sorted(differences(one, two), key=lambda each: each.tensor):
         name = between.tensor
         if between.problem and between.problem.kind == "shape":
             yield TensorDifference(case=case, check=check, tensor=name, rms=None, max=None, sides=(None, None))
