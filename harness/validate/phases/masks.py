@@ -7,7 +7,7 @@ from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits
 from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
 from encoder_conformance.validate.phases.conformance import assess_answers
-from encoder_conformance.validate.phases.layer import EMPTY_ROWS, differences
+from encoder_conformance.validate.phases.layer import EMPTY_ROWS, unlike_stated
 from encoder_conformance.wire.findings import PhaseFinding
 
 MASKS = (
@@ -50,7 +50,7 @@ def _one_for_all(subject: Subject) -> Iterator[PhaseFinding]:
 
 def _empty_rows(subject: Subject) -> Iterator[PhaseFinding]:
     """The file's result for an item that is padding alone, against the stated layer, which may forbid NaN."""
-    if message := differences(subject).get(EMPTY_ROWS):
+    if message := unlike_stated(subject).get(EMPTY_ROWS):
         yield PhaseFinding(phase="masks", severity="error", message=message)
     rows = {layer.attention.fully_masked_row for layer in (subject.description.layer, subject.layer) if layer}
     if subject.can_be_judged and rows == {"nan"}:
