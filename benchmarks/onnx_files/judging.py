@@ -21,7 +21,7 @@ from encoder_conformance.judge.expected import Expected
 from encoder_conformance.progress import Progress
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
-from encoder_conformance.validate.against.opening import Named
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import Validation
 from encoder_conformance.validate.validation import validate
@@ -65,7 +65,7 @@ def _compute_here(cases: list[Case], constants: Constants, jobs: int) -> Iterato
 
 def validated(path: Path, against: Path | None, folder: Path) -> Validation:
     quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
-    source = Named(str(against), {}, None, folder) if against else None
+    source = SubjectRequest(str(against), folder=folder) if against else None
     asked = ValidationRequest(path, None, None, None, (), {}, None, against=source)
     return validate(asked, folder / "out", 1, quiet)
 

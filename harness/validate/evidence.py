@@ -13,8 +13,8 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
-from encoder_conformance.validate.against.comparison import Compared
-from encoder_conformance.validate.against.source import Source
+from encoder_conformance.subjects.subject import Subject
+from encoder_conformance.validate.comparison import Compared
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.description import FileDescription
@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExaminedFile:
     """The file: its description, its parameters, and the layer that it should be."""
 
     request: ValidationRequest
@@ -147,9 +147,9 @@ def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
 class Evidence:
     """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
 
-    subject: Subject
+    subject: ExaminedFile
     answers: Answers | None
-    source: Source | None = None
+    source: Subject | None = None
     compared: Sequence[Compared] = ()
 
     @property

@@ -19,7 +19,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import parameter_count
-from encoder_conformance.validate.evidence import Subject
+from encoder_conformance.validate.evidence import ExaminedFile
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.findings import PhaseFinding
 
@@ -32,7 +32,7 @@ KEPT = frozenset({"size-1x1", "padding-right", "no-mask", "invariant-determinism
 RUNTIMES = frozenset({("onnxruntime", "all")})
 
 
-def is_sampled(subject: Subject) -> bool:
+def is_sampled(subject: ExaminedFile) -> bool:
     """Whether it is; in float64, whose noise needs a wider golden, nothing is."""
     layer = subject.layer
     return layer is not None and subject.is_understood and subject.dtype != "float64" and _is_large(layer)
@@ -47,7 +47,7 @@ def sampled_runs(runs: Sequence[RuntimeRun]) -> list[RuntimeRun]:
     return [run for run in runs if run.as_numbers or (run.runtime, run.level) in RUNTIMES] or list(runs)
 
 
-def sampled_note(subject: Subject, runs: Sequence[RuntimeRun], cases: Iterable[Case]) -> PhaseFinding:
+def sampled_note(subject: ExaminedFile, runs: Sequence[RuntimeRun], cases: Iterable[Case]) -> PhaseFinding:
     assert subject.layer is not None
     million = parameter_count(subject.layer) / 1e6
     asked = ", ".join(run.name for run in runs)

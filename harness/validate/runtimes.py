@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from encoder_conformance.asking import Asked, ask
+from encoder_conformance.asking import JudgedAnswer
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
@@ -17,13 +17,15 @@ from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.tally import Tally
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.subjects.starting import new_session
+from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.threads import share
 from encoder_conformance.validate.history import LARGE, SMALL, Dependence, ask_history
 from encoder_conformance.validate.results import RuntimeResult
@@ -56,7 +58,7 @@ class RuntimeRun:
     level: str
     found: Ready | Missing
     as_numbers: bool = False
-    answers: dict[tuple[str, str], Asked] = field(default_factory=dict)
+    answers: dict[tuple[str, str], JudgedAnswer] = field(default_factory=dict)
     seen: Observations = field(default_factory=Observations)
     versions: Mapping[str, str] = field(default_factory=dict)
     asked_history: bool = False
@@ -198,7 +200,6 @@ def ask_all(
     ready = [run for run in runs if isinstance(run.found, Ready)]
     jobs = min(len(ready), os.cpu_count() or 1)
     reporting = threading.Lock()
-    logs.mkdir(parents=True, exist_ok=True)
 
     def report_alone(run: RuntimeRun, record: Record) -> None:
         with reporting:
@@ -209,7 +210,8 @@ def ask_all(
         try:
             for run in ready:
                 assert isinstance(run.found, Ready)
-                sessions.append(run.session or _started(run, run.found, share(jobs), logs, limits))
+                log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
+                sessions.append(run.session or new_session(run.found, log, share(jobs), limits=limits))
             answering = [
                 pool.submit(_ask, *each, questions, report_alone) for each in zip(ready, sessions, strict=True)
             ]
@@ -221,23 +223,15 @@ def ask_all(
             raise
 
 
-def _started(run: RuntimeRun, ready: Ready, threads: int, logs: Path, limits: Limits) -> Session:
-    log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
-    log.unlink(missing_ok=True)
-    return Session(ready, "cpu", threads, log, limits=limits)
-
-
 def _ask(run: RuntimeRun, session: Session, questions: Questions, report: Callable[[RuntimeRun, Record], None]) -> None:
     assert isinstance(run.found, Ready)
     tasks = plan(run.found.implementation, list(questions.cases), (questions.dtype,))
     # Stages last: they are asked of another session of the runtime, and a worker holds one at a time of a large file.
-    for planned in sorted(tasks, key=lambda task: task.check == "stages"):
-        task = replace(planned, rounded_as=questions.rounded_as)
-        expected = in_format(task.case, questions.expected[task.case.id], task.format)
-        answer = ask(session, task, expected, constants())
-        run.answers[task.case.id, task.check] = answer
-        if answer.answers is not None:
-            run.seen.see(task, expected, answer.record, answer.answers)
+    stages_last = sorted(tasks, key=lambda task: task.check == "stages")
+    asked = (replace(task, rounded_as=questions.rounded_as) for task in stages_last)
+    subject = Subject(run.name, session, run.found.implementation)
+    for answer in judge(subject, asked, lambda case: questions.expected[case.id], run.seen):
+        run.answers[answer.task.case.id, answer.task.check] = answer
         report(run, answer.record)
     _ask_history(run, session, questions)
     run.versions = session.versions

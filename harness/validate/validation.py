@@ -1,31 +1,27 @@
 """Validates an ONNX file: inspects it, asks every runtime, and assesses each phase by the evidence."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.at_once import compute_at_once
+from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
-from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits, file_cases
-from encoder_conformance.validate.against.asking import compared_with, opened
+from encoder_conformance.subjects.onnx_file import inspected
+from encoder_conformance.subjects.starting import new_session
+from encoder_conformance.validate.against import compared_with, opened
 from encoder_conformance.validate.conclusion import Stated
-from encoder_conformance.validate.evidence import Answers, Assessment, Evidence, Subject, distinct
+from encoder_conformance.validate.evidence import Answers, Assessment, Evidence, ExaminedFile, distinct
 from encoder_conformance.validate.fault import wrong_runtimes
 from encoder_conformance.validate.history_script import history_script
 from encoder_conformance.validate.large import (
@@ -74,7 +70,6 @@ from encoder_conformance.wire.description import FileDescription
 from encoder_conformance.wire.findings import Phase, PhaseFinding, plain
 from encoder_conformance.wire.messages import Inspect
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.session import Session
 
 _ASSESSMENTS: dict[Phase, Callable[[Evidence], Assessment]] = {
     "file": file.assess,
@@ -157,35 +152,28 @@ def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple
         close_all(runs)
 
 
-def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> Subject:
+def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> ExaminedFile:
     """The file as a worker describes it, which stays: it knows the file, and is asked for its run."""
     run = inspecting(runs)
     if run is None:
         found = runs[0].found
         assert not isinstance(found, Ready)
         raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
-    logs.mkdir(parents=True, exist_ok=True)
-    log = logs / "inspect.log"
-    log.unlink(missing_ok=True)
     assert isinstance(run.found, Ready)
-    run.session = Session(run.found, "cpu", 1, log, limits=request.limits)
-    answer = run.session.inspect(_inspect(request))
+    run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
+    answer = inspected(run.session, _inspect(request))
     if isinstance(answer, Failure):
         raised = answer.outcome == Outcome.ERROR
         problem = "it could not be looked into" if raised else "looking into it did not end well"
         message = f"{problem}: {answer.message}"
-        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(log))
-        return Subject(request, FileDescription(findings=(finding,)), {})
-    try:
-        description = FileDescription.model_validate_json(json.dumps(answer[0]))  # strict as YAML
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RuntimeError(f"impls/onnx_file describes the file in another way: {where}: {first['msg']}") from None
-    return Subject(request, description, answer[1])
+        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(run.session.log))
+        return ExaminedFile(request, FileDescription(findings=(finding,)), {})
+    return ExaminedFile(request, *answer)
 
 
-def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress) -> Answers | None:
+def _answers(
+    subject: ExaminedFile, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress
+) -> Answers | None:
     """Ask every runtime the cases of each phase; None where the file cannot be judged."""
     if not subject.can_be_judged:
         return None
@@ -209,7 +197,7 @@ def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int
         runs = sampled_runs(runs)
     limit_stages(runs, subject.description.stages)
     every_case = distinct(cases)
-    expected = expected_of_sample(every_case) if sampled else _expected(every_case, subject.format, jobs, progress)
+    expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
     if sampled:
         give_freed_memory_back()
     answers = Answers(cases, expected, runs)
@@ -228,7 +216,7 @@ def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int
     return answers
 
 
-def _history_script(run: RuntimeRun, subject: Subject, logs: Path) -> str | None:
+def _history_script(run: RuntimeRun, subject: ExaminedFile, logs: Path) -> str | None:
     """Writes the script that shows a run's dependence on what was asked before; its path."""
     if run.dependence is None or subject.layer is None:
         return None
@@ -239,16 +227,6 @@ def _history_script(run: RuntimeRun, subject: Subject, logs: Path) -> str | None
     path = logs / f"history-{run.name.replace(' ', '-')}.py"
     path.write_text(script, encoding="utf-8")
     return str(path)
-
-
-def _expected(cases: list[Case], format: Format, jobs: int, progress: Progress) -> dict[str, Expected]:
-    progress.begin("computing what it should give", len(cases))
-    expected = {}
-    with closing(compute_at_once(cases, jobs, format)) as computed:
-        for case, result in computed:
-            expected[case.id] = result
-            progress.step(f"computed {case.id}")
-    return expected
 
 
 def _assessed(evidence: Evidence) -> Validation:
@@ -273,7 +251,7 @@ def _assessed(evidence: Evidence) -> Validation:
         description=description,
         runtimes=_results(evidence),
         wrong_runtimes=wrong_runtimes(evidence),
-        source_names=dict(evidence.source.own) if evidence.source else {},
+        source_names=dict(evidence.source.own_names) if evidence.source else {},
         findings=in_order(judged_findings),
         excused=judged_findings != masks.declared(evidence, findings),
         diagnoses=numbers.diagnoses(evidence),

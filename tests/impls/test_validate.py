@@ -23,7 +23,7 @@ from encoder_conformance.progress import Progress
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.against.opening import Named
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import Validation
 from encoder_conformance.validate.validation import validate
@@ -66,7 +66,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
               deviations: tuple[str, ...] = ()) -> Validation:  # fmt: skip
         monkeypatch.setattr("encoder_conformance.validate.runtimes.RUNTIMES", ROWS[:runtimes])
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
-        source = Named(str(against), {}, None, tmp_path) if against else None
+        source = SubjectRequest(str(against), folder=tmp_path) if against else None
         asked = ValidationRequest(
             path, layer, parameters, mask, (), {}, limit, against=source, seconds=seconds, deviations=deviations
         )

@@ -10,7 +10,7 @@ from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.published import epsilon_of, unusual
-from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
+from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.quantised import unlike_rounding
 from encoder_conformance.validate.weights import shared, without_effect
 from encoder_conformance.wire.description import FileDescription, InitializerSource
@@ -41,7 +41,7 @@ def _summary(description: FileDescription) -> str:
     return f"{found}, proved by a run ({proved.evidence})" if proved and proved.value else found
 
 
-def _findings(subject: Subject) -> Iterator[PhaseFinding]:
+def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     if subject.is_understood and subject.misfit and subject.request.layer:
         message = f"the file's parameters are not those of {subject.request.layer.layer}: {subject.misfit}"
         yield PhaseFinding(phase="layer", severity="error", message=message)
@@ -81,7 +81,7 @@ def _unstated(evidence: Evidence) -> Iterator[PhaseFinding]:
             yield from without_effect(case)
 
 
-def unlike_stated(subject: Subject) -> dict[str, str]:
+def unlike_stated(subject: ExaminedFile) -> dict[str, str]:
     """Choice → how the file's layer differs there from the stated one."""
     stated, description = subject.stated_layer, subject.description
     if stated is None or description.layer is None:
@@ -96,7 +96,7 @@ def unlike_stated(subject: Subject) -> dict[str, str]:
     return messages
 
 
-def _is_rounded(subject: Subject, own: Any, expected: Any) -> bool:
+def _is_rounded(subject: ExaminedFile, own: Any, expected: Any) -> bool:
     """Whether a number is another one as the format holds it that the file computes in, or float32, in which ONNX
     keeps attributes."""
     return isinstance(expected, float) and own in (subject.rounded(expected), float(np.float32(expected)))

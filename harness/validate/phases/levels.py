@@ -1,15 +1,14 @@
 """Phase `levels`: runtimes and levels against each other. Optimisation may change numbers within the noise, √2 σ."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import ExpectedTensor
-from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.validate.evidence import Answers, Array, Assessment, Evidence, distinct
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.findings import PhaseFinding
@@ -57,9 +56,7 @@ def _largest_differences(answers: Answers, evidence: Evidence) -> dict[str, Diff
             mine, theirs = (_output(each, case, expected) for each in (first, run))
             if mine is None or theirs is None:
                 continue
-            values = mine.reshape(-1)[expected.positions].astype(np.float64)
-            between = replace(expected, golden=values, condition=expected.condition * np.sqrt(2.0))
-            verdict = judge_tensor(run.name, theirs, between, format, constants())
+            verdict = difference(run.name, theirs, mine, expected, format)
             if run.name not in largest or (verdict.rms or 0.0) > (largest[run.name][1].rms or 0.0):
                 largest[run.name] = case.id, verdict
     return largest
@@ -68,9 +65,9 @@ def _largest_differences(answers: Answers, evidence: Evidence) -> dict[str, Diff
 def _output(run: RuntimeRun, case: Case, expected: ExpectedTensor) -> Array | None:
     """The output, if it is finite and of the right shape; any other is a finding elsewhere."""
     answer = run.answers.get((case.id, "output"))
-    if answer is None or answer.answers is None:
+    if answer is None or answer.tensors is None:
         return None
-    output = answer.answers["output"]
+    output = answer.tensors["output"]
     if output.shape != expected.shape or not np.isfinite(output.reshape(-1)[expected.positions]).all():
         return None
     return output

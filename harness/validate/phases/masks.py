@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits
-from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
+from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.phases.conformance import assess_answers
 from encoder_conformance.validate.phases.layer import EMPTY_ROWS, unlike_stated
 from encoder_conformance.wire.findings import PhaseFinding
@@ -37,7 +37,7 @@ def declared(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[Phase
     ]
 
 
-def _one_for_all(subject: Subject) -> Iterator[PhaseFinding]:
+def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """That no mask tells items apart. It is no error: padding is then never given."""
     roles = subject.description.roles
     if not subject.can_be_judged or roles is None or InputLimits.of_file(subject.description).padding:
@@ -48,7 +48,7 @@ def _one_for_all(subject: Subject) -> Iterator[PhaseFinding]:
         yield PhaseFinding(phase="masks", severity="note", message=message, hint=hint)
 
 
-def _empty_rows(subject: Subject) -> Iterator[PhaseFinding]:
+def _empty_rows(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """The file's result for an item that is padding alone, against the stated layer, which may forbid NaN."""
     if message := unlike_stated(subject).get(EMPTY_ROWS):
         yield PhaseFinding(phase="masks", severity="error", message=message)
