@@ -1,4 +1,4 @@
-"""The runtimes of ONNX files, each one record. A worker has a session of each in `impls/bases/onnx_model/runtimes.py`."""
+"""The runtimes of ONNX files, each one record; a worker's sessions are in `impls/bases/onnx_model/runtimes.py`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The phases of runtimes and levels: which load the file, agree, keep nothing of what was asked before, and how fast."""
+"""The phases of runtimes and levels: which load the file, agree, and depend on what was asked before; and the cost."""
 
 from collections.abc import Iterator, Sequence
 
