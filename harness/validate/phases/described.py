@@ -1,11 +1,10 @@
 """The phases that the worker finds, by looking into the file: here are a few words on each, from its description."""
 
 from encoder_conformance.validate.evidence import Assessment, Evidence
-from encoder_conformance.wire.description import FileFacts
+from encoder_conformance.wire.description import MEANINGS, FileFacts
 
 _SHOWN = 4
 """Types of operators."""
-_MEANINGS = {"attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"}
 
 
 def file(evidence: Evidence) -> Assessment:
@@ -51,7 +50,7 @@ def interface(evidence: Evidence) -> Assessment:
     if description.file is None or roles is None:
         return Assessment()
     masks = [
-        f"mask {name!r} {description.port(name).shape_text or 'of any rank'} ({_MEANINGS[mask.meaning or '']})"
+        f"mask {name!r} {description.port(name).shape_text or 'of any rank'} ({MEANINGS[mask.meaning or 'attend']})"
         for name, mask in description.mask_inputs.items()
     ]
     x, output = description.port(roles.x), description.port(roles.output)
