@@ -27,11 +27,13 @@ from encoder_conformance.validate.results import Validation
 from encoder_conformance.validate.validation import validate
 
 LEVELS = (("onnxruntime", "disable"), ("onnxruntime", "all"))
-PHASES = "encoder_conformance.validate.phases"
+PHASES = "encoder_conformance.validate.phases.situations"
 FEWER = {
-    f"{PHASES}.shapes.SIZES": ((1, 1), (2, 7)), f"{PHASES}.masks.PADDING": ("padding-right", "padded-item"),
-    f"{PHASES}.numbers.NUMBERS": ("no-mask", "low-variance"),
-    f"{PHASES}.properties.PROPERTIES": ("invariant-padding-content",),
+    f"{PHASES}.SIZES": ((1, 1), (2, 7)),
+    f"{PHASES}.MASKS": (
+        "padding-right", "padded-item", "causal", "causal-padding-left", "mask-per-item", "mask-per-head",
+    ),
+    f"{PHASES}.NUMBERS": ("no-mask", "low-variance"), f"{PHASES}.PROPERTIES": ("invariant-padding-content",),
 }  # fmt: skip
 """What a fault is asked: enough to be seen, in half the time."""
 FAR = {"float32": 1e-3, "float16": 0.1, "int": 0.5}

@@ -161,6 +161,20 @@ class Evidence:
     def description(self) -> FileDescription:
         return self.subject.description
 
+    @property
+    def wrong_runtimes(self) -> tuple[str, ...]:
+        """The runs that are wrong with a right file: some that follows it to the letter conforms in every check, and
+        none of these is out of line. Such a run that does not load the file says nothing of it."""
+        if self.answers is None or self.subject.integers:  # σ says nothing of a file with integers as it is
+            return ()
+        asked = [
+            run for run in self.answers.of_the_file if run.answers and not run.lacks_operators_of(self.description)
+        ]
+        literal = [run for run in asked if run.is_literal and run.is_working]
+        if not literal or not all(run.conforms for run in literal):
+            return ()
+        return tuple(run.name for run in asked if run not in literal and not (run.is_working and run.conforms))
+
 
 class Assessment:
     """A phase's findings and its summary in a few words; "" where the file did not get so far."""

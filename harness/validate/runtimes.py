@@ -29,19 +29,15 @@ from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.threads import share
 from encoder_conformance.validate.history import LARGE, SMALL, Dependence, ask_history
 from encoder_conformance.validate.results import RuntimeResult
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES, onnx_runtime
 from encoder_conformance.worker.limits import Limits
 from encoder_conformance.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
-RUNTIMES = (
-    ("onnxruntime", "disable"),
-    ("onnxruntime", "basic"),
-    ("onnxruntime", "extended"),
-    ("onnxruntime", "all"),
-    ("reference", ""),
-    ("openvino", ""),
-)
+RUNTIMES = tuple((runtime.name, level) for runtime in ONNX_RUNTIMES for level in runtime.levels)
 """Runtime and optimisation level, "" where a runtime has none to choose."""
+DEPLOYED = ("onnxruntime", "all")
 AS_NUMBERS = "integers as numbers"
 
 
@@ -91,11 +87,25 @@ class RuntimeRun:
     def is_working(self) -> bool:
         return bool(self.answers) and self.failure is None
 
-    def change(self, **entries: object) -> None:
-        """From now on, have these entries in its manifest."""
+    @property
+    def conforms(self) -> bool:
+        return self.dependence is None and all(record.outcome in EXPECTED for record in self.records)
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it follows a file to the letter."""
+        return self.level == onnx_runtime(self.runtime).literal
+
+    def lacks_operators_of(self, description: FileDescription) -> bool:
+        """Whether the file, which it does not load, has operators that are ONNX Runtime's own."""
+        foreign = any("::" in operator for operator in description.operators)
+        return self.failure is not None and self.runtime != "onnxruntime" and foreign
+
+    def state(self, **update: object) -> None:
+        """From now on it is asked and judged with these fields of its manifest."""
         if isinstance(self.found, Ready):
-            changed = self.found.implementation.model_copy(update=entries)
-            self.found = replace(self.found, implementation=changed)
+            implementation = self.found.implementation.model_copy(update=update)
+            self.found = replace(self.found, implementation=implementation)
 
     def result(self) -> RuntimeResult:
         records = self.records
@@ -143,7 +153,7 @@ def _found(
 def inspecting(runs: Sequence[RuntimeRun]) -> RuntimeRun | None:
     """The run whose worker looks into the file: what is deployed, if it is here, else the first that can be started."""
     ready = [run for run in runs if isinstance(run.found, Ready)]
-    return next((run for run in ready if (run.runtime, run.level) == ("onnxruntime", "all")), next(iter(ready), None))
+    return next((run for run in ready if (run.runtime, run.level) == DEPLOYED), next(iter(ready), None))
 
 
 def close_all(runs: Sequence[RuntimeRun]) -> None:
@@ -160,7 +170,7 @@ def limit_stages(runs: Sequence[RuntimeRun], stages: Collection[str]) -> None:
         if isinstance(run.found, Ready):
             known = run.found.implementation.capabilities
             checks = tuple(check for check in known.checks if check != "stages" or kinds)
-            run.change(capabilities=known.model_copy(update={"stages": kinds, "checks": checks}))
+            run.state(capabilities=known.model_copy(update={"stages": kinds, "checks": checks}))
 
 
 def declare(runs: Sequence[RuntimeRun], deviations: Collection[str]) -> None:
@@ -168,19 +178,19 @@ def declare(runs: Sequence[RuntimeRun], deviations: Collection[str]) -> None:
     reason = "It is stated to the validation."
     entries = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
     for run in runs if entries else ():
-        run.change(deviations=entries)
+        run.state(deviations=entries)
 
 
 def limit_time(runs: Sequence[RuntimeRun], seconds: float | None) -> None:
     """From now on each run has so long to look into the file, to load it, and for each answer."""
     for run in runs:
         if isinstance(run.found, Ready) and seconds is not None:
-            known = run.found.implementation.timeouts
-            run.change(timeouts=known.model_copy(update={"build": seconds, "run": seconds}))
+            timeouts = run.found.implementation.timeouts
+            run.state(timeouts=timeouts.model_copy(update={"build": seconds, "run": seconds}))
 
 
 @dataclass(frozen=True)
-class FileQuestions:
+class RuntimeQuestions:
     """The cases to ask and their expected results. `rounded_as` is the format that the file computes in, where it is
     narrower than the `dtype` of its input and output."""
 
@@ -192,7 +202,7 @@ class FileQuestions:
 
 def ask_all(
     runs: Sequence[RuntimeRun],
-    questions: FileQuestions,
+    questions: RuntimeQuestions,
     logs: Path,
     report: Callable[[RuntimeRun, Record], None],
     limits: Limits,
@@ -226,7 +236,7 @@ def ask_all(
 
 
 def _ask(
-    run: RuntimeRun, session: Session, questions: FileQuestions, report: Callable[[RuntimeRun, Record], None]
+    run: RuntimeRun, session: Session, questions: RuntimeQuestions, report: Callable[[RuntimeRun, Record], None]
 ) -> None:
     assert isinstance(run.found, Ready)
     tasks = plan(run.found.implementation, list(questions.cases), (questions.dtype,))
@@ -242,10 +252,10 @@ def _ask(
     session.close()
 
 
-def _ask_history(run: RuntimeRun, session: Session, questions: FileQuestions) -> None:
-    """Where it answered both sizes. The reference keeps nothing, and is slow."""
+def _ask_history(run: RuntimeRun, session: Session, questions: RuntimeQuestions) -> None:
+    """Where it answered both sizes, and may keep anything."""
     assert isinstance(run.found, Ready)
-    if run.runtime == "reference" or run.as_numbers or not run.is_working:
+    if not onnx_runtime(run.runtime).keeps_state or run.as_numbers or not run.is_working:
         return
     cases = [case for case in questions.cases if case.situation.situation in (SMALL, LARGE)]
     tasks = {

@@ -16,11 +16,11 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.parameters import parameter_count
+from encoder_conformance.validate.large import LARGE
 from encoder_conformance.wire.description import FileDescription
 from encoder_conformance.wire.findings import PhaseFinding
 
 Array = npt.NDArray[Any]
-LARGE = 20_000_000
 _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
 

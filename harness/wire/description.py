@@ -14,7 +14,10 @@ from encoder_conformance.spec.strict import Frozen
 from encoder_conformance.wire.findings import PhaseFinding, Plain
 
 MaskMeaning = Literal["attend", "ignore", "additive"]
-"""The meaning of true in a mask, or that its numbers are added to the scores."""
+MEANINGS: dict[MaskMeaning, str] = {
+    "attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"
+}  # fmt: skip
+"""The meaning of true in a mask, or that its numbers are added to the scores; and in words."""
 Layout = Literal["BSD", "SBD", "SD"]
 """The order of batch, sequence and features in x, as runs show it: attention goes along S."""
 Form = Literal[

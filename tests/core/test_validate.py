@@ -552,7 +552,7 @@ def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
 def test_a_large_file_is_sampled_and_that_is_said(validated: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer situations, smaller ones, one level; what is wrong shows all the same."""
     monkeypatch.setattr("encoder_conformance.validate.large.LARGE", 100)
-    monkeypatch.setattr("encoder_conformance.validate.large.RUNTIMES", {("onnxruntime", "extended")})
+    monkeypatch.setattr("encoder_conformance.validate.large.DEPLOYED", ("onnxruntime", "extended"))
     found = validated(runtimes=())
     assert (found.status, errors(found)) == (0, {})
     assert [row.level for row in found.runtimes if row.records] == ["extended"]

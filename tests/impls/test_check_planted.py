@@ -64,12 +64,12 @@ TORCH = (
     *("bert", "roberta", "distilbert", "vit", "whisper", "gpt2", "x-transformers"),
 )
 SAID = {
-    "norm-eps-1e-3": "epsilon 0.001",
+    "norm-eps-1e-3": "epsilon is 0.001",
     "activation-silu": "silu",
     "activation-relu": "relu",
-    "gelu-tanh": "GELU by tanh",
+    "gelu-tanh": "gelu_tanh",
     "gelu-quick": "quick",
-    "scale-by-d-model": "root of d_model",
+    "scale-by-d-model": "√d_model",
     "norm-placement-pre": "pre-norm",
     "key-from-query": "read",
 }

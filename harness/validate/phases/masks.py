@@ -2,23 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from encoder_conformance.spec.load import load
-from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits
 from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.phases.conformance import assess_answers
-from encoder_conformance.validate.phases.layer import EMPTY_ROWS, differences
+from encoder_conformance.validate.phases.layer import EMPTY_ROWS, unlike_stated
 from encoder_conformance.wire.findings import PhaseFinding
-
-MASKS = (
-    "padding-right", "padding-left", "padding-holes", "padded-item",
-    "causal", "causal-padding-left", "mask-per-item", "mask-per-head",
-)  # fmt: skip
-
-
-def situations(limits: InputLimits) -> Iterator[Situation]:
-    asked = (load().situations[name] for name in MASKS)
-    yield from (situation for situation in asked if limits.allow(situation.mask))
 
 
 def assess(evidence: Evidence) -> Assessment:
@@ -39,10 +27,9 @@ def declared(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[Phase
 
 def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """That no mask tells items apart. It is no error: padding is then never given."""
-    roles = subject.description.roles
-    if not subject.can_be_judged or roles is None or InputLimits.of_file(subject.description).padding:
+    if not subject.can_be_judged or InputLimits.of_file(subject.description).padding:
         return
-    if names := [repr(mask.name) for mask in roles.masks if mask.meaning]:
+    if names := list(map(repr, subject.description.mask_inputs)):
         message = f"{' and '.join(names)} is one for all items: items of different lengths cannot be padded"
         hint = "export with a mask [batch, sequence], or [batch, 1, sequence, sequence], to give it such batches"
         yield PhaseFinding(phase="masks", severity="note", message=message, hint=hint)
@@ -50,7 +37,7 @@ def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
 
 def _empty_rows(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """The file's result for an item that is padding alone, against the stated layer, which may forbid NaN."""
-    if message := differences(subject).get(EMPTY_ROWS):
+    if message := unlike_stated(subject).get(EMPTY_ROWS):
         yield PhaseFinding(phase="masks", severity="error", message=message)
     rows = {layer.attention.fully_masked_row for layer in (subject.description.layer, subject.layer) if layer}
     if subject.can_be_judged and rows == {"nan"}:
