@@ -2,6 +2,8 @@
 
 import functools
 import json
+import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,7 @@ from encoder_conformance.module_check.declared import declared_from
 from encoder_conformance.module_check.handover import LIVE, hand_over
 from encoder_conformance.module_check.report import CheckReport
 from encoder_conformance.module_check.results import CheckResult
-from encoder_conformance.module_check.separate import PROBLEM, RESULT, write_request
+from encoder_conformance.module_check.separate import PROBLEM, RESULT
 from encoder_conformance.module_check.stated import CheckRequest, as_stated
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
@@ -64,8 +66,9 @@ def check(
             level=level,
             dtypes=formats,
             declared=declared,
+            jobs=jobs or os.cpu_count() or 1,
         )
-        result = _judged_apart(request, folder, jobs)
+        result = _judged_apart(request, folder)
     shown = module if isinstance(module, str) else _name_of(module)
     return CheckReport(result.model_copy(update={"target": shown}))
 
@@ -88,9 +91,10 @@ def assert_conforms(
         raise AssertionError(f"it does not do what {layer} says\n{report!r}")
 
 
-def _judged_apart(request: CheckRequest, folder: Path, jobs: int | None) -> CheckResult:
+def _judged_apart(request: CheckRequest, folder: Path) -> CheckResult:
     """In a process of its own: a notebook or a script is no place to start processes from, or to set signals in."""
-    asked = write_request(request, folder, jobs)
+    asked = folder / "request.pickle"
+    asked.write_bytes(pickle.dumps(request))
     command = [sys.executable, "-m", "encoder_conformance.module_check.separate", str(asked)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     problem, result = folder / PROBLEM, folder / RESULT
