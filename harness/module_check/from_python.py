@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +18,7 @@ from encoder_conformance.module_check.handover import LIVE, hand_over
 from encoder_conformance.module_check.report import CheckReport
 from encoder_conformance.module_check.results import CheckResult
 from encoder_conformance.module_check.separate import PROBLEM, RESULT
-from encoder_conformance.module_check.stated import CheckRequest, as_stated
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
 
@@ -48,7 +49,8 @@ def check(
     be, or if nothing in it can be judged.
     """
     declared, formats = declared_from(deviations), _known_formats(dtypes)
-    stated = as_stated(None if layer is None else str(layer), "`check` judges encoder layers")
+    stated = CheckRequest("", at=at, level=level, dtypes=formats, declared=declared, jobs=jobs or os.cpu_count() or 1)
+    stated = stated.stating(None if layer is None else str(layer), "`check` judges encoder layers")
     with tempfile.TemporaryDirectory(prefix="conform-") as temporary:
         folder = Path(temporary)
         if isinstance(module, str):
@@ -56,19 +58,7 @@ def check(
         else:
             made = functools.partial(_callable(module), **arguments) if arguments else module
             target, told = f"{LIVE}{hand_over(made, folder)}", {}
-        request = CheckRequest(
-            target=target,
-            arguments=told,
-            at=at,
-            layer=stated.layer,
-            resize=stated.resize,
-            like=stated.like,
-            level=level,
-            dtypes=formats,
-            declared=declared,
-            jobs=jobs or os.cpu_count() or 1,
-        )
-        result = _judged_apart(request, folder)
+        result = _judged_apart(replace(stated, target=target, arguments=told), folder)
     shown = module if isinstance(module, str) else _name_of(module)
     return CheckReport(result.model_copy(update={"target": shown}))
 
