@@ -57,7 +57,7 @@ class DiffResult(Frozen):
 
     @property
     def unanswered(self) -> list[Record]:
-        """What a side was asked and gave no tensors for."""
+        """Records of what a side was asked and gave no tensors for."""
         return [record for side in self.sides for record in side.failed if not record.tensors]
 
     @property

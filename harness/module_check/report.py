@@ -1,4 +1,4 @@
-"""What `encoder_conformance.check` returns: the result of a check, to be read, shown in a notebook, or asserted."""
+"""The report that `encoder_conformance.check` returns: a check's result, to be read, shown or asserted."""
 
 import io
 from functools import cached_property
@@ -33,7 +33,7 @@ class CheckReport:
 
     @property
     def warnings(self) -> list[str]:
-        """What is unusual in the module, over all parts."""
+        """Messages of what is unusual in the module, over all parts."""
         return [finding.message for part in self.result.parts for finding in part.warnings]
 
     @property

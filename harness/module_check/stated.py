@@ -1,4 +1,4 @@
-"""What a module should be, as the user says: a layer of the specification, a YAML file, or a model of transformers."""
+"""The layer that a module should be: one of the specification, a YAML file, or that of a model of transformers."""
 
 import contextlib
 import re

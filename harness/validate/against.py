@@ -39,8 +39,10 @@ def _parameters(source: Subject, file: ExaminedFile) -> dict[str, Array]:
 
 
 def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progress: Progress) -> list[Compared]:
-    """What the first run that works and the source both answered. Both are given the file's own parameters, so that
-    what differs is the computation: the values are compared by themselves."""
+    """Comparisons of what the first run that works and the source both answered.
+
+    Both are given the file's own parameters, so that what differs is the computation: values are compared elsewhere.
+    """
     run = answers.first_working
     if run is None or source.session is None:
         return []

@@ -49,8 +49,10 @@ def compare_answers(
     second: AnswersByCheck,
     format: Format,
 ) -> list[Compared]:
-    """What both answered, of the checks `output` and `stages`. `format` is that whose roundoff the wider of the two
-    noises has; the tensors may be of any floating-point dtype."""
+    """Comparisons of what both answered, of the checks `output` and `stages`.
+
+    `format` is that whose roundoff the wider of the two noises has; the tensors may be of any floating-point dtype.
+    """
     found = []
     for case in cases:
         goldens = in_format(case, expected[case.id], format)
