@@ -133,7 +133,7 @@ class _PartItem(pytest.Item):
 
 
 class StatedItem(_PartItem):
-    """The check that what was read off the module is what it should be: choices and parameters."""
+    """The choices and parameters that were read off the module are those that it should have."""
 
     def runtest(self) -> None:
         found = findings_of(self.part.described, declared=bool(self.parent.checking.request.declared))

@@ -7,9 +7,17 @@ from pathlib import Path
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.module_check.checking import Checking
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.progress import SILENT
 
-RESULT, PROBLEM = "result.json", "problem.json"
+REQUEST, RESULT, PROBLEM = "request.pickle", "result.json", "problem.json"
+
+
+def write_request(request: CheckRequest, folder: Path) -> Path:
+    """The file that `main` reads, in a folder that is private to the user; result and problem come to lie beside it."""
+    path = folder / REQUEST
+    path.write_bytes(pickle.dumps(request))
+    return path
 
 
 def main(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The layer that a module should be: one of the specification, a YAML file, or that of a model of transformers."""
+"""The layer that a module should be, as the user states it: of the specification, of a YAML file, or of a model."""
 
 import contextlib
 import re

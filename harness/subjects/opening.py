@@ -37,8 +37,10 @@ def open_subject(request: SubjectRequest, log: Path) -> Subject:
 
 
 def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject:
-    """What a file with the parameters `made` was made from: a checkpoint, a file, or a module, whose part is looked
-    for. Raises InputError for what is none."""
+    """The source of a file with the parameters `made`: a checkpoint, a file, or a module, whose part is looked for.
+
+    Raises InputError for what is none.
+    """
     where = f"--against {request.target}"
     if request.target.endswith(".safetensors"):
         return open_checkpoint(request.folder / request.target, request.target, where, made)
@@ -96,7 +98,7 @@ def _source_in(module: Module, made: Parameters, where: str) -> Subject:
 
 
 def _containers(module: Module) -> list[str]:
-    """What holds the listed parts: a stack of them, where they are members of one list."""
+    """The paths that hold the listed parts: stacks of them, where they are members of one list."""
     above = [path.split(".")[:-1] for path in module.listed()]
     paths = [".".join(parts[: -1 if len(parts) > 1 else 1]) for parts in above if parts]
     return list(dict.fromkeys(path for path in paths if path))

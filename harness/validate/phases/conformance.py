@@ -109,9 +109,9 @@ def _finding(
 
 
 def diagnoses(evidence: ValidationEvidence) -> tuple[Diagnosis, ...]:
-    """The diagnosis of the first run that has any: a file has one cause, whatever runs it."""
+    """Those of the first run that has any: a file has the same causes, whatever runs it."""
     if evidence.answers is not None:
         for run in evidence.answers.in_sigma:
             if found := run.seen.diagnoses(run.name):
-                return (found[0],)
+                return tuple(found)
     return ()

@@ -6,9 +6,9 @@ import numpy as np
 
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.impl.interpreter import Missing
-from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict
+from encoder_conformance.judging.difference import difference
 from encoder_conformance.spec.case import Case
 from encoder_conformance.validate.evidence import Answers, Array, Assessment, ValidationEvidence, distinct
 from encoder_conformance.validate.phases.described import size_text
