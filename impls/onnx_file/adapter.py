@@ -23,7 +23,7 @@ from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.impls.onnx_file.layer.parameters import read_parameters, write_parameters
 from encoder_conformance.impls.onnx_file.layer.stages import sizes_at
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages as stages_of
 from encoder_conformance.wire.messages import MOST_NODES

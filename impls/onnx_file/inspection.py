@@ -23,7 +23,7 @@ from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer, i
 from encoder_conformance.impls.onnx_file.layer.whole import judge_whole
 from encoder_conformance.impls.onnx_file.reading.checker import check_model
 from encoder_conformance.impls.onnx_file.reading.functions import check_functions
-from encoder_conformance.impls.onnx_file.reading.loading import Unreadable, load
+from encoder_conformance.impls.onnx_file.reading.loading import UnreadableFile, load
 from encoder_conformance.impls.onnx_file.reading.node_order import check_order
 from encoder_conformance.impls.onnx_file.reading.operators import check_operators, unknown_opset
 from encoder_conformance.impls.onnx_file.reading.weights import check_weights
@@ -91,7 +91,7 @@ def inspect(
     inspection = Inspection(Findings())
     try:
         _inspect(path, expected, inspection, thoroughly, most_nodes)
-    except Unreadable:
+    except UnreadableFile:
         pass
     except MemoryError:
         message = "it takes more memory than a file of its size may"

@@ -12,11 +12,9 @@ import onnxruntime as ort
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
-
-Array = np.ndarray
-Tensors = dict[str, Array]
-
+from encoder_conformance.spec.axes import Array
 
 LONGEST = 60.0
 """Seconds of one run of a file that is looked into: a loop may have no end."""

@@ -17,7 +17,7 @@ _OF_A_BYTE = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 
 
 @dataclass(frozen=True)
-class Embedding:
+class TokenEmbedding:
     """`ids` is the graph's input, `rows` the number of tokens. The layers take `output` and the inputs `beside`."""
 
     ids: str
@@ -27,9 +27,9 @@ class Embedding:
     beside: tuple[str, ...]
 
 
-def embedding(graph: Graph, integers: Collection[str]) -> Embedding | None:
+def embedding(graph: Graph, integers: Collection[str]) -> TokenEmbedding | None:
     """The largest table whose rows one of these inputs selects."""
-    found: list[Embedding] = []
+    found: list[TokenEmbedding] = []
     consumers = _consumers(graph)
     for node in graph.nodes:
         table = graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
@@ -38,7 +38,7 @@ def embedding(graph: Graph, integers: Collection[str]) -> Embedding | None:
         ids = _origin(graph, node.input[1])
         if ids in integers:
             output = _output(node.output[0], consumers)
-            found.append(Embedding(ids, table.dims[0], node_label(node), output, _inputs_beside(graph, output)))
+            found.append(TokenEmbedding(ids, table.dims[0], node_label(node), output, _inputs_beside(graph, output)))
     return max(found, key=lambda one: one.rows, default=None)
 
 

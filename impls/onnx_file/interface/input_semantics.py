@@ -5,11 +5,13 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
+from encoder_conformance import Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics, Polarity
 from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, Interface, numpy_dtype
 from encoder_conformance.impls.onnx_file.interface.probe_runs import ProbeRun, first_that_runs, probe_runs
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.wire.description import GraphMask, Layout, Port, Roles
 
 HIDDEN = 1e-3

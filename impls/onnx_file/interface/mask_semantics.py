@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array
 from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.wire.description import MaskMeaning
 
 

@@ -6,9 +6,11 @@ from itertools import islice, product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors, TooLong
+from encoder_conformance import Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner, TooLong
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.ports import Interface, Port, numpy_dtype
+from encoder_conformance.spec.axes import Array
 
 BATCH, SEQUENCE = 3, 5
 LONGEST = 512

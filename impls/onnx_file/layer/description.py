@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer
-from encoder_conformance.impls.onnx_file.tracing.expressions import Linear, Norm
+from encoder_conformance.impls.onnx_file.tracing.expressions import Linear, TracedNorm
 from encoder_conformance.wire.description import Fact
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
@@ -84,7 +84,7 @@ def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
                 findings.error("layer", f"the layers of the stack differ: {differ}", hint)
 
 
-def _check_final_norm(final: Norm | None, choices: dict[str, Any], findings: Findings) -> None:
+def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
     kind, epsilon = choices["norm.kind"], choices["norm.epsilon"]
     if final is not None and (final.form.kind, final.form.epsilon or EPSILON_FOR_NONE) != (kind, epsilon):
         own = f"{final.form.kind} with epsilon {final.form.epsilon:g}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array, Tensors
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, MOVES
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps.norm import layer_norm
+from encoder_conformance.spec.axes import Array
 
 
 class Unfollowed(Exception):

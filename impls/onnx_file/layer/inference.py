@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
@@ -25,6 +25,7 @@ from encoder_conformance.impls.onnx_file.tracing.recognition import view_of
 from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.impls.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.layer import Layer

@@ -9,7 +9,8 @@ from onnx import numpy_helper
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.layer.elements import Elements
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Norm, Source
+from encoder_conformance.impls.onnx_file.tracing.expressions import TracedNorm, WeightSource
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.wire.description import Form, InitializerSource
 
@@ -59,7 +60,7 @@ def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype) -> dict[str, P
         ("feed_forward.hidden", layer.hidden),
         ("feed_forward.output", layer.ffn_output),
     ):
-        if isinstance(linear, Norm):
+        if isinstance(linear, TracedNorm):
             found |= _norm(name, linear, graph, dtype)
             continue
         biased = linear.bias is not None
@@ -69,7 +70,7 @@ def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype) -> dict[str, P
     return found
 
 
-def _columns(projection: Projection) -> tuple[Source, Source | None]:
+def _columns(projection: Projection) -> tuple[WeightSource, WeightSource | None]:
     linear = projection.linear
     if linear.heads > 1:
         return linear.weight, linear.bias
@@ -83,7 +84,7 @@ def _as_slice(at: Array) -> Array | slice:
     return slice(int(at[0]), int(at[-1]) + 1) if at.size and (np.diff(at) == 1).all() else at
 
 
-def _norm(name: str, norm: Norm, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
+def _norm(name: str, norm: TracedNorm, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
     width = norm.shape[-1]
     found = {f"{name}.gain": _locate(norm.form.gain, np.ones(width, dtype), graph)}
     if norm.form.kind == "layer_norm":
@@ -92,7 +93,7 @@ def _norm(name: str, norm: Norm, graph: Graph, dtype: np.dtype) -> dict[str, Par
 
 
 def _linear(
-    name: str, weight: Source, bias: Source | None, biased: bool, graph: Graph, dtype: np.dtype
+    name: str, weight: WeightSource, bias: WeightSource | None, biased: bool, graph: Graph, dtype: np.dtype
 ) -> dict[str, ParameterLocation]:
     found = {f"{name}.weight": _locate(weight, None, graph)}
     if biased:
@@ -100,7 +101,7 @@ def _linear(
     return found
 
 
-def _locate(source: Source | None, default: Array | None, graph: Graph) -> ParameterLocation:
+def _locate(source: WeightSource | None, default: Array | None, graph: Graph) -> ParameterLocation:
     if source is None:
         assert default is not None
         return ParameterLocation(default, None, (), "absent")

@@ -11,11 +11,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import node_label
 from encoder_conformance.impls.onnx_file.layer.stages import StageTensor
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.wire.description import Fact
 
 LEFT = 0.1

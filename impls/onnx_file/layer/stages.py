@@ -9,9 +9,10 @@ import numpy as np
 from encoder_conformance.impls.onnx_file.graph.nodes import node_label
 from encoder_conformance.impls.onnx_file.layer.layout import Layout, Sizes, layout_of
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Operation, View
+from encoder_conformance.impls.onnx_file.tracing.expressions import Operation, View
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_if_any
 from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.stages import axes_of
 from encoder_conformance.wire.description import Anchor
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 import numpy as np
 import onnxruntime as ort
 
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, Tensors, error_text, showing
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, error_text, showing
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.cutting import Cut
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
@@ -25,6 +26,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.oracle.samples import conditions_of, disturbed
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.validate.formats import dtype_named, narrower

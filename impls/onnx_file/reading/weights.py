@@ -3,9 +3,9 @@
 import numpy as np
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of
+from encoder_conformance.spec.axes import Array
 
 SHOWN = 3
 HINT = "train or export it again; until then nothing that it computes can be judged"

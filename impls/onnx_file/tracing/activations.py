@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.spec.axes import Array
 
 EXACT = 2e-5
 NEAR = 0.2

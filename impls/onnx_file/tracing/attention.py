@@ -8,7 +8,6 @@ import onnx
 from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of, node_label
 from encoder_conformance.impls.onnx_file.tracing.attention_products import context_product, score_product
 from encoder_conformance.impls.onnx_file.tracing.expressions import (
-    Array,
     Context,
     Scores,
     UnsupportedPattern,
@@ -19,6 +18,7 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import (
 from encoder_conformance.impls.onnx_file.tracing.matrix_products import Product, product_of
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_of
 from encoder_conformance.impls.onnx_file.tracing.value_table import ValueTable
+from encoder_conformance.spec.axes import Array
 
 
 def attention_product(table: ValueTable, node: onnx.NodeProto, one: View, two: View) -> View:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern
 from encoder_conformance.impls.onnx_file.tracing.matrix_products import (
     Groups,
     Product,
@@ -11,6 +11,7 @@ from encoder_conformance.impls.onnx_file.tracing.matrix_products import (
     sizes_of,
     spread_out,
 )
+from encoder_conformance.spec.axes import Array
 
 
 def score_product(

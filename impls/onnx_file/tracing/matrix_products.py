@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Source, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def constant_along(values: Array, axis: int, what: str) -> Array:
     return head.squeeze(axis)
 
 
-def linear_map(product: Product, index: Array, source: Source, F: int) -> tuple[Array, Source, int, int]:
+def linear_map(product: Product, index: Array, source: WeightSource, F: int) -> tuple[Array, WeightSource, int, int]:
     """Features times a constant: the result's index, the weight [in, out], by how many heads it is shared, and out.
 
     `index` is the operand's, of features [N, F]; `source` the constant operand, `product` with the data first.

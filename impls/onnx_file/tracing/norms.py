@@ -6,7 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NormForm, Source, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import NormForm, UnsupportedPattern, WeightSource
+from encoder_conformance.spec.axes import Array
 
 CLOSE = 1e-4
 NEAR = 0.2
@@ -19,7 +20,7 @@ class NormOperand:
     attribute."""
 
     name: str
-    source: Source
+    source: WeightSource
     evidence: str
     shape: tuple[int, ...] = ()
 

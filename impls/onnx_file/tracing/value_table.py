@@ -10,15 +10,15 @@ from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.integers import Integers
 from encoder_conformance.impls.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.impls.onnx_file.tracing.expressions import (
-    Array,
     Constant,
-    Input,
     Operation,
-    Source,
+    TracedInput,
     UnsupportedPattern,
     Value,
     View,
+    WeightSource,
 )
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
 
@@ -32,7 +32,7 @@ class ValueTable:
         self.nodes = NodeRunner(graph.opsets)
         self.dependent = graph.depending_on(x)
         self.interned: dict[tuple[object, ...], Operation] = {}
-        self.values: dict[str, Value] = {x: View(Input((B * S, index.size // (B * S)), x), index)}
+        self.values: dict[str, Value] = {x: View(TracedInput((B * S, index.size // (B * S)), x), index)}
 
     def value(self, name: str) -> Value:
         if name in self.values:
@@ -47,9 +47,9 @@ class ValueTable:
             raise UnsupportedPattern(f"{name!r} was not computed")
         return self.computed[name]
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> WeightSource:
         """A value that does not depend on x, with the initializer elements that it consists of."""
-        return Source(self.number(name), self.elements(name), self.integers(name))
+        return WeightSource(self.number(name), self.elements(name), self.integers(name))
 
     def integers(self, name: str) -> Integers | None:
         """How a weight is stored as integers; None for any other."""
