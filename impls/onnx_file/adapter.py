@@ -19,7 +19,6 @@ from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
-from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.impls.onnx_file.layer.parameters import read_parameters, write_parameters
 from encoder_conformance.impls.onnx_file.layer.stages import sizes_at
@@ -74,7 +73,7 @@ class OnnxFile(Adapter):
             write_parameters(self.model, graph, locations, parameters)
         own = read_parameters(self.model, graph, locations)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
-        return {name: value.astype(numpy_dtype(dtype), copy=False) for name, value in own.items()}
+        return {name: value.astype(np.dtype(dtype), copy=False) for name, value in own.items()}
 
     def output(self, x: Array, masks: Masks) -> Array:
         batch_first = self.batch_first(x)
@@ -125,7 +124,7 @@ class OnnxFile(Adapter):
         count, own = len(outputs), {output.name for output in outputs}
         shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
         for name, stage in shown.items():
-            dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(stage.dtype))
+            dtype = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(stage.dtype))
             rank = [None] * len(stage.layout.axes)
             outputs.append(onnx.helper.make_tensor_value_info(name, dtype, rank))
         try:

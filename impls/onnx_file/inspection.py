@@ -33,7 +33,7 @@ from encoder_conformance.wire.messages import MOST_NODES
 
 @dataclass
 class Inspection:
-    """What is known of a file; None where it did not get so far."""
+    """The knowledge of a file; None where it did not get so far."""
 
     findings: Findings
     model: onnx.ModelProto | None = None
@@ -211,7 +211,7 @@ def _file_facts(path: Path, model: onnx.ModelProto, external: set[str]) -> FileF
 
 
 def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Findings) -> None:
-    """What the probe runs showed beside the masks."""
+    """Reports what the probe runs showed beside the masks."""
     if runner.problem:
         message = f"ONNX Runtime does not run it: {runner.problem}"
         findings.error("loads", message, "ONNX's reference implementation does; see the operator")

@@ -7,7 +7,6 @@ import numpy as np
 from encoder_conformance import Array, Masks, Tensors
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
-from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 
 
 class UnsupportedMask(NotImplementedError):
@@ -110,8 +109,8 @@ def _arranged(values: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -
 def _placed(allowed: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
     assert mask_input.polarity is not None
     values = np.where(_arranged(allowed, mask_input, axes), mask_input.polarity.open, mask_input.polarity.shut)
-    return np.ascontiguousarray(values.astype(numpy_dtype(mask_input.dtype)))
+    return np.ascontiguousarray(values.astype(np.dtype(mask_input.dtype)))
 
 
 def _added(mask: Array, bias: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
-    return (mask + _arranged(bias, mask_input, axes)).astype(numpy_dtype(mask_input.dtype))
+    return (mask + _arranged(bias, mask_input, axes)).astype(np.dtype(mask_input.dtype))

@@ -9,7 +9,6 @@ from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
-from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -45,7 +44,7 @@ class TracedRun:
     def of(cls, runner: ModelRunner, semantics: InputSemantics) -> "TracedRun":
         """Raises ExecutionError."""
         shape = semantics.B, semantics.S, semantics.d_model
-        x = np.random.default_rng(3).normal(size=shape).astype(numpy_dtype(semantics.x.dtype))
+        x = np.random.default_rng(3).normal(size=shape).astype(np.dtype(semantics.x.dtype))
         feeds = {semantics.x.name: np.ascontiguousarray(semantics.laid_out(x)), **semantics.open_masks()}
         return cls(runner, semantics, x, feeds, {**feeds, **runner.trace(feeds)})
 

@@ -16,7 +16,7 @@ from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, 
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.cutting import Cut
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, numpy_dtype, port_of
+from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
 from encoder_conformance.impls.onnx_file.layer.front import Front, Unfollowed, origin_of
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.impls.onnx_file.layer.verification import runs_of
@@ -160,9 +160,9 @@ def _feeds(graph: Graph, cut: Cut, front: Front, semantics: InputSemantics) -> T
             return None
         elif port.dtype in INTEGERS and port.name in tables:
             rows = tables[port.name]
-            found[port.name] = draw.integers(rows // 2, rows, shape).astype(numpy_dtype(port.dtype))
+            found[port.name] = draw.integers(rows // 2, rows, shape).astype(np.dtype(port.dtype))
         elif port.dtype in FLOATS and port.name in cut.inputs:
-            found[port.name] = draw.normal(size=shape).astype(numpy_dtype(port.dtype))
+            found[port.name] = draw.normal(size=shape).astype(np.dtype(port.dtype))
         else:
             return None
     return found

@@ -139,9 +139,9 @@ def external_problem(tensor: onnx.TensorProto, folder: Path) -> str:
 
 
 def _size(tensor: onnx.TensorProto) -> int:
-    """Bytes that its shape asks for."""
+    """The bytes that its shape asks for."""
     try:
-        item = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        item = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
     except (KeyError, ValueError):
         item = 1
     return max(0, prod(tensor.dims)) * item

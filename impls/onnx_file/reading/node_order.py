@@ -5,7 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of, node_label, subgraphs
+from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of, node_label, replace_nodes, subgraphs
 from encoder_conformance.impls.onnx_file.reading.loading import UnreadableFile
 
 SORTED = (
@@ -62,8 +62,7 @@ def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> None:
     kept = [onnx.NodeProto() for _ in nodes]
     for copy, place in zip(kept, TopologicalSorter(needs).static_order(), strict=True):
         copy.CopyFrom(nodes[place])
-    del graph.node[:]
-    graph.node.extend(kept)
+    replace_nodes(graph, kept)
 
 
 def _initial_values(graph: onnx.GraphProto) -> set[str]:
