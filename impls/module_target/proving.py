@@ -13,7 +13,6 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import causal_mask, layer_parameters
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
@@ -89,7 +88,7 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
     observed = bench.output(x)
     if bench.allowed() is None:
         inputs = LayerInputs(x.astype(np.float64), parameters, None)
-        [verdict] = verify(layer, inputs, {"output": observed}, constants(), FORMATS[bench.dtype])
+        [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype])
         rms, conforms = verdict.rms, verdict.conforms
     else:
         expected = _oracle(layer, x, parameters, bench.allowed())

@@ -75,7 +75,7 @@ class Inspection:
         return Roles(x=self.interface.x.name, output=self.interface.output.name, masks=masks)
 
     def parameters(self) -> Tensors:
-        return {name: at.value for name, at in self.inferred.parameters.items()} if self.inferred else {}
+        return self.inferred.values if self.inferred else {}
 
 
 def _operator(node: onnx.NodeProto) -> str:

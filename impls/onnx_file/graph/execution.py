@@ -116,7 +116,7 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
     return loaded(lambda: serialized_with(model, outputs), load, large=model.ByteSize() > LARGE)
 
 
-def serialized_with(model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto]) -> bytes:
+def serialized_with(model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto] = ()) -> bytes:
     """The model with more outputs: on itself, for as long as it takes, for a copy is as large as its weights."""
     count = len(model.graph.output)
     model.graph.output.extend(outputs)

@@ -107,4 +107,4 @@ def runs_at(semantics: InputSemantics, runner: ModelRunner, batch: int, sequence
         output = runner.run({semantics.x.name: x, **open_masks})[semantics.output.name]
     except ExecutionError:
         return False
-    return output.shape == x.shape
+    return bool(output.shape == x.shape)

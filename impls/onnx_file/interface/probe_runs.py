@@ -46,7 +46,7 @@ class ProbeRun:
             at = (place,) if self.x.ndim == 2 else (place, 0) if axis == 0 else (0, place)
             for draw in (1, 2):
                 perturbed = self.x.copy()
-                drawn: Array = np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1])
+                drawn = np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1:])
                 perturbed[at] = drawn.astype(perturbed.dtype)
                 with np.errstate(invalid="ignore"):
                     change = np.abs(self.output(masks, perturbed) - self.output(masks)).max(-1)

@@ -42,7 +42,7 @@ def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) ->
 
 
 def deviations_of(encoder: Encoder) -> tuple[str, ...]:
-    """What every layer does by a deviation, since the layer language has no word for it."""
+    """The deviations that every layer has, since the layer language has no word for them."""
     functions = {layer.activation.function for layer in encoder.layers}
     return tuple(BY_DEVIATION[each][1] for each in functions if each in BY_DEVIATION) if len(functions) == 1 else ()
 
@@ -93,7 +93,7 @@ def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], finding
 
 
 def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
-    """What the layer language cannot say of this layer, or not exactly."""
+    """Reports what the layer language cannot say of this layer, or not exactly."""
     D, H, d = _sizes(layer)
     shared = [linear.heads > 1 for linear in _query_key_value(layer)]
     if any(shared) and not all(shared):

@@ -25,7 +25,7 @@ class EvenSteps:
 
 @dataclass(frozen=True)
 class Elements:
-    """The numbers of a parameter's elements. All of a file's are as large as its weights, and almost each is a block."""
+    """The numbers of a parameter's elements. All together are as large as the weights; most are a block."""
 
     kept: EvenSteps | Array
     dtype: np.dtype[Any]

@@ -70,7 +70,7 @@ class Front:
     def _node(self, name: str) -> onnx.NodeProto | None:
         if name in self.graph.initializers:
             return None
-        node = self.graph.producers.get(name)
+        node: onnx.NodeProto | None = self.graph.producers.get(name)
         if node is None:
             raise Unfollowed("an input")
         return node

@@ -106,9 +106,10 @@ def _layer(last: Operation) -> EncoderLayer:
         norm1 = attended
     elif attended is not input:
         raise UnsupportedPattern(adds)
+    query, key, value = projections
     return EncoderLayer(
-        placement, input, norm1, *projections, context.of.of, context.of, context, attention_output, residual1, norm2,
-        hidden, activation, output, residual2,
+        placement, input, norm1, query, key, value, context.of.of, context.of, context, attention_output, residual1,
+        norm2, hidden, activation, output, residual2,
     )  # fmt: skip
 
 

@@ -144,7 +144,7 @@ def _size(tensor: onnx.TensorProto) -> int:
         item = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
     except (KeyError, ValueError):
         item = 1
-    return max(0, prod(tensor.dims)) * item
+    return item * max(0, prod(tensor.dims))
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -1,4 +1,4 @@
-"""What a graph value is in the symbolic trace: a view of an operation, a function of one, a constant, or unknown.
+"""The kinds of graph values in the symbolic trace: a view of an operation, a function of one, a constant, or unknown.
 
 The trace works at one concrete batch B and sequence S, element by element. A `View` maps each element of a graph value
 to an element of its operation, so reshapes, transpositions, splits and slices are executed on the numbers of elements.
@@ -188,4 +188,5 @@ def rows_of(operation: Operation, index: Array, axis: int) -> Array:
     if axis == -1:
         return index // operation.shape[-1]
     Q, K = operation.shape[-2:]
-    return index // (Q * K) * K + index % K
+    rows: Array = index // (Q * K) * K + index % K
+    return rows

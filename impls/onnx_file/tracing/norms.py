@@ -26,8 +26,10 @@ class NormOperand:
 
 
 def standardised(x: Array, kind: str, epsilon: float) -> Array:
+    """x [N, F] normed over its features, without a gain or a shift."""
     centred = x - x.mean(-1, keepdims=True) if kind == "layer_norm" else x
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    normed: Array = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    return normed
 
 
 def norm_of(
@@ -77,7 +79,7 @@ def _norm_with(
         if not 0 <= epsilon < 1:
             continue
         g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
-        found = NormForm(kind, epsilon, gain and gain.source, shift and shift.source, scalar.evidence)
+        found = NormForm(kind, epsilon, gain.source if gain else None, shift.source if shift else None, scalar.evidence)
         if distance(observed, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
             return found
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))

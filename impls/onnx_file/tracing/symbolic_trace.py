@@ -129,7 +129,7 @@ class SymbolicTrace(ValueTable):
         source = source.reshape(*constant_operand.shape)
         if isinstance(view.operation, Scores | Weights):
             raise UnsupportedPattern("scores or weights of attention times a constant matrix")
-        factor = view.factor * float(attributes_of(node).get("alpha", 1.0))  # type: ignore[arg-type]
+        factor = view.factor * float(attributes_of(node).get("alpha", 1.0))
         if abs(factor - 1) > CLOSE:
             raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")
         out, weight, heads, width = linear_map(product, index, source, view.operation.shape[-1])

@@ -1,6 +1,7 @@
 """The value table: what each graph value is, as far as it is known, and the constants that it meets."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -52,13 +53,8 @@ class ValueTable:
         return WeightSource(self.number(name), self.elements(name), self.integers(name))
 
     def integers(self, name: str) -> Integers | None:
-        """How a weight is stored as integers; None for any other."""
-        while name not in self.graph.integers:
-            node = self.graph.producers.get(name)
-            if node is None or node.op_type not in MOVES | IDENTITIES:
-                return None
-            name = node.input[0]
-        return self.graph.integers[name]
+        """The storage of a weight that is stored as integers; None for any other."""
+        return self.graph.integers.get(self.graph.origin(name))
 
     def elements(self, name: str) -> Array | None:
         """The numbers of the initializer elements that a value consists of; None where it is computed from them."""
@@ -82,7 +78,7 @@ class ValueTable:
         return self.interned.setdefault(key, operation)
 
 
-def represents(wide: np.dtype, narrow: np.dtype) -> bool:
+def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
     """Whether every number of the narrow format is a number of the wide one."""
     if wide == narrow:
         return True
