@@ -50,9 +50,9 @@ def _first_out_of_line(run: RuntimeRun, answers: Answers, format: Format) -> Ten
     if any(answer is not None and answer.record.outcome != Outcome.PASS for _, answer in asked):
         return None
     for case, answer in asked:
-        if answer is None or answer.answers is None:
+        if answer is None or answer.tensors is None:
             continue
-        for verdict in _verdicts(case, answer.answers, answers, format):
+        for verdict in _verdicts(case, answer.tensors, answers, format):
             if not verdict.conforms:
                 return verdict
     return None

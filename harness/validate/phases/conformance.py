@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.tally import Tally
-from encoder_conformance.results import Record
+from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.validate.evidence import Answers, Assessment, Evidence
 from encoder_conformance.validate.runtimes import RuntimeRun
@@ -106,3 +106,12 @@ def _finding(
     hint = node if record.check == "stages" else ""
     out = record.outcome == Outcome.FAIL and record.check != "invariant"
     return PhaseFinding(phase=phase, severity="error", message=message, hint=hint, runtimes=runs, out_of_line=out)
+
+
+def diagnoses(evidence: Evidence) -> tuple[Diagnosis, ...]:
+    """The diagnosis of the first run that has any: a file has one cause, whatever runs it."""
+    if evidence.answers is not None:
+        for run in evidence.answers.in_sigma:
+            if found := run.seen.diagnoses(run.name):
+                return (found[0],)
+    return ()

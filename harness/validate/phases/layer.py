@@ -8,17 +8,15 @@ import numpy.typing as npt
 
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.published import epsilon_of, unusual
-from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
+from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.quantised import unlike_rounding
 from encoder_conformance.validate.weights import shared, without_effect
 from encoder_conformance.wire.description import FileDescription, InitializerSource
 from encoder_conformance.wire.findings import PhaseFinding
 
 Array = npt.NDArray[Any]
-_NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
-"""Names, and what an exported file cannot show: it has no dropout, and only runs show what padding may hold."""
 _ROWS = 8
 """Rows of a matrix that tell its columns apart."""
 EMPTY_ROWS = "attention.fully_masked_row"
@@ -43,11 +41,11 @@ def _summary(description: FileDescription) -> str:
     return f"{found}, proved by a run ({proved.evidence})" if proved and proved.value else found
 
 
-def _findings(subject: Subject) -> Iterator[PhaseFinding]:
+def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     if subject.is_understood and subject.misfit and subject.request.layer:
         message = f"the file's parameters are not those of {subject.request.layer.layer}: {subject.misfit}"
         yield PhaseFinding(phase="layer", severity="error", message=message)
-    for key, message in differences(subject).items():
+    for key, message in unlike_stated(subject).items():
         if key != EMPTY_ROWS:
             yield PhaseFinding(phase="layer", severity="error", message=message)
     if subject.can_be_judged and subject.request.parameters is not None:
@@ -83,39 +81,25 @@ def _unstated(evidence: Evidence) -> Iterator[PhaseFinding]:
             yield from without_effect(case)
 
 
-def differences(subject: Subject) -> dict[str, str]:
+def unlike_stated(subject: ExaminedFile) -> dict[str, str]:
     """Choice → how the file's layer differs there from the stated one."""
     stated, description = subject.stated_layer, subject.description
     if stated is None or description.layer is None:
         return {}
-    inferred, messages = _choices(description.layer), {}
-    for key, expected in _choices(stated).items():
-        if _is_same(subject, inferred.get(key), expected) or (
-            key == EMPTY_ROWS and "unspecified" in (inferred[key], expected)
-        ):
-            continue
-        fact = description.fact(key)
-        where = f" ({fact.evidence})" if fact else ""
-        messages[key] = f"{key} is {inferred.get(key)} in the file{where}, and {expected} in {stated.layer}"
+    messages = {}
+    for key, expected, own in differences(description.layer, stated):
+        is_free = key == EMPTY_ROWS and "unspecified" in (own, expected)
+        if not is_free and not _is_rounded(subject, own, expected):
+            fact = description.fact(key)
+            where = f" ({fact.evidence})" if fact else ""
+            messages[key] = f"{key} is {own} in the file{where}, and {expected} in {stated.layer}"
     return messages
 
 
-def _is_same(subject: Subject, own: Any, expected: Any) -> bool:
-    """Whether two choices are equal. The format that the file computes in rounds a number, or float32, in which ONNX
+def _is_rounded(subject: ExaminedFile, own: Any, expected: Any) -> bool:
+    """Whether a number is another one as the format holds it that the file computes in, or float32, in which ONNX
     keeps attributes."""
-    rounded = (subject.rounded(expected), float(np.float32(expected))) if isinstance(expected, float) else ()
-    return bool(own == expected) or own in rounded
-
-
-def _choices(layer: Layer) -> dict[str, Any]:
-    return _flat(layer.model_dump(mode="json", exclude=_NOT_COMPARED))
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+    return isinstance(expected, float) and own in (subject.rounded(expected), float(np.float32(expected)))
 
 
 def _compared(

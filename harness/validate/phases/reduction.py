@@ -8,7 +8,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.validate.evidence import Array, Assessment, Evidence, Subject
+from encoder_conformance.validate.evidence import Array, Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.own_operands import stages_from_operands
 from encoder_conformance.wire.findings import PhaseFinding
 
@@ -33,7 +33,7 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment("; ".join(said), findings)
 
 
-def _format(subject: Subject) -> str:
+def _format(subject: ExaminedFile) -> str:
     """Narrow weights alone do not make the arithmetic narrow: their roundoff would excuse what their rounding cannot
     cause."""
     if subject.rounded_as:
@@ -46,7 +46,7 @@ def _format(subject: Subject) -> str:
     return f"stores {stored}; {by}" if stored else by
 
 
-def _cost(subject: Subject, case: Case) -> str:
+def _cost(subject: ExaminedFile, case: Case) -> str:
     """How far the file's weights take the output from that of the weights that they are rounded from."""
     if not subject.request.parameters:
         return ""
@@ -88,9 +88,9 @@ def relative_errors(evidence: Evidence) -> dict[str, tuple[float, str]]:
             golden = exact.reshape(-1)[expected.positions].astype(np.float64)
         for run in answers.of_the_file:
             answer = run.answers.get((case.id, "output"))
-            if answer is None or answer.answers is None or answer.answers["output"].shape != expected.shape:
+            if answer is None or answer.tensors is None or answer.tensors["output"].shape != expected.shape:
                 continue
-            values = answer.answers["output"].reshape(-1)[expected.positions].astype(np.float64)
+            values = answer.tensors["output"].reshape(-1)[expected.positions].astype(np.float64)
             error = _relative_error(values, golden)
             if not error <= found.get(run.name, (-1.0, ""))[0]:  # NaN is the worst
                 found[run.name] = error, case.situation.situation

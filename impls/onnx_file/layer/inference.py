@@ -28,10 +28,9 @@ from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicT
 from encoder_conformance.impls.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.oracle.encoder import LayerInputs
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import axes_of
-from encoder_conformance.validate.formats import dtype_named, narrower
 from encoder_conformance.wire.description import Fact
 
 
