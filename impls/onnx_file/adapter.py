@@ -11,7 +11,7 @@ import onnx
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
+from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors, serve
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
@@ -76,15 +76,15 @@ class OnnxFile(Adapter):
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
         return {name: value.astype(np.dtype(dtype), copy=False) for name, value in own.items()}
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        batch_first = self.batch_first(x)
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        batch_first = run.batch_first(x)
         name = self.semantics.output.name
         answer = self.session("deployed").run(self.feeds(batch_first, masks))[name]
         narrowed = self.inspected is not None and self.inspected[1].cut is not None
         answer = answer.astype(x.dtype) if narrowed else answer  # behind the cut the file may widen it
-        return self.as_given(self.semantics.batch_first(answer))
+        return run.as_given(self.semantics.batch_first(answer))
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         values = self.session("staged").run(self.feeds(x, masks))
         B, S, _ = x.shape
         sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)
