@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import Masks
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.impls.module_target.feeding import Feeding
 from encoder_conformance.impls.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import BadTarget
 from encoder_conformance.impls.module_target.locating import Place, locate
 from encoder_conformance.impls.module_target.mapping import ElementMap
 from encoder_conformance.impls.module_target.naming import alike, best_named, better_owner

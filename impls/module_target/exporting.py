@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import onnx
 
+from encoder_conformance.impls.module_target.errors import last_frames
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import last_frames
 from encoder_conformance.impls.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import ModelRunner
