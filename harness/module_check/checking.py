@@ -10,7 +10,7 @@ from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.module_check.results import CheckResult, PartResult
-from encoder_conformance.module_check.stated import CheckRequest, with_layer_read
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
@@ -50,7 +50,7 @@ class Checking:
     def __init__(self, request: CheckRequest, log: Path, progress: Progress) -> None:
         """Raises InputError if no interpreter can run the worker, or what the module should be cannot be read."""
         self._progress = progress
-        self.request = with_layer_read(request, log)
+        self.request = request.with_layer_read(log.with_name(f"stated-{log.name}"))
         self.module = Module(self.request, log)
 
     def result(self) -> CheckResult:

@@ -17,7 +17,7 @@ from encoder_conformance.module_check.handover import LIVE, hand_over
 from encoder_conformance.module_check.report import CheckReport
 from encoder_conformance.module_check.results import CheckResult
 from encoder_conformance.module_check.separate import PROBLEM, RESULT, write_request
-from encoder_conformance.module_check.stated import CheckRequest, as_stated
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
 
@@ -47,18 +47,14 @@ def check(
     An object is pickled into a private temporary folder and loaded in a worker process. Raises InputError if it cannot
     be, or if nothing in it can be judged.
     """
-    stated = as_stated(None if layer is None else str(layer), "`check` judges encoder layers")
     request = CheckRequest(
         target=module if isinstance(module, str) else _name_of(module),
         at=at,
-        layer=stated.layer,
-        resize=stated.resize,
-        like=stated.like,
         level=level,
         dtypes=_known_formats(dtypes),
         declared=declared_from(deviations),
         jobs=jobs or os.cpu_count() or 1,
-    )
+    ).stating(None if layer is None else str(layer), "`check` judges encoder layers")
     result = _judged_apart(request, module, arguments or {})
     return CheckReport(result.model_copy(update={"target": request.target}))
 

@@ -21,6 +21,7 @@ def write_request(request: CheckRequest, folder: Path) -> Path:
 
 
 def main(path: Path) -> None:
+    """Do the check that the file has the pickled request of; result or problem come to lie beside it."""
     folder = path.parent
     try:
         result = Checking(pickle.loads(path.read_bytes()), folder / "check.log", SILENT).result()

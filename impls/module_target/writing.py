@@ -9,8 +9,8 @@ import numpy as np
 from encoder_conformance import Take
 from encoder_conformance.impls.module_target.examination import Examination
 from encoder_conformance.impls.module_target.mapping import ElementMap
+from encoder_conformance.spec.axes import Array
 
-Array = np.ndarray[Any, Any]
 _SOURCE = '''"""Drives {target}{part}, as `conform check` found it."""
 
 from encoder_conformance import ParameterMap, Take, serve

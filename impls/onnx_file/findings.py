@@ -28,5 +28,5 @@ class Findings:
         return [f for f in self.found if f.severity == "error" and (not phases or f.phase in phases)]
 
     def in_order(self) -> tuple[PhaseFinding, ...]:
-        """By phase, and within one as they were found."""
+        """The findings by phase, and within one as they were found."""
         return tuple(sorted(self.found, key=lambda finding: PHASES.index(finding.phase)))

@@ -91,11 +91,11 @@ WORKER = """
         super().build(told, parameters, dtype)
         return parameters
 
-    def output(self, x, masks):
-        return self.lies(x, super().output(x, masks))
+    def output(self, x, masks, run):
+        return self.lies(x, super().output(x, masks, run))
 
-    def stages(self, x, masks):
-        seen = super().stages(x, masks)
+    def stages(self, x, masks, run):
+        seen = super().stages(x, masks, run)
         shown = {name: seen[name] for name in self.file["description"]["stages"]}
         return {**shown, "output": self.lies(x, seen["output"])}
 """
