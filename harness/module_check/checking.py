@@ -16,7 +16,7 @@ from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.subjects.cases import module_cases, own_cases
-from encoder_conformance.subjects.module import Module
+from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
 from encoder_conformance.wire.description import ModuleDescription
 from encoder_conformance.wire.findings import Problem
@@ -51,7 +51,7 @@ class Checking:
         """Raises InputError if no interpreter can run the worker, or what the module should be cannot be read."""
         self._progress = progress
         self.request = request.with_layer_read(log.with_name(f"stated-{log.name}"))
-        self.module = Module(self.request, log)
+        self.module = ModuleWorker(self.request, log)
 
     def result(self) -> CheckResult:
         """Raises InputError for a target that is no module, or holds no layer."""

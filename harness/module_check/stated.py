@@ -12,7 +12,7 @@ from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_l
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
-from encoder_conformance.subjects.module import Module
+from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.wire.findings import Problem
 
@@ -58,7 +58,7 @@ def _layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[
     there, or is no layer that the layer language can say.
     """
     target, _, path = text.partition("@")
-    module = Module(SubjectRequest(target=target, folder=folder, pythons=pythons), log)
+    module = ModuleWorker(SubjectRequest(target=target, folder=folder, pythons=pythons), log)
     with contextlib.closing(module):
         at = path or next(iter(module.listed()), None)
         found = module.examined(at)
