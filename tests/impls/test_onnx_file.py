@@ -22,7 +22,7 @@ from encoder_conformance.impls.onnx_file.inspection import inspect
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.findings import Description
+from encoder_conformance.wire.description import FileDescription
 
 D, H, F = 24, 3, 40
 Array = np.ndarray[Any, Any]
@@ -446,9 +446,9 @@ def test_what_a_worker_says_is_what_the_harness_reads(saved: Make) -> None:
     described = inspect(
         saved(hand_written("bool[batch,sequence] m", "masked = Add(scores, scores)")), None
     ).description()
-    Description.model_validate_json(json.dumps(described))
+    FileDescription.model_validate_json(json.dumps(described))
     nothing = inspect(Path("/nowhere/model.onnx"), None).description()
-    Description.model_validate_json(json.dumps(nothing))
+    FileDescription.model_validate_json(json.dumps(nothing))
 
 
 class FromIds(nn.Module):
