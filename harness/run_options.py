@@ -1,15 +1,15 @@
 """How a run is run: what its command says, and its workers, its diagnosis and its report need."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from encoder_conformance.report.verbosity import Verbosity
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 if TYPE_CHECKING:  # options are declared, and their help is printed, without NumPy and pydantic
     from encoder_conformance.impl.manifest import Device
     from encoder_conformance.results import Shard
 
+Verbosity = Literal["quiet", "usual", "verbose"]
 RANDOM = "random"
 """The word for a seed that is drawn."""
 
@@ -32,7 +32,7 @@ class RunOptions:
     begun: float = 0.0
     budget: float | None = None
     fail_fast: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
     shard: "Shard | None" = None
     verbosity: Verbosity = "usual"
     keep_failing: bool = False

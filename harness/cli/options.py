@@ -17,7 +17,7 @@ from encoder_conformance.files import UnwritableError, replace_file
 from encoder_conformance.progress import Progress
 from encoder_conformance.run_options import RANDOM
 from encoder_conformance.spec.level import DTYPES, LEVELS
-from encoder_conformance.worker.limits import Limits, default_memory
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -199,7 +199,7 @@ def worker_limits(command: Callable[..., Any]) -> Callable[..., Any]:
             from encoder_conformance.worker.sandbox import require_sandbox
 
             require_sandbox()
-        return command(*arguments, limits=Limits(memory or default_memory(), isolate), **options)
+        return command(*arguments, limits=WorkerLimits(memory or default_memory(), isolate), **options)
 
     return limited
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from encoder_conformance.cli.judging import Planned, judge_assignments
-from encoder_conformance.cluster.part import REQUEST, Part, cases_of
+from encoder_conformance.cluster.part import REQUEST, PlanPart, cases_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.interpreter import Missing, resolve
@@ -22,10 +22,10 @@ from encoder_conformance.report.begun import begun_run
 from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of
-from encoder_conformance.worker.limits import Limits, default_memory
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
 
-def judge_part(part: Part, folder: Path) -> None:
+def judge_part(part: PlanPart, folder: Path) -> None:
     """Judge it into this folder. Raises InputError if the implementation cannot be started here."""
     question = part.question
     found, implementation = find_implementation(part.implementation)
@@ -43,7 +43,7 @@ def judge_part(part: Part, folder: Path) -> None:
         threads=question.threads,
         seed=question.seed,
         begun=time.monotonic(),
-        limits=Limits(question.memory or default_memory(), question.isolate),
+        limits=WorkerLimits(question.memory or default_memory(), question.isolate),
         verbosity="quiet",
     )
     with begun_run(folder) as out:
@@ -65,7 +65,7 @@ def main(folder: Path) -> int:
     _end_with_parent()
     give_large_arrays_back()
     try:
-        judge_part(Part.model_validate_json((folder / REQUEST).read_bytes()), folder)
+        judge_part(PlanPart.model_validate_json((folder / REQUEST).read_bytes()), folder)
     except InputError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return 2

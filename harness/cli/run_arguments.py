@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.run_options import RunOptions
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 if TYPE_CHECKING:  # help is printed without NumPy and pydantic
     from encoder_conformance.impl.manifest import Device
@@ -36,7 +36,7 @@ class RunArguments:
     earlier: Path | None
     scheduler: str | None
     pythons: dict[str, str]
-    limits: Limits
+    limits: WorkerLimits
     out: Path | None
     keep_failing: bool
     quiet: bool

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 import encoder_conformance
-from encoder_conformance.cluster.part import REQUEST, Part
+from encoder_conformance.cluster.part import REQUEST, PlanPart
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, packages_of, resolve
 from encoder_conformance.impl.lock import source_digest
@@ -69,7 +69,7 @@ def _harness() -> str:
     return hashlib.sha256((source_digest(PACKAGE) + source_digest(SPECS)).encode()).hexdigest()[:12]
 
 
-def judge(part: Part) -> Result:
+def judge(part: PlanPart) -> Result:
     """Judge one part. Its process ends with this one, however that ends."""
     with tempfile.TemporaryDirectory(prefix="conform-part-") as temporary:
         folder = Path(temporary)

@@ -15,7 +15,7 @@ from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import LARGEST_FRAME, Tensors
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.launch import end_of_log
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 _LAST_LINES = 8
@@ -55,7 +55,7 @@ def refuse_too_large(elements: int, batch: int, dtype: DtypeName) -> None:
 
 @contextmanager
 def open_session(
-    ready: Ready, threads: int, environment: Mapping[str, str] | None = None, limits: Limits | None = None
+    ready: Ready, threads: int, environment: Mapping[str, str] | None = None, limits: WorkerLimits | None = None
 ) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
     """A session, closed at the end of the block, and a function that returns an answer's tensors.
 

@@ -27,7 +27,7 @@ from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.threads import share
 from encoder_conformance.validate.history import LARGE, SMALL, Dependence, ask_history
 from encoder_conformance.validate.results import RuntimeResult
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
@@ -191,7 +191,7 @@ def ask_all(
     questions: Questions,
     logs: Path,
     report: Callable[[RuntimeRun, Record], None],
-    limits: Limits,
+    limits: WorkerLimits,
 ) -> None:
     """Ask every run every case, as many workers side by side as there are processors, each within `limits`; `report`
     gets each record."""
@@ -221,7 +221,7 @@ def ask_all(
             raise
 
 
-def _started(run: RuntimeRun, ready: Ready, threads: int, logs: Path, limits: Limits) -> Session:
+def _started(run: RuntimeRun, ready: Ready, threads: int, logs: Path, limits: WorkerLimits) -> Session:
     log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
     log.unlink(missing_ok=True)
     return Session(ready, "cpu", threads, log, limits=limits)
