@@ -19,6 +19,7 @@ from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.judging import Early, JudgeThread, Unconfirmed
+from encoder_conformance.processors import share
 from encoder_conformance.results import Record
 from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent, speed_beside
@@ -26,7 +27,6 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
-from encoder_conformance.threads import share
 from encoder_conformance.worker.launch import log_of
 from encoder_conformance.worker.session import Session
 from encoder_conformance.worker.supervisor import Losses

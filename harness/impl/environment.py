@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from encoder_conformance.threads import blas_threads
+from encoder_conformance.processors import blas_threads
 
 _NAMES = frozenset(
     {

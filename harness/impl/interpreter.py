@@ -11,7 +11,7 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.environment import passed_on
 from encoder_conformance.impl.lookup import is_there
 from encoder_conformance.impl.manifest import Implementation
-from encoder_conformance.parent_death import ends_with_parent
+from encoder_conformance.interrupts import ends_with_parent
 from encoder_conformance.paths import PACKAGE, ROOT, shown
 
 LAUNCH = PACKAGE / "adapter" / "launch.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 from encoder_conformance.impl.interpreter import LAUNCH, Ready, packages_of
 from encoder_conformance.impl.lookup import installed
 from encoder_conformance.paths import IMPLS, PACKAGE
-from encoder_conformance.processor import processor
+from encoder_conformance.processors import processor
 
 _SHARED = IMPLS / "bases"
 """What the project's own adapters import beside their own folder."""

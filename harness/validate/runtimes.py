@@ -19,12 +19,12 @@ from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
+from encoder_conformance.processors import share
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.stages import kind_of
-from encoder_conformance.threads import share
 from encoder_conformance.validate.history import LARGE, SMALL, Dependence, ask_history
 from encoder_conformance.validate.results import RuntimeResult
 from encoder_conformance.worker.limits import WorkerLimits

@@ -24,11 +24,11 @@ from encoder_conformance.report.ledger import Ledger
 from encoder_conformance.report.machine import environment
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.results import Record
+from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
 from encoder_conformance.task import Task
-from encoder_conformance.worker.limits import WorkerLimits
 
 WORST = {"worst_index": (0, 1, 2), "observed": 1.0, "expected": 1.0, "sigma": 1e-7}
 TENSORS = tuple(TensorVerdict(tensor=f"stage {n}", conforms=True, rms=0.5, max=2.0, **WORST) for n in range(20))
@@ -48,11 +48,11 @@ def judged(task: Task, number: int) -> Record:
 
 
 def ledger_of(assignment: Assignment, folder: Path) -> Ledger:
-    session = SimpleNamespace(versions={}, settings={}, log=Path("log"))
+    session = SimpleNamespace(versions={}, worker=SimpleNamespace(settings={}), log=Path("log"))
     run: Any = SimpleNamespace(
-        jobs=1, threads=1, limits=WorkerLimits(), peak_memory=lambda _: None, session=lambda _: session
+        jobs=1, threads=1, options=RunOptions(), peak_memory=lambda _: None, session=lambda _: session
     )
-    return Ledger(folder, [assignment], [], run, environment([assignment], run, "cpu", 0))
+    return Ledger(folder, [assignment], [], run, environment([assignment], run))
 
 
 def test_records_do_not_stay_in_memory(assignment: Assignment, tmp_path: Path) -> None:
