@@ -1,4 +1,4 @@
-"""What a run does while its workers import their frameworks, which takes seconds: the harness needs half a second.
+"""The work of a run while its workers import their frameworks, which takes seconds: the harness needs half a second.
 
 Workers start before the specification is read and before what judges is imported, which is why what prepares to judge
 imports it inside functions. Then, and whenever no answer comes, expectations are read and conditions measured.

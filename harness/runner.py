@@ -155,7 +155,7 @@ class SuiteRun:
         return max((session.worker.peak_memory for session in self._queues[name].sessions), default=0) or None
 
     def observations(self, name: str) -> Observations:
-        """What was seen of an implementation."""
+        """The observations of an implementation, for its diagnosis."""
         return self._queues[name].observations
 
     def left(self) -> Iterator[Record]:

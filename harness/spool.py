@@ -27,7 +27,7 @@ _AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Extent:
-    """Where a value lies: in parts of these `sizes`, in the room of `room` bytes at `begin`.
+    """The place of a value: in parts of these `sizes`, in the room of `room` bytes at `begin`.
 
     `value` is itself if no disk held it.
     """

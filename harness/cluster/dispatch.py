@@ -9,21 +9,21 @@ from encoder_conformance.cluster.part import PlanPart
 from encoder_conformance.cluster.worker import Result
 
 MOST_LOSSES = 3
-"""How many workers a part may lose before it is given up: it may be what ends them."""
+"""Workers that a part may lose before it is given up: it may be what ends them."""
 
 
 class Running(Protocol):
     """A part that a worker has begun."""
 
     def result(self) -> Result | None:
-        """What came of it; None while it runs."""
+        """The result; None while it runs."""
 
     def drop(self) -> None:
         """Want it no more."""
 
 
 class Cluster(Protocol):
-    """What is needed of a cluster; `dask.py` is one."""
+    """A cluster, as dispatch needs it; `dask.py` is one."""
 
     def workers(self) -> Mapping[str, frozenset[str]]:
         """Address → the implementations that it can run, of all workers that are there now."""

@@ -17,7 +17,7 @@ REQUEST = "part.json"
 
 
 class RunQuestion(BaseModel):
-    """What a whole run asks of each implementation."""
+    """The question of a whole run to each implementation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

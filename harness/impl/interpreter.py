@@ -125,7 +125,7 @@ def packages_of(interpreter: str) -> str | None:
 
 
 def _ask(interpreter: str, *words: str) -> str | None:
-    """What `lookup.py` prints under an interpreter; None if it does not run at all."""
+    """The output of `lookup.py` under an interpreter; None if it does not run at all."""
     try:
         process = subprocess.run(
             [interpreter, str(LOOKUP), *words],

@@ -1,4 +1,4 @@
-"""How a worker is started, and where its log lies, which is never read whole."""
+"""The start of a worker, and its log, which is never read whole."""
 
 import re
 from collections.abc import Mapping

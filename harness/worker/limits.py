@@ -1,4 +1,4 @@
-"""What a worker may hold, and what it may reach."""
+"""Limits of a worker: the memory that it may hold, and what it may reach."""
 
 import os
 from dataclasses import dataclass, field
