@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # help is printed without NumPy and pydantic
 
 @dataclass(frozen=True)
 class RunArguments:
-    """The options as the user gave them. `begun`: when, by time.monotonic(). `earlier`: the run that is to be completed."""
+    """The options as the user gave them. `begun`: when, by time.monotonic(). `earlier`: a run to be completed."""
 
     begun: float
     impls: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Locks: all that an implementation's answers depend on, as one digest. While it is the same, a check need not be asked again."""
+"""Locks: what an implementation's answers depend on, as one digest. While it is the same, no check is asked again."""
 
 import hashlib
 import sys

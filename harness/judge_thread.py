@@ -11,11 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from encoder_conformance.asking import Answer, judged
+from encoder_conformance.asking import UnjudgedAnswer, judged
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judging.loop import observe
 from encoder_conformance.results import Record
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.task import Task
@@ -40,7 +41,7 @@ class Early:
 class Unconfirmed:
     """An answer whose worker has not answered again, and its record; None if judging it raised."""
 
-    answer: Answer
+    answer: UnjudgedAnswer
     record: Future[Record | None]
 
 
@@ -69,7 +70,7 @@ class JudgeThread:
         """Put None after the records of all answers so far."""
         self._thread.submit(self._records.put, None)
 
-    def judge_early(self, answer: Answer) -> Unconfirmed:
+    def judge_early(self, answer: UnjudgedAnswer) -> Unconfirmed:
         """Judge an answer, which `confirm` makes final."""
         self._unjudged.acquire()
         return Unconfirmed(answer, self._thread.submit(self._judge_early, answer))
@@ -83,13 +84,13 @@ class JudgeThread:
             self.judge(observations, unconfirmed.answer, unconfirmed.record)
 
     def judge(
-        self, observations: Observations, answer: Answer, early: Future[Record | None] | None = None
+        self, observations: Observations, answer: UnjudgedAnswer, early: Future[Record | None] | None = None
     ) -> Future[Outcome | None]:
         """Judge an answer for good, unless it was judged `early`, and keep what `observations` take of it."""
         self._unjudged.acquire()
         return self._thread.submit(self._judge, observations, answer, early)
 
-    def _judge_early(self, answer: Answer) -> Record | None:
+    def _judge_early(self, answer: UnjudgedAnswer) -> Record | None:
         try:
             record = judged(answer, self._constants)
             self._records.put(Early(record))
@@ -101,16 +102,16 @@ class JudgeThread:
         finally:
             self._unjudged.release()
 
-    def _judge(self, observations: Observations, answer: Answer, early: Future[Record | None] | None) -> Outcome | None:
+    def _judge(
+        self, observations: Observations, answer: UnjudgedAnswer, early: Future[Record | None] | None
+    ) -> Outcome | None:
         try:
             record = early.result() if early else judged(answer, self._constants)
             if record is None:
                 return None
-            observations.note(answer.task, record)
-            if isinstance(answer.result, dict):
-                observations.see(answer.task, answer.expected, record, answer.result, answer.expected_again)
-                if self._observed:
-                    self._observed(answer.task, answer.expected, record, answer.result)
+            observe(observations, answer, record, answer.expected_again)
+            if self._observed and isinstance(answer.result, dict):
+                self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)
         except BaseException as error:
             self._records.put(error)
