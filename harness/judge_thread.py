@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from encoder_conformance.asking import UnjudgedAnswer, judged
 from encoder_conformance.diagnosis.observations import Observations
@@ -28,6 +29,8 @@ answers several small tasks while a large one is judged has nothing to do."""
 _TURN = 5e-4
 """Seconds that a thread may keep the interpreter while another waits for it. In Python's 5 ms a worker answers several
 small tasks, and then has nothing to do."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,13 @@ class JudgeThread:
 
     def judge_early(self, answer: UnjudgedAnswer) -> Unconfirmed:
         """Judge an answer, which `confirm` makes final."""
-        self._unjudged.acquire()
-        return Unconfirmed(answer, self._thread.submit(self._judge_early, answer))
+
+        def judge() -> Record:
+            record = judged(answer, self._constants)
+            self._records.put(Early(record))
+            return record
+
+        return Unconfirmed(answer, self._submit(judge))
 
     def confirm(self, observations: Observations, unconfirmed: Unconfirmed | None, fault: Failure | None) -> None:
         """Make a record final. `fault`: what the worker did after its answer, and before the next."""
@@ -87,25 +95,8 @@ class JudgeThread:
         self, observations: Observations, answer: UnjudgedAnswer, early: Future[Record | None] | None = None
     ) -> Future[Outcome | None]:
         """Judge an answer for good, unless it was judged `early`, and keep what `observations` take of it."""
-        self._unjudged.acquire()
-        return self._thread.submit(self._judge, observations, answer, early)
 
-    def _judge_early(self, answer: UnjudgedAnswer) -> Record | None:
-        try:
-            record = judged(answer, self._constants)
-            self._records.put(Early(record))
-        except BaseException as error:
-            self._records.put(error)
-            return None
-        else:
-            return record
-        finally:
-            self._unjudged.release()
-
-    def _judge(
-        self, observations: Observations, answer: UnjudgedAnswer, early: Future[Record | None] | None
-    ) -> Outcome | None:
-        try:
+        def judge() -> Outcome | None:
             record = early.result() if early else judged(answer, self._constants)
             if record is None:
                 return None
@@ -113,10 +104,21 @@ class JudgeThread:
             if self._observed and isinstance(answer.result, dict):
                 self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)
-        except BaseException as error:
-            self._records.put(error)
-            return None
-        else:
             return record.outcome
-        finally:
-            self._unjudged.release()
+
+        return self._submit(judge)
+
+    def _submit(self, judge: Callable[[], Result | None]) -> Future[Result | None]:
+        """Call `judge` in the thread. What it raises is put among the records."""
+        self._unjudged.acquire()
+
+        def guarded() -> Result | None:
+            try:
+                return judge()
+            except BaseException as error:
+                self._records.put(error)
+                return None
+            finally:
+                self._unjudged.release()
+
+        return self._thread.submit(guarded)
