@@ -11,7 +11,7 @@ import numpy as np
 from encoder_conformance.checks.invariants.asking import breaks
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.advice import ADVICE
-from encoder_conformance.diagnosis.named import named_deviations
+from encoder_conformance.diagnosis.explanation import named_deviations
 from encoder_conformance.judge.answers import Answers, values_at
 from encoder_conformance.judge.expected import Expected, key
 from encoder_conformance.judge.outcome import Outcome
@@ -27,7 +27,7 @@ _FORWARD = ("output", "stages", "weights")
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedCheck:
     """A check that failed. `message` is that of refusals and invariants; "" for others.
 
     `lost`: its first tensor with a value that is not finite where the golden is. `spread`: such a value is at a query
@@ -57,7 +57,7 @@ class Failed:
         return apart if apart == "padding" and (self.lost or situation.input.padding == "huge") else None
 
 
-def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> Failed | None:
+def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> FailedCheck | None:
     """The failure that a record is of, as far as its answers say more than numbers do."""
     if record.outcome != Outcome.FAIL or task.check in ("refusal", "invariant"):
         return None
@@ -77,21 +77,21 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
         with np.errstate(invalid="ignore"):
             largest = np.abs(tensor.golden[finite]).max(initial=0.0)
             huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
-    return Failed(task, "", record.kind, lost, spread, huge)
+    return FailedCheck(task, "", record.kind, lost, spread, huge)
 
 
-def refused_or_broken(task: Task, record: Record) -> Failed | None:
+def refused_or_broken(task: Task, record: Record) -> FailedCheck | None:
     """A refusal or an invariant that failed; not one that got no answer, which says nothing of either, and not where
     what is wrong is refused, and numbers are wrong without it."""
     if task.check not in ("refusal", "invariant") or record.outcome is not Outcome.FAIL:
         return None
-    return None if record.kind == "beside-refusal" else Failed(task, record.message, record.kind)
+    return None if record.kind == "beside-refusal" else FailedCheck(task, record.message, record.kind)
 
 
-def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
+def causes(name: str, failures: Sequence[FailedCheck], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
     """A line for each; what an explained diagnosis of the same format accounts for is not said again."""
     explained = {each.dtype: named_deviations(each) for each in diagnoses if each.confidence == "explained"}
-    found: dict[str, list[Failed]] = {}
+    found: dict[str, list[FailedCheck]] = {}
     for each in failures:
         kind = each.kind
         if kind and not _other_cause(kind, each, failures) and not _accounted(each, explained.get(each.task.dtype, ())):
@@ -100,7 +100,7 @@ def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]
         yield _said(name, kind, seen)
 
 
-def _apart(each: Failed) -> str | None:
+def _apart(each: FailedCheck) -> str | None:
     """What sets the case apart from others, that NaN may come of."""
     case = each.task.case
     if case.situation.input.padding != "as_drawn":
@@ -108,7 +108,7 @@ def _apart(each: Failed) -> str | None:
     return "no-key" if has_empty_row(case) and case.layer.attention.fully_masked_row != "nan" else None
 
 
-def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
+def _other_cause(kind: str, each: FailedCheck, failures: Iterable[FailedCheck]) -> bool:
     """Whether NaN is there without what would set the case apart; or, of a gradient, in its forward pass too."""
     task = each.task
     others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in _FORWARD and o.lost]
@@ -125,7 +125,7 @@ def _same_layer(one: Task, other: Task) -> bool:
     return (one.dtype, one.case.layer.layer) == (other.dtype, other.case.layer.layer)
 
 
-def _accounted(each: Failed, deviations: Sequence[Deviation]) -> bool:
+def _accounted(each: FailedCheck, deviations: Sequence[Deviation]) -> bool:
     """Whether what explains the numbers gives this too."""
     task = each.task
     if not deviations or task.check == "refusal" or task.check == "gradients":
@@ -136,7 +136,7 @@ def _accounted(each: Failed, deviations: Sequence[Deviation]) -> bool:
     return not bool(np.isfinite(output[task.case.specified()]).all())
 
 
-def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
+def _said(name: str, kind: str, seen: Sequence[FailedCheck]) -> Diagnosis:
     first = seen[0]
     sentence, advice = ADVICE[kind]
     message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
@@ -151,6 +151,6 @@ def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
     )
 
 
-def _clauses(each: Failed) -> tuple[str, ...]:
+def _clauses(each: FailedCheck) -> tuple[str, ...]:
     own = {"no-key": ("M-4",), "padding": ("M-8",)}.get(_apart(each) or "")
     return own if own and each.task.check not in ("refusal", "invariant") else each.task.case.situation.clauses

@@ -5,20 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
-from encoder_conformance.diagnosis.backward.of_explained import not_following
-from encoder_conformance.diagnosis.backward.seen import GradientsSeen, gradients_seen
-from encoder_conformance.diagnosis.causes import Failed, causes, failed, refused_or_broken
-from encoder_conformance.diagnosis.diagnose import (
-    Repeats,
-    diagnose_chosen,
-    not_by_all,
-    on_large_layers,
-    unaccounted,
-)
-from encoder_conformance.diagnosis.experiments import Ask
-from encoder_conformance.diagnosis.named import named_deviations
-from encoder_conformance.diagnosis.selection import TRIED, beyond, choose, of_other_large_layers
+from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
+from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed, refused_or_broken
+from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
+from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
+from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.observation import Observation, as_observed, in_format, observation_of
@@ -59,7 +52,7 @@ class Observations:
         self._found: dict[str, dict[str, dict[str, _Kept]]] = {}
         self._gradients: dict[str, dict[str, _Kept]] = {}
         self._not_tried: dict[str, list[str]] = {}
-        self._failures: list[Failed] = []
+        self._failures: list[FailedCheck] = []
         self._repeats: dict[str, set[Repeats]] = {}
         self._one_at_a_time = threading.Lock()
 
@@ -90,10 +83,10 @@ class Observations:
         for dtype, kept in self._by_dtype().items():
             failing[dtype] = {each.case.id for each in kept if each.failed}
             if failing[dtype]:
-                again = ask and partial(ask, dtype)
+                of = Failing(name, dtype, until, self.repeats(dtype), ask and partial(ask, dtype))
                 all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
-                said = self._forward(name, dtype, kept, until, again, in_catalogue_alone=all_seen)
-                found.append(self._held_to_gradients(said, dtype))
+                forward = self._forward(of, kept, in_catalogue_alone=all_seen)
+                found.append(self._with_gradients(forward, dtype))
         for dtype in sorted(self._gradients):
             if backward := self._backward(name, dtype):
                 found.append(backward)
@@ -107,46 +100,35 @@ class Observations:
         ]
         return told + by_themselves
 
-    def _forward(
-        self,
-        name: str,
-        dtype: str,
-        kept: list[_Kept],
-        until: float | None,
-        ask: Ask | None,
-        *,
-        in_catalogue_alone: bool,
-    ) -> Diagnosis:
-        """What explains the cases that say most, and every other one that is kept: what it leaves out is shown to a
-        second try. One case of each large layer that failed is tried last."""
+    def _forward(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> Diagnosis:
+        """Explain the cases that say most, and every other one that is kept: what is left out is shown to a second
+        try. One case of each large layer that failed is tried last."""
         taken = choose(kept)
-        chosen, repeats = self._read(taken), self.repeats(dtype)
-        diagnosis_of = partial(diagnose_chosen, name, dtype, in_catalogue_alone=in_catalogue_alone)
-        shown = chosen
-        said = diagnosis_of(shown, until, repeats, ask)
+        chosen = shown = self._read(taken)
+        found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
         left: list[Observation] = []
         for is_last in (*[False] * _TRIES, True):
-            if said.confidence != "explained":
-                return said
-            left = unaccounted(said, self._read(beyond(kept, taken)), until)
+            if found.confidence != "explained":
+                return found
+            left = unaccounted(found, self._read(not_chosen(kept, taken)), of.until)
             if not left:
                 large = of_other_large_layers(kept, taken)
-                return on_large_layers(said, shown, self._read(large), until) if large else said
+                return on_large_layers(found, shown, self._read(large), of.until) if large else found
             if not is_last:
                 shown = [*left, *chosen][:TRIED]
-                said = diagnosis_of(shown, until, repeats, ask)
-        return not_by_all(said, left)
+                found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
+        return as_closest(found, left)
 
-    def _held_to_gradients(self, said: Diagnosis, dtype: str) -> Diagnosis:
-        """An explanation accounts for gradients, too, as far as they follow from it."""
-        if said.confidence != "explained" or dtype not in self._gradients:
-            return said
+    def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
+        """Hold an explanation to the gradients, too, as far as they follow from it."""
+        if forward.confidence != "explained" or dtype not in self._gradients:
+            return forward
         failed_first = sorted(self._gradients[dtype].values(), key=lambda each: (not each.failed, each.case.id))
-        left = not_following(self._gradients_seen(failed_first), named_deviations(said))
+        left = not_following(self._gradients_seen(failed_first), named_deviations(forward))
         if not left:
-            return said
+            return forward
         sentence = f"Not accounted for: gradients of {', '.join(left)}."
-        return said.model_copy(update={"confidence": "closest", "observed": (*said.observed, sentence)})
+        return forward.model_copy(update={"confidence": "closest", "observed": (*forward.observed, sentence)})
 
     def see(
         self,
@@ -188,7 +170,7 @@ class Observations:
         amiss = record.outcome is Outcome.FAIL
         if not amiss and record.outcome is not Outcome.PASS:
             return
-        seen = gradients_seen(task.case, expected, task.format, answers, failed=amiss)
+        seen = observe_gradients(task.case, expected, task.format, answers, failed=amiss)
         tensors = None if seen is None else self._spool.put(dict(answers))
         with self._one_at_a_time:
             if tensors is None:
@@ -209,10 +191,10 @@ class Observations:
         not_tried = sorted(self._not_tried.get(dtype, ()))
         return diagnose_backward(name, dtype, [*self._gradients_seen(kept)], not_tried)
 
-    def _gradients_seen(self, kept: Iterable[_Kept]) -> Iterator[GradientsSeen]:
+    def _gradients_seen(self, kept: Iterable[_Kept]) -> Iterator[ObservedGradients]:
         for each in kept:
             tensors = self._spool.get(each.tensors)
-            if seen := gradients_seen(each.case, each.expected(), each.dtype, tensors, failed=each.failed):
+            if seen := observe_gradients(each.case, each.expected(), each.dtype, tensors, failed=each.failed):
                 yield seen
 
     def forget(self) -> None:
