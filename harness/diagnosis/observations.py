@@ -1,4 +1,4 @@
-"""What an implementation was seen to give in a run, as much of it as a diagnosis takes."""
+"""Keeps what an implementation gives in a run, as much of it as a diagnosis takes, and diagnoses it at the end."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from functools import partial
 from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
-from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed, refused_or_broken
+from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed_numbers, refused_or_broken
 from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
@@ -44,7 +44,7 @@ class _Kept:
 
 
 class Observations:
-    """Of one implementation, case by case and dtype by dtype. Of many cases those are kept that say most."""
+    """The observations of one implementation, by dtype and case. Of many cases those that say most are kept."""
 
     def __init__(self, spool: Spool | None = None) -> None:
         """`spool`: where the tensors lie; observations of several implementations may share one."""
@@ -57,7 +57,7 @@ class Observations:
         self._one_at_a_time = threading.Lock()
 
     def note(self, task: Task, record: Record) -> None:
-        """What a check came to that leaves no tensors behind: what was refused, whether two answers were the same."""
+        """Note the outcome of a check that leaves no tensors: what was refused, whether two answers were the same."""
         if found := refused_or_broken(task, record):
             with self._one_at_a_time:
                 self._failures.append(found)
@@ -74,10 +74,10 @@ class Observations:
         return "differ" if "differ" in found else "same" if found else "unknown"
 
     def diagnoses(self, name: str, until: float | None = None, ask: AskInDtype | None = None) -> list[Diagnosis]:
-        """What explains the failures in each dtype that has any, cut short at the time `until`; then what was seen.
+        """Explain the failures in each dtype that has any, cut short at the time `until`; then causes that are seen.
 
-        Where all that failed was seen to have another cause, numbers say something else only if they explain it. `ask`
-        asks the implementation again."""
+        Where all that failed has a cause that is seen, numbers name another one only if they explain all. `ask` asks
+        the implementation again."""
         found, failing = [], dict[str, set[str]]()
         seen = _seen(causes(name, self._failures, ()))
         for dtype, kept in self._by_dtype().items():
@@ -93,12 +93,12 @@ class Observations:
                 failing[dtype] = failing.get(dtype, set()) | set(backward.cases)
         by_themselves = list(causes(name, self._failures, found))
         seen = _seen(by_themselves)
-        told = [
+        numeric = [
             each
             for each in found
             if each.confidence == "explained" or any((each.dtype, case) not in seen for case in failing[each.dtype])
         ]
-        return told + by_themselves
+        return numeric + by_themselves
 
     def _forward(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> Diagnosis:
         """Explain the cases that say most, and every other one that is kept: what is left out is shown to a second
@@ -140,7 +140,7 @@ class Observations:
     ) -> None:
         """Take from the answers to a check what a diagnosis needs. `read_again` gives `expected` anew: then it does
         not stay in memory."""
-        if found := failed(task, record, expected, answers):
+        if found := failed_numbers(task, record, expected, answers):
             with self._one_at_a_time:
                 self._failures.append(found)
         if task.check == "gradients":
@@ -183,7 +183,7 @@ class Observations:
                 self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)
 
     def _backward(self, name: str, dtype: str) -> Diagnosis | None:
-        """What is wrong with gradients of layers whose forward pass is right; None where nothing is."""
+        """Diagnose the gradients of layers whose forward pass is right; None where nothing is wrong with them."""
         wrong = {each.case.layer.layer for each in self._by_dtype().get(dtype, ()) if each.failed}
         kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
         if not any(each.failed for each in kept):
@@ -207,7 +207,7 @@ class Observations:
             self._spool.free(each.tensors)
 
     def of(self, dtype: str) -> list[Observation]:
-        """One observation a case in this dtype."""
+        """Return one observation of each case in this dtype."""
         return self._read(self._by_dtype().get(dtype, []))
 
     def _read(self, kept: Iterable[_Kept]) -> list[Observation]:
@@ -217,7 +217,8 @@ class Observations:
         ]
 
     def _by_dtype(self) -> dict[str, list[_Kept]]:
-        """One observation a case: its stages, unless there are none, or they pass where the output fails."""
+        """Choose one observation of each case: its stages, unless there are none, or they pass where the output
+        fails."""
         chosen: dict[str, list[_Kept]] = {}
         for dtype, cases in sorted(self._found.items()):
             for _, checks in sorted(cases.items()):  # whichever of two workers saw it first
@@ -230,5 +231,5 @@ class Observations:
 
 
 def _seen(by_themselves: Iterable[Diagnosis]) -> set[tuple[str, str]]:
-    """The dtypes and cases of causes that were seen."""
+    """Return the dtypes and cases of causes that were seen."""
     return {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}

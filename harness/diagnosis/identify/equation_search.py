@@ -37,7 +37,7 @@ _ENOUGH = 8
 _OF_SLICES = 4
 """Equations with which wrong slices alone are tried: those that leave least there."""
 _NEAR = 50.0
-"""The largest_rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
+"""The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
 """Places in which an equation may differ from the specified one."""
 _ALIKE = 0.1
