@@ -20,7 +20,7 @@ from encoder_conformance.impl.manifest import Device
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.judging import Early, Held, JudgeThread
+from encoder_conformance.judge_thread import Early, Held, JudgeThread
 from encoder_conformance.results import Record
 from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent, speed_beside
 from encoder_conformance.spec.case import Case
@@ -35,7 +35,7 @@ from encoder_conformance.worker.session import Session
 from encoder_conformance.worker.strikes import Strikes
 
 if TYPE_CHECKING:
-    from encoder_conformance.asking import Answer
+    from encoder_conformance.asking import UnjudgedAnswer
     from encoder_conformance.diagnosis.observations import Observations
 
 _REFILL_AT = 2
@@ -281,7 +281,7 @@ class Run:
             self._add_useful_worker()
         return coming.popleft() if coming and not self._aborted.is_set() else None
 
-    def _run_task(self, session: Session, task: Task, coming: Iterable[Task]) -> "Answer | None":
+    def _run_task(self, session: Session, task: Task, coming: Iterable[Task]) -> "UnjudgedAnswer | None":
         """Run one task. None if the run was ended meanwhile."""
         from encoder_conformance.asking import put, send_ahead
 

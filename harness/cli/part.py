@@ -15,12 +15,12 @@ from encoder_conformance.cli.judging import RunOptions, judge_assignments
 from encoder_conformance.cluster.part import REQUEST, Part, cases_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.choice import goldens_of
-from encoder_conformance.impl.interpreter import Missing, resolve
 from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.plan import plan
 from encoder_conformance.report.begun import begun_run
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of
+from encoder_conformance.subjects.starting import require_ready
 from encoder_conformance.worker.limits import Limits, default_memory
 
 
@@ -28,9 +28,7 @@ def judge_part(part: Part, folder: Path) -> None:
     """Judge it into this folder. Raises InputError if the implementation cannot be started here."""
     question = part.question
     found, implementation = find_implementation(part.implementation)
-    ready = resolve(implementation, found, {})
-    if isinstance(ready, Missing):
-        raise InputError(f"{implementation.name}: {ready.reason}", where="this worker", hint=ready.hint)
+    ready = require_ready(implementation, found, {}, "this worker")
     cases = cases_of(question)
     whole = Assignment(ready, plan(implementation, cases, question.dtypes))
     assignments = part_of([whole], part.shard, {})

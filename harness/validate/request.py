@@ -8,8 +8,8 @@ from typing import Any
 import numpy.typing as npt
 
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.against.opening import Named
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.subjects.subject import SubjectRequest
+from encoder_conformance.wire.description import MaskMeaning
 from encoder_conformance.wire.messages import MOST_NODES
 from encoder_conformance.worker.limits import Limits
 
@@ -32,7 +32,7 @@ class ValidationRequest:
     pythons: Mapping[str, str]
     limit: float | None
     strict: bool = False
-    against: Named | None = None
+    against: SubjectRequest | None = None
     limits: Limits = field(default_factory=Limits)
     seconds: float | None = None
     fix: Path | None = None

@@ -1,4 +1,4 @@
-"""Which tensor of a checkpoint is which parameter: by the values first, then by the words of its name.
+"""A checkpoint: which of its tensors is which parameter, by the values first, then by the words of its name.
 
 A tensor may hold a parameter as it is, transposed, or as one of three that are stacked.
 """
@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
+from encoder_conformance.errors import InputError
 from encoder_conformance.spec.parameters import without_prefix
+from encoder_conformance.subjects.subject import Array, Subject
 
-Array = npt.NDArray[Any]
 WORDS: Mapping[str, tuple[str, ...]] = {
     "attention.query": ("query", "q", "wq"),
     "attention.key": ("key", "k", "wk"),
@@ -35,7 +37,7 @@ _THREE = 3
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CheckpointTensor:
     """A tensor of the checkpoint in the orientation of the specification; `form` says how it is held."""
 
     name: str
@@ -43,7 +45,21 @@ class Candidate:
     value: Array
 
 
-def map_checkpoint(tensors: Mapping[str, Array], due: Mapping[str, Array]) -> dict[str, Candidate]:
+def open_checkpoint(path: Path, name: str, where: str, due: Mapping[str, Array]) -> Subject:
+    """The checkpoint, with those of its tensors that are parameters of `due`. Raises InputError if it is unreadable."""
+    try:
+        tensors: dict[str, Array] = dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot be read: {error}", where=where, hint="a file of safetensors") from None
+    found = map_checkpoint(tensors, due)
+    return Subject(
+        name=name,
+        parameters={parameter: each.value for parameter, each in found.items()},
+        own_names={parameter: f"{each.name} ({each.form})" for parameter, each in found.items()},
+    )
+
+
+def map_checkpoint(tensors: Mapping[str, Array], due: Mapping[str, Array]) -> dict[str, CheckpointTensor]:
     """Parameter → its tensor, for those of `due` that have one: the file's own, by the specification's names.
 
     Values decide where they are equal, or nearly: one tensor is nearer than a tenth of the parameter's size, and its
@@ -74,8 +90,10 @@ def _usual_form(tensors: Mapping[str, Array], due: Mapping[str, Array]) -> str:
     return max(forms, key=lambda form: forms[form], default="")
 
 
-def _best_of_name(candidates: list[Candidate], best: Candidate, name: str, value: Array, usual: str) -> Candidate:
-    """Of the forms and layers whose names say as much, the one with the nearest values."""
+def _best_of_name(
+    candidates: list[CheckpointTensor], best: CheckpointTensor, name: str, value: Array, usual: str
+) -> CheckpointTensor:
+    """The tensor with the nearest values, of the forms and layers whose names say as much."""
     alike = [each for each in candidates if score(each, name) == score(best, name)]
     same_layer = [each for each in alike if _layer_of(each.name) == _number(name)] or alike
     if value.ndim == 2 and not any(_distance(each.value, value) < 0.1 for each in same_layer):
@@ -83,28 +101,28 @@ def _best_of_name(candidates: list[Candidate], best: Candidate, name: str, value
     return min(same_layer, key=lambda each: _distance(each.value, value))
 
 
-def _candidates(tensors: Mapping[str, Array], shape: tuple[int, ...]) -> Iterator[Candidate]:
+def _candidates(tensors: Mapping[str, Array], shape: tuple[int, ...]) -> Iterator[CheckpointTensor]:
     for name, value in tensors.items():
         if value.shape == shape:
-            yield Candidate(name, "as it is", value)
+            yield CheckpointTensor(name, "as it is", value)
         if value.ndim == len(shape) == 2 and value.T.shape == shape:
-            yield Candidate(name, "transposed", value.T)
+            yield CheckpointTensor(name, "transposed", value.T)
         for third, part in enumerate(("query", "key", "value")):
             yield from _stacked(name, value, shape, third, part)
 
 
-def _stacked(name: str, value: Array, shape: tuple[int, ...], third: int, part: str) -> Iterator[Candidate]:
+def _stacked(name: str, value: Array, shape: tuple[int, ...], third: int, part: str) -> Iterator[CheckpointTensor]:
     n = shape[-1]
     at = slice(third * n, (third + 1) * n)
     if value.shape == (_THREE * n,) == (_THREE * shape[0],):
-        yield Candidate(name, f"third {third + 1} of 3", value[at])
+        yield CheckpointTensor(name, f"third {third + 1} of 3", value[at])
     elif value.ndim == len(shape) == 2 and value.shape == (_THREE * n, shape[0]):
-        yield Candidate(name, f"third {third + 1} of 3, transposed", value[at].T)
+        yield CheckpointTensor(name, f"third {third + 1} of 3, transposed", value[at].T)
     elif value.ndim == len(shape) == 2 and value.shape == (shape[0], _THREE * n):
-        yield Candidate(name, f"third {third + 1} of 3", value[:, at])
+        yield CheckpointTensor(name, f"third {third + 1} of 3", value[:, at])
 
 
-def score(candidate: Candidate, name: str) -> float:
+def score(candidate: CheckpointTensor, name: str) -> float:
     """How much a tensor's name, or the third of a stack that it is, says that it is this parameter."""
     prefix, bare = without_prefix(name)
     part, _, kind = bare.rpartition(".")
@@ -148,6 +166,6 @@ def _number(name: str) -> int | None:
 
 
 def _distance(one: Array, two: Array) -> float:
-    """Of the values, relative to the size of the second."""
+    """The largest difference of values, relative to the size of the second."""
     size = float(np.abs(two.astype(np.float64)).max(initial=0.0)) or 1.0
     return float(np.abs(one.astype(np.float64) - two.astype(np.float64)).max(initial=0.0)) / size

@@ -1,24 +1,36 @@
-"""Runs one implementation on one case, outside `conform run`: selection, session, and failures."""
+"""Starts the worker of one implementation, outside `conform run`."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from encoder_conformance.errors import InputError, Unanswered
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
-from encoder_conformance.impl.manifest import default_implementations, find_implementation
+from encoder_conformance.impl.manifest import Implementation, default_implementations, find_implementation
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
-from encoder_conformance.wire.frames import LARGEST_FRAME, Tensors
+from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.limits import Limits
 from encoder_conformance.worker.log import end_of_log
 from encoder_conformance.worker.session import Session
 
 _LAST_LINES = 8
+
+
+def require_ready(
+    implementation: Implementation, folder: Path, pythons: Mapping[str, str], where: str, problem: str = ""
+) -> Ready:
+    """The command that starts it. Raises InputError, `PROBLEM: reason`, if there is none; by default it is named."""
+    found = resolve(implementation, folder, dict(pythons))
+    if isinstance(found, Missing):
+        raise InputError(f"{problem or implementation.name}: {found.reason}", where=where, hint=found.hint)
+    return found
 
 
 def find_task(name: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:
@@ -43,19 +55,26 @@ def find_task(name: str | None, case: Case, dtype: DtypeName, check: Check) -> t
     raise InputError(message, where="--impl", hint=hint)
 
 
-def refuse_too_large(elements: int, batch: int, dtype: DtypeName) -> None:
-    """Raises InputError if an answer of so many elements, of so many items, would not fit in one frame."""
-    size = elements * FORMATS[dtype].numpy.itemsize
-    if size > LARGEST_FRAME * 0.99:  # the header and the rounding up take the rest
-        most = int(LARGEST_FRAME * 0.99 * batch) // size
-        hint = f"--batch {most} would fit" if most else "take a smaller --sequence: even one item is too large"
-        message = f"the answer would be {size / 2**30:.2f} GiB; a frame holds {LARGEST_FRAME / 2**30:g}"
-        raise InputError(message, where="--batch, --sequence", hint=hint)
+def new_session(
+    ready: Ready,
+    log: Path,
+    threads: int = 1,
+    *,
+    variables: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Session:
+    """A session on the processor with a log of its own; its worker starts with the first request.
+
+    `variables`: environment variables of the worker.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    return Session(ready, "cpu", threads, log, variables, limits=limits)
 
 
 @contextmanager
 def open_session(
-    ready: Ready, threads: int, environment: Mapping[str, str] | None = None, limits: Limits | None = None
+    ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None, limits: Limits | None = None
 ) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
     """A session, closed at the end of the block, and a function that returns an answer's tensors.
 
@@ -63,7 +82,7 @@ def open_session(
     """
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
         log = Path(folder) / "worker.log"
-        session = Session(ready, "cpu", threads, log, environment, limits=limits)
+        session = new_session(ready, log, threads, variables=variables, limits=limits)
 
         def require_answer(answer: Tensors | Failure) -> Tensors:
             if not isinstance(answer, Failure):
@@ -80,3 +99,10 @@ def open_session(
 
 def _last_lines(log: Path) -> list[str]:
     return [f"  {line}" for line in end_of_log(log).splitlines()[-_LAST_LINES:]]
+
+
+def otherwise_described(folder: Path, what: str, error: ValidationError) -> RuntimeError:
+    """The fault of a reader whose description is none that the harness knows."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return RuntimeError(f"impls/{folder.name} describes {what} in another way: {where}: {first['msg']}")

@@ -21,7 +21,7 @@ from encoder_conformance.task import Task
 from encoder_conformance.worker.failure import Failure
 
 if TYPE_CHECKING:
-    from encoder_conformance.asking import Answer
+    from encoder_conformance.asking import UnjudgedAnswer
     from encoder_conformance.diagnosis.observations import Observations
 
 _UNJUDGED = 32
@@ -43,7 +43,7 @@ class Early:
 class Held:
     """An answer whose worker has not answered again, and its record; None if judging it raised."""
 
-    answer: "Answer"
+    answer: "UnjudgedAnswer"
     record: Future[Record | None]
 
 
@@ -72,7 +72,7 @@ class JudgeThread:
         """Put None after the records of all answers so far."""
         self._thread.submit(self._records.put, None)
 
-    def judge_early(self, answer: "Answer") -> Held:
+    def judge_early(self, answer: "UnjudgedAnswer") -> Held:
         """Judge an answer, which `settle` makes final."""
         self._unjudged.acquire()
         return Held(answer, self._thread.submit(self._judge_early, answer))
@@ -86,18 +86,18 @@ class JudgeThread:
             self.judge(observations, held.answer, held.record)
 
     def judge(
-        self, observations: "Observations", answer: "Answer", early: Future[Record | None] | None = None
+        self, observations: "Observations", answer: "UnjudgedAnswer", early: Future[Record | None] | None = None
     ) -> Future[Outcome | None]:
         """Judge an answer for good, unless it was judged `early`, and keep what `observations` take of it."""
         self._unjudged.acquire()
         return self._thread.submit(self._judge, observations, answer, early)
 
-    def _judged(self, answer: "Answer") -> Record:
+    def _judged(self, answer: "UnjudgedAnswer") -> Record:
         from encoder_conformance.asking import judged  # workers start before it is imported
 
         return judged(answer, self._constants)
 
-    def _judge_early(self, answer: "Answer") -> Record | None:
+    def _judge_early(self, answer: "UnjudgedAnswer") -> Record | None:
         try:
             record = self._judged(answer)
             self._records.put(Early(record))
@@ -110,17 +110,17 @@ class JudgeThread:
             self._unjudged.release()
 
     def _judge(
-        self, observations: "Observations", answer: "Answer", early: Future[Record | None] | None
+        self, observations: "Observations", answer: "UnjudgedAnswer", early: Future[Record | None] | None
     ) -> Outcome | None:
+        from encoder_conformance.judging.loop import observe
+
         try:
             record = early.result() if early else self._judged(answer)
             if record is None:
                 return None
-            observations.note(answer.task, record)
-            if isinstance(answer.result, dict):
-                observations.see(answer.task, answer.expected, record, answer.result, answer.expected_again)
-                if self._observed:
-                    self._observed(answer.task, answer.expected, record, answer.result)
+            observe(observations, answer, record, answer.expected_again)
+            if self._observed and isinstance(answer.result, dict):
+                self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)
         except BaseException as error:
             self._records.put(error)
