@@ -142,7 +142,7 @@ def _likely_pairs(suspects: Sequence[Match], null: Match, most: float) -> list[t
         known = ~(moves[one] & moves[other])
 
         def bound(of: Sequence[Array], neither: Array, one: int = one, other: int = other, at: Array = known) -> Array:
-            """Return what the pair has where it is known, an entry a stage: `of` the matches, `neither` of the null."""
+            """Return what the pair has where that is known, [stages]: `of` the matches, `neither` of the null."""
             return np.where(moves[one], of[one], np.where(moves[other], of[other], neither))[at]
 
         if _clash(*pair) or bound(far, null.far).sum() > most:

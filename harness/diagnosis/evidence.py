@@ -91,12 +91,9 @@ class Evidence:
         self.places = {name: (tensors[name].shape, tensors[name].positions[at]) for name, at in kept.items()}
         self._sizes = np.array([at.size for at in kept.values()])
         self._starts = np.cumsum(self._sizes) - self._sizes
-        self.observed = np.concatenate(
-            [
-                np.full(at.size, np.nan) if (value := observation.values[name]) is None else value[at]
-                for name, at in kept.items()
-            ]
-        )
+        values = observation.values
+        rows = [np.full(at.size, np.nan) if (value := values[n]) is None else value[at] for n, at in kept.items()]
+        self.observed = np.concatenate(rows)
         if self.seen:
             self._whole_right, self._whole_condition = continued_with_noise(self.case, (), self.seen)
             self.right, condition = self._row(self._whole_right), self._row(self._whole_condition)
@@ -178,7 +175,8 @@ class Evidence:
     def _with_predictions(
         self, errors: StageErrors, acts: Sequence[Deviation], exact: Sequence[Deviation], predicted: Array, sigma: Array
     ) -> StageErrors:
-        """Test what noisy deviations predict beside a size; where values came true, nothing scatters."""
+        """Test what noisy deviations predict beside a size, with values and σ [n]; where they came true, nothing
+        scatters."""
         means, largest, scatter, moved = map(np.copy, (errors.rms, errors.max, errors.scatter, errors.moved))
         found: dict[str, bool] = {}
         noisy = noisy_steps(acts)
@@ -197,6 +195,7 @@ class Evidence:
         return replace(errors, came_true=came_true, refuted=frozenset(found) - came_true)
 
     def _noisy_stage(self, at: int, plain: Array, predicted: Array, sigma: Array, *, rows: bool) -> NoisyStage:
+        """Return one stage, [P] of these rows [n]; with the rows of a norm if `rows`."""
         name = self.stages[at]
         shape, positions = self.places[name]
         here = slice(self._starts[at], self._starts[at] + self._sizes[at])
@@ -246,6 +245,7 @@ class Evidence:
         return self._players[whole]
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> StageErrors:
+        """Return the errors where a stage is predicted to be at the centre, [n], with σ [n] and a scatter, [stages]."""
         off, moved = in_sigma_if_finite(self.observed, centre, sigma), in_sigma_if_finite(centre, self.right, sigma)
         seen = off + moved
         inner = np.isfinite(seen)
@@ -265,7 +265,8 @@ class Evidence:
         return np.concatenate([self._at_positions(values[name], number) for number, name in enumerate(self.stages)])
 
     def _at_positions(self, value: Array, number: int) -> Array:
-        """Return a stage's values where it is compared. One that cannot be as observed is finite where that is not."""
+        """Return a stage's values where it is compared, [P]. One that cannot be as observed is finite where that is
+        not."""
         name = self.stages[number]
         shape, at = self.places[name]
         if name in self.observation.unlike:
@@ -285,6 +286,7 @@ class Evidence:
             return np.fmax(_NOISE_OF_MORE, np.where(right > 0.0, np.sqrt(noise / right), 0.0))
 
     def _rms(self, errors: Array) -> Array:
+        """Return the rms by stage, [n] → [stages]."""
         with np.errstate(over="ignore"):
             mean = np.add.reduceat(errors * errors, self._starts) / self._sizes
         return np.asarray(np.minimum(np.sqrt(mean), UNCOMPARABLE))

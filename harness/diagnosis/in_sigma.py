@@ -29,7 +29,7 @@ def in_sigma_if_finite(one: Elementwise, other: Elementwise, sigma: Elementwise)
     return found
 
 
-def sigma_of(condition: Array, dtype: Format) -> Array:
+def sigma_of(condition: Elementwise, dtype: Format) -> Elementwise:
     """Return σ, in the unit of the values, of a step with this condition, in roundoffs (rule C-4), in their shape."""
     return np.asarray(np.maximum(dtype.roundoff * condition, dtype.smallest_normal))
 

@@ -159,8 +159,9 @@ def _scaled_or_dropped(stage: NoisyStage, limits: Constants, *, broadcast: bool)
     return PredictionResult(bool(true), errors if true else None)
 
 
-def _same_in_every_item(index: Array, gone: Array) -> bool | None:
-    """Whether the same (query, key) or (position, feature) is dropped in every item and head; None if few can say."""
+def _same_in_every_item(index: Array, gone: P) -> bool | None:
+    """Whether the same (query, key) or (position, feature) is dropped in every item and head; None if few can say.
+    `index` is [P, axes]."""
     groups: dict[tuple[int, ...], list[bool]] = {}
     for at, zero in zip(index[:, -2:].tolist(), gone.tolist(), strict=True):
         groups.setdefault(tuple(at), []).append(zero)

@@ -128,6 +128,7 @@ def _axes(form: Array) -> tuple[tuple[int, str], ...]:
 
 
 def _any(differs: Array, axis: int) -> Array:
+    """Return which rows, columns or entries of [K, M] or [M] differ anywhere."""
     return np.asarray(differs.any(axis=1 - axis)) if differs.ndim == 2 else differs
 
 

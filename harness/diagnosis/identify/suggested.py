@@ -14,7 +14,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import parsed
 from encoder_conformance.diagnosis.identify.samples import Sample, assigned
-from encoder_conformance.spec.axes import KM, Array, M
+from encoder_conformance.spec.axes import KM, Array, Elementwise, M
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.equation import dotted
 
@@ -112,7 +112,8 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
 
 
 def _written_with(name: str, value: Array, wanted: Array) -> Iterator[str]:
-    """Yield how this parameter gives what is `wanted`: as it is, transposed, or with an axis in another order."""
+    """Yield how this parameter gives what is `wanted`: as it is, transposed, or with an axis in another order; both are
+    [K, M] or [M]."""
     if value.shape == wanted.shape and _near(value, wanted):
         yield name
         return
@@ -129,7 +130,7 @@ def _written_with(name: str, value: Array, wanted: Array) -> Iterator[str]:
                 yield from ordered(name, axis, order)
 
 
-def _near(value: Array, wanted: Array) -> bool:
+def _near(value: Elementwise, wanted: Elementwise) -> bool:
     return float(np.linalg.norm(value - wanted)) < WEIGHT_TOLERANCE * max(float(np.linalg.norm(value)), 1e-300)
 
 
@@ -192,7 +193,7 @@ _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {
 }
 
 
-def _compared(compare: Callable[[Array, int], Array], k: int, at: Array, size: int) -> Array:
+def _compared(compare: Callable[[Array, int], Array], k: int, at: Elementwise, size: int) -> Elementwise:
     return compare(at, k)
 
 
