@@ -133,10 +133,10 @@ def _measurements(tasks: "Sequence[Task]") -> Iterator[None]:
     """Measure the conditions that judging the first of these tasks needs and their goldens lack, one a step."""
     from encoder_conformance.checks.invariants.follow_ups import base_of
     from encoder_conformance.golden.narrow import LINEAR_BELOW
-    from encoder_conformance.judge.observation import is_large
     from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
     from encoder_conformance.oracle.measured import measured_condition
     from encoder_conformance.spec.situation import WITH_GOLDEN
+    from encoder_conformance.spec.size import is_large
 
     needed = dict[tuple[str, float], Case]()
     for task in tasks:

@@ -12,9 +12,9 @@ from encoder_conformance.cli.run_arguments import RunArguments
 from encoder_conformance.cluster.dask import DaskCluster, connected
 from encoder_conformance.cluster.dispatch import Dispatched, dispatch
 from encoder_conformance.cluster.part import PlanPart, RunQuestion, cases_of
-from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
+from encoder_conformance.impl.declared import check_declared
 from encoder_conformance.impl.manifest import Implementation, default_implementations, find_implementation
 from encoder_conformance.plan import plan
 from encoder_conformance.report.begun import begun_run

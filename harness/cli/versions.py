@@ -12,9 +12,9 @@ import click
 from encoder_conformance.cli.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.cli.judging import Planned, judge_assignments
 from encoder_conformance.cli.options import dtypes_option, jobs_option, level_option, worker_limits
-from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.goldens import Goldens
+from encoder_conformance.impl.declared import check_declared
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Implementation, find_implementation
 from encoder_conformance.plan import plan, select

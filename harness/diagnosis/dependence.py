@@ -7,11 +7,12 @@ from encoder_conformance.checks.invariants.follow_ups import FollowUp, base_of, 
 from encoder_conformance.checks.invariants.verdict import judge_invariant
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.experiments import Ask
-from encoder_conformance.judge.observation import Observation, is_large
+from encoder_conformance.judge.observation import Observation
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.invariant import unfit
+from encoder_conformance.spec.size import is_large
 
 CHANGED = {
     "batch_independence": "the other items of the batch",

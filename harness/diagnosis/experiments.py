@@ -22,10 +22,11 @@ from encoder_conformance.diagnosis.identify.identify import (
     patches_of,
 )
 from encoder_conformance.diagnosis.match import Match
-from encoder_conformance.judge.observation import Observation, is_large
+from encoder_conformance.judge.observation import Observation
 from encoder_conformance.results import StageEquation
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
+from encoder_conformance.spec.size import is_large
 
 Ask = Callable[[Sequence[Case]], list[Observation]]
 """Cases → what the implementation gives, in their order; [] where it cannot be asked."""

@@ -16,6 +16,7 @@ from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.observation import Observation, as_observed, in_format, observation_of
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judging.loop import ReadAgain
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
@@ -24,7 +25,6 @@ from encoder_conformance.task import Task
 
 AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
 """(dtype, cases) → what the implementation gives for those that it answers."""
-ReadAgain = Callable[[], Expected]
 _TRIES = 2
 """Diagnoses of what an explanation left out."""
 _GRADIENTS = 40

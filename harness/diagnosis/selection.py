@@ -8,9 +8,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.judge.observation import Observation, is_large
+from encoder_conformance.judge.observation import Observation
 from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.size import is_large
 
 TRIED = 30
 """Observations that a hypothesis is tried on."""

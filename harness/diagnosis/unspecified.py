@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.judge.observation import is_large
 from encoder_conformance.oracle.edited_masks import leaves_an_empty_row
 from encoder_conformance.oracle.steps.softmax import ADDED
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.spec.stages import step_of
 
 

@@ -18,7 +18,7 @@ from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import default_implementations
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import Observation, is_large, observation_of
+from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.paths import ROOT
@@ -30,6 +30,7 @@ from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.task import Task
 
 PAGE = ROOT / "docs" / "deviations.md"

@@ -7,11 +7,11 @@ from functools import cached_property
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import Manifest, check_ids, checked_golden, read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import is_large
 from encoder_conformance.recent import Recent
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.spool import Extent, Spool
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
+from encoder_conformance.impl.declared import check_declared
 from encoder_conformance.impl.manifest import find_implementation, known_folders
 from encoder_conformance.subjects.checkpoint import open_checkpoint
 from encoder_conformance.subjects.module import ModuleWorker

@@ -10,7 +10,6 @@ import numpy as np
 from encoder_conformance.diagnosis.in_sigma import rms, sigma_of
 from encoder_conformance.judge.answers import Answers, Sampled, values_at
 from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
-from encoder_conformance.judge.observation import is_large
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.backward import Gradients, Played, gradients, played
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
@@ -22,6 +21,7 @@ from encoder_conformance.spec.axes import BSD, Array, P
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.spec.stage_equations import stage_equations
 
 EXACT = Arithmetic(np.float64)
