@@ -18,10 +18,12 @@ from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame,
 
 
 def serve(adapter: Adapter) -> None:
-    """Answer requests on the wire until `stop` or the end of the stream.
+    """Answer requests on the wire until `stop` or the end of the stream: the last statement of an adapter.py.
 
     Anything that is printed to stdout goes to stderr, and so into the log. Python's garbage collector, which is off
     while an adapter is imported, is on from here, and passes over what the import has made.
+
+    Example: `if __name__ == "__main__": serve(MyBackend())`.
     """
     claim_standard_streams()
     requests, answers = open_wire()
