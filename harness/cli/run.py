@@ -129,13 +129,11 @@ def run(**given: Any) -> int:
     arguments = RunArguments(begun=time.monotonic(), **given)
     arguments.refuse_contradictions()
     give_large_arrays_back()
-    return _run_on_cluster(arguments) if arguments.scheduler else _run_here(arguments)
+    if arguments.scheduler:
+        from encoder_conformance.cli.on_cluster import run_on_cluster
 
-
-def _run_on_cluster(arguments: RunArguments) -> int:
-    from encoder_conformance.cli.on_cluster import run_on_cluster
-
-    return run_on_cluster(arguments)
+        return run_on_cluster(arguments)
+    return _run_here(arguments)
 
 
 def _run_here(arguments: RunArguments) -> int:
