@@ -149,7 +149,8 @@ def placed(name: str, leaf: Any, own: Tensors) -> jax.Array:
         raise RuntimeError(
             f"{name} is {leaf.dtype} {leaf.shape} in the library, and given as {value.dtype} {value.shape}"
         )
-    return jax.device_put(value)
+    held: jax.Array = jax.device_put(value)
+    return held
 
 
 def name_of(path: Any) -> str:
