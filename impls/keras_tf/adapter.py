@@ -107,7 +107,7 @@ class KerasTensorFlow(Adapter):
         return self.parameters()
 
     def parameters(self) -> Tensors:
-        """Those that the live layer holds, in the specification's names."""
+        """The parameters that the live layer holds, in the specification's names."""
         return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
 
     def initialise(self, seed: int) -> Fresh:

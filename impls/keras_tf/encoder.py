@@ -13,7 +13,7 @@ from keras import KerasTensor as Tensor
 from keras import backend, layers, ops
 
 Shape = tuple[int | None, ...]
-"""Of x. Each layer says what its own build of it, for Keras finds that out by tracing the whole call, once for each."""
+"""The shape of x. Each layer builds its parts of it itself, for Keras finds that out by tracing the whole call, once for each."""
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
 
@@ -74,7 +74,7 @@ class Config:
     """Whether query, key and value are one d × d map each, which the heads share."""
     scale_by_d_model: bool = False
     masked_score: float | None = None
-    """What a masked score becomes; minus infinity if it is None."""
+    """The score of a masked key; minus infinity if it is None."""
     empty_row: str = "uniform"
     """The weights of a query with no key to attend to: zero, uniform (1/S) or nan."""
     dropout: Dropout = NO_DROPOUT
@@ -181,7 +181,7 @@ class MultiHeadAttention(layers.Layer):
     def written_out(
         self, heads: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, tap: Tap, training: bool
     ) -> Tensor:
-        """What ops.dot_product_attention computes, step by step, to show its stages. [B, S, H, d] in and out."""
+        """Compute ops.dot_product_attention step by step, to show its stages. [B, S, H, d] in and out."""
         q, k, v = (ops.swapaxes(head, 1, 2) for head in heads)  # [B, H, S, d]
         q, k, v = tap("query_heads", q), tap("key_heads", k), tap("value_heads", v)
         scores = q @ ops.swapaxes(k, 2, 3) / math.sqrt(self.scaled_by)  # [B, H, S, S]

@@ -12,7 +12,7 @@ from encoder_conformance.impls.keras_tf.encoder import NORMS, Config, EncoderLay
 
 
 class Encoder(keras_layers.Layer):
-    """So many layers of `config`. With a `vocabulary` the input is token ids [B, S]."""
+    """A stack of layers of one `config`. With a `vocabulary` the input is token ids [B, S]."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Encoder(keras_layers.Layer):
         tap: Tap = untapped,
         training: bool = False,
     ) -> Tensor:
-        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and of few layers what is inside."""
+        """The output, of arguments as EncoderLayer's. `tap` is shown what goes from layer to layer, and of few layers what is inside."""
         if self.embedding is not None:
             x = self.embedding(x)
             if self.positions == "sinusoidal":
@@ -76,7 +76,7 @@ class Encoder(keras_layers.Layer):
         return tap("output", x)
 
     def inside(self, number: int, tap: Tap) -> Tap:
-        """What a layer of the stack is tapped by: its stages are `layer_0.norm1` and so on."""
+        """The tap of a layer of the stack: its stages are `layer_0.norm1` and so on."""
         if tap is untapped:
             return untapped
         if not shows_inside(len(self.stacked)):
