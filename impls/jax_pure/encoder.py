@@ -54,7 +54,7 @@ NO_DROPOUT = Dropout()
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes and choices of a layer that its parameters do not show. Hashable, so that it can be static under `jax.jit`."""
+    """The sizes and choices that a layer's parameters do not show. Hashable, so that it can be static in `jax.jit`."""
 
     d_model: int
     num_heads: int

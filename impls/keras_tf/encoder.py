@@ -13,7 +13,7 @@ from keras import KerasTensor as Tensor
 from keras import backend, layers, ops
 
 Shape = tuple[int | None, ...]
-"""The shape of x. Each layer builds its parts of it itself, for Keras finds that out by tracing the whole call, once for each."""
+"""The shape of x. Each layer builds its parts itself, for Keras would trace the whole call to find their shapes."""
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
 

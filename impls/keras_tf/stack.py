@@ -62,7 +62,8 @@ class Encoder(keras_layers.Layer):
         tap: Tap = untapped,
         training: bool = False,
     ) -> Tensor:
-        """The output, of arguments as EncoderLayer's. `tap` is shown what goes from layer to layer, and of few layers what is inside."""
+        """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and of few layers
+        what is inside."""
         if self.embedding is not None:
             x = self.embedding(x)
             if self.positions == "sinusoidal":

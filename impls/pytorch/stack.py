@@ -37,7 +37,8 @@ class Encoder(nn.Module):
         tap: Tap = untapped,
         again: bool = False,
     ) -> Tensor:
-        """The output, of arguments as EncoderLayer's. `tap` is shown what goes from layer to layer, and in a stack of few layers what is inside.
+        """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and in a stack of few
+        layers what is inside.
 
         `again`: the backward pass makes the activations of each layer again, one layer at a time. Only what goes from
         layer to layer is kept: a checkpoint around the whole stack would hold all of it once more, and save nothing.

@@ -43,7 +43,7 @@ class Binding:
     shapes: dict[str, tuple[int, ...]]
     """The shape of each parameter of the specification, weights [in, out]."""
     dtype: str
-    """The parameters' own. An initializer may be of a wider one, where a cast of it was folded: it holds them exactly."""
+    """The parameters'. An initializer may be of a wider one, where a cast of it was folded: it holds them exactly."""
     places: dict[str, tuple[Place, ...]]
     """Every place where the model holds the parameter: a folded copy is one too."""
 
