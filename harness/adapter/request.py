@@ -11,7 +11,7 @@ from encoder_conformance.adapter.masks import Array
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What one run is told beside x and its masks. `RunRequest()` is a plain run: batch first, in mode eval.
+    """All that one run is told beside x and its masks. `RunRequest()` is a plain run: batch first, in mode eval.
 
     Example: `RunRequest(layout="sequence_first").batch_first(x)` of x [S, B, d_model] is [B, S, d_model].
     """

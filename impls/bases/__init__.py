@@ -1,1 +1,1 @@
-"""What adapters are built on: bases that are no implementations themselves."""
+"""Bases that adapters are built on, and no implementations themselves."""

@@ -50,7 +50,7 @@ class EncoderBlock(eqx.Module):
         self.pre = norm["placement"] == "pre"
 
     def __call__(self, x: jax.Array, mask: jax.Array | None, key: Key) -> jax.Array:
-        """Of one item: x [S, D], mask [H, S, S]."""
+        """The output [S, D] of one item: x [S, D], mask [H, S, S]."""
         drawn = [None] * len(self.dropout) if key is None else jax.random.split(key, len(self.dropout))
         keys = dict(zip(self.dropout, drawn, strict=True))
 

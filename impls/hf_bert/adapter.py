@@ -26,7 +26,7 @@ LINEAR = {
 }
 NORMS = {"attention.output.LayerNorm": "norm1", "output.LayerNorm": "norm2"}
 ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh"}
-"""Those that ACT2FN has under another name."""
+"""Activations that ACT2FN has under another name."""
 
 
 class HuggingFaceBert(TorchModule):
@@ -74,9 +74,9 @@ class HuggingFaceBert(TorchModule):
         return {"attention_weights": to_numpy(weights), "output": output}
 
     def mask(self, x: Tensor, masks: Masks) -> Tensor | None:
-        """As BertModel makes it of a mask of padding [B, S]; of any other, what BertModel hands on as it is: numbers
-        to be added as they are given, and booleans as sdpa takes them or, for eager attention, as transformers writes
-        them in numbers."""
+        """The mask that BertModel makes of a mask of padding [B, S]; of any other, what BertModel hands on as it is:
+        numbers to be added as they are given, and booleans as sdpa takes them or, for eager attention, as transformers
+        writes them in numbers."""
         additive = masks.encoding == "additive"
         if masks.attention is None and masks.bias is None and not (masks.causal or additive):
             valid = masks.valid()

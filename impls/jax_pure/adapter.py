@@ -160,7 +160,7 @@ class JaxPure(Adapter):
         return Fresh(self.map.to_spec(held), self.map.spec_names(held))
 
     def key(self, run: RunRequest) -> jax.Array | None:
-        """What dropout is drawn from: none outside training, and none where nothing is dropped."""
+        """The key that dropout is drawn from: none outside training, and none where nothing is dropped."""
         return jax.random.key(run.seed) if run.mode == "train" and any(self.config.dropout) else None
 
     def given(self, x: Array, masks: Masks, run: RunRequest, *, stated: bool = False) -> LayerMasks:

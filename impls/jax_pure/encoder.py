@@ -54,7 +54,7 @@ NO_DROPOUT = Dropout()
 
 @dataclass(frozen=True)
 class Config:
-    """What the parameters do not say of themselves. Hashable, so that it can be static under `jax.jit`."""
+    """The sizes and choices that a layer's parameters do not show. Hashable, so that it can be static in `jax.jit`."""
 
     d_model: int
     num_heads: int
@@ -64,16 +64,16 @@ class Config:
     norm: str = "layer_norm"
     scale: str = "head_dim"
     masked_score: float | None = None
-    """What a masked score becomes; minus infinity if it is None."""
+    """The score of a masked key; minus infinity if it is None."""
     empty_row: str = "uniform"
     """The weights of a query with no key to attend to: uniform, zero or nan."""
     positions: str = "none"
-    """What a stack adds to its embedded tokens: none or sinusoidal."""
+    """The positions that a stack adds to its embedded tokens: none or sinusoidal."""
     dropout: Dropout = NO_DROPOUT
 
     @property
     def root(self) -> float:
-        """What scores are divided by."""
+        """The divisor of the scores."""
         return math.sqrt(self.d_model if self.scale == "d_model" else self.d_model // self.num_heads)
 
     def __post_init__(self) -> None:
@@ -246,7 +246,7 @@ def attend(config: Config, p: Tree, heads: Heads, masks: Masks, tap: Tap, drop: 
 
 
 def written_out_attention(config: Config, heads: Heads, masks: Masks, tap: Tap, drop: Drop) -> Array:
-    """What jax.nn.dot_product_attention computes, step by step and in the dtype of q. [B, S, H, d] in and out."""
+    """Compute jax.nn.dot_product_attention step by step, in the dtype of q. [B, S, H, d] in and out."""
     q, k, v = (head.swapaxes(1, 2) for head in heads)  # [B, H, S, d]
     q, k, v = tap("query_heads", q), tap("key_heads", k), tap("value_heads", v)
     scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / config.root)  # [B, H, S, T]

@@ -69,7 +69,7 @@ def cross_attention(
 
 
 def inside(number: int, layers: int, tap: Tap) -> Tap:
-    """What a layer of a stack is tapped by: its stages are `layer_0.norm1` and so on."""
+    """The tap of a layer of a stack: its stages are `layer_0.norm1` and so on."""
     if tap is untapped:
         return untapped
     if not shows_inside(layers):

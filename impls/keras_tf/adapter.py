@@ -1,6 +1,7 @@
 """Drives the Keras encoder on TensorFlow, eagerly, in the precision of its dtype policy."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +28,8 @@ from encoder_conformance import (
     stack_of,
 )
 from encoder_conformance.impls.keras_tf.cross import CrossAttention
-from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, Tap, Tensor, untapped
-from encoder_conformance.impls.keras_tf.stack import Encoder
+from encoder_conformance.impls.keras_tf.encoder import Config, Dropout, EncoderLayer, Tap, Tensor, untapped
+from encoder_conformance.impls.keras_tf.stack import Encoder, without_padding
 
 PARAMETERS = ParameterMap(
     {
@@ -70,14 +71,10 @@ class Made:
 
     @classmethod
     def of(cls, layer: dict[str, Any], dtype: str) -> "Made":
-        stacked, chosen = stack_of(layer), choices(layer)
+        config, stack = config_of(layer), stack_of(layer)
         if layer["part"] == "attention":
-            sizes = chosen["d_model"], chosen["num_heads"]
-            return cls.built(CrossAttention(*sizes, attention=chosen["attention"], dtype=dtype), layer)
-        if stacked:
-            embedded = layer["dropout"]["embedded"]
-            return cls.built(Encoder(**stacked, embedding_dropout=embedded, **chosen, dtype=dtype), layer)
-        encoder = EncoderLayer(**chosen, dtype=dtype)
+            return cls.built(CrossAttention(config, dtype=dtype), layer)
+        encoder = Encoder(config, **stack, dtype=dtype) if stack else EncoderLayer(config, dtype=dtype)
         return cls.built(encoder, layer)
 
     @classmethod
@@ -110,7 +107,7 @@ class KerasTensorFlow(Adapter):
         return self.parameters()
 
     def parameters(self) -> Tensors:
-        """Those that the live layer holds, in the specification's names."""
+        """The parameters that the live layer holds, in the specification's names."""
         return PARAMETERS.to_spec({name: weight.numpy() for name, weight in self.held.items()})
 
     def initialise(self, seed: int) -> Fresh:
@@ -173,36 +170,34 @@ class KerasTensorFlow(Adapter):
         if run.memory is not None:
             return self.attended(x, run.memory, masks, tap)
         self.encoder.reseed(run.seed)
-        added = masks.added(self.heads)
+        mask, added, valid = masks.joined(self.heads), masks.added(self.heads), masks.valid()
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
-        train = run.mode == "train"
-        by_ids = {} if masks.padding_id is None else {"padding_id": masks.padding_id}
-        return self.encoder(x, masks.joined(self.heads), bias, masks.valid(), tap=tap, training=train, **by_ids)
+        if masks.padding_id is not None:
+            mask, valid = without_padding(x, masks.padding_id, mask)
+        return self.encoder(x, mask, bias, valid, tap=tap, training=run.mode == "train")
 
 
-def choices(layer: dict[str, Any]) -> dict[str, Any]:
-    """The layer of the specification as EncoderLayer's arguments."""
+def config_of(layer: Mapping[str, Any]) -> Config:
+    """The sizes and choices of a layer of the specification."""
     norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
     filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-    return {
-        "d_model": layer["d_model"],
-        "num_heads": attention["num_heads"],
-        "d_ff": feed_forward["d_ff"],
-        "activation": feed_forward["activation"],
-        "placement": norm["placement"],
-        "epsilon": norm["epsilon"],
-        "norm": norm["kind"],
-        "ffn_bias": feed_forward["bias"],
-        "dropout": layer["dropout"],
-        "attention": {
-            "qkv_bias": attention["qkv_bias"],
-            "output_bias": attention["output_bias"],
-            "shared": attention["projections"] == "shared_by_heads",
-            "scale_by_d_model": attention["scale"] == "d_model",
-            "masked_score": None if filled == "minus_infinity" else filled,
-            "empty_row": "uniform" if empty_row == "unspecified" else empty_row,
-        },
-    }
+    return Config(
+        d_model=layer["d_model"],
+        num_heads=attention["num_heads"],
+        d_ff=feed_forward["d_ff"],
+        activation=feed_forward["activation"],
+        placement=norm["placement"],
+        epsilon=norm["epsilon"],
+        norm=norm["kind"],
+        ffn_bias=feed_forward["bias"],
+        qkv_bias=attention["qkv_bias"],
+        output_bias=attention["output_bias"],
+        shared=attention["projections"] == "shared_by_heads",
+        scale_by_d_model=attention["scale"] == "d_model",
+        masked_score=None if filled == "minus_infinity" else filled,
+        empty_row="uniform" if empty_row == "unspecified" else empty_row,
+        dropout=Dropout(**layer["dropout"]),
+    )
 
 
 if __name__ == "__main__":

@@ -1,20 +1,17 @@
 """Attention alone, over a memory of another length than the queries."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from keras import KerasTensor as Tensor
 from keras import layers
 
-from encoder_conformance.impls.keras_tf.encoder import MultiHeadAttention, Shape, Tap, untapped
+from encoder_conformance.impls.keras_tf.encoder import Config, MultiHeadAttention, Shape, Tap, untapped
 
 
 class CrossAttention(layers.Layer):
-    """`attention` holds the choices of MultiHeadAttention."""
-
-    def __init__(self, d_model: int, num_heads: int, *, attention: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
-        self.attention = MultiHeadAttention(d_model, num_heads, name="attention", dtype=self.dtype_policy, **attention)
+        self.attention = MultiHeadAttention(config, name="attention", dtype=self.dtype_policy)
 
     def build(self, shape: Shape) -> None:
         self.attention.build(shape)

@@ -4,16 +4,16 @@ Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import ml_dtypes
 from keras import KerasTensor as Tensor
 from keras import backend, layers, ops
 
 Shape = tuple[int | None, ...]
-"""Of x. Each layer says what its own build of it, for Keras finds that out by tracing the whole call, once for each."""
+"""The shape of x. Each layer builds its parts itself, for Keras would trace the whole call to find their shapes."""
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
 
@@ -35,9 +35,64 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": ops.silu,
 }
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}
-NO_DROPOUT = MappingProxyType(
-    dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0)
-)
+CHOICES: dict[str, Collection[str]] = {
+    "activation": ACTIVATIONS,
+    "placement": ("pre", "post"),
+    "norm": NORMS,
+    "empty_row": ("zero", "uniform", "nan"),
+}
+
+
+class Dropout(NamedTuple):
+    """The probability that an element becomes 0 in training, at each placement."""
+
+    attention_weights: float = 0.0
+    attention_output: float = 0.0
+    ffn_activation: float = 0.0
+    ffn_output: float = 0.0
+    embedded: float = 0.0
+
+
+NO_DROPOUT = Dropout()
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes and choices of a layer."""
+
+    d_model: int
+    num_heads: int
+    d_ff: int
+    activation: str = "gelu"
+    placement: str = "pre"
+    epsilon: float = 1e-5
+    norm: str = "layer_norm"
+    ffn_bias: bool = True
+    qkv_bias: bool = True
+    output_bias: bool = True
+    shared: bool = False
+    """Whether query, key and value are one d × d map each, which the heads share."""
+    scale_by_d_model: bool = False
+    masked_score: float | None = None
+    """The score of a masked key; minus infinity if it is None."""
+    empty_row: str = "uniform"
+    """The weights of a query with no key to attend to: zero, uniform (1/S) or nan."""
+    dropout: Dropout = NO_DROPOUT
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.num_heads
+
+    def __post_init__(self) -> None:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
+        for choice, known in CHOICES.items():
+            check(choice, getattr(self, choice), known)
+
+
+def check(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise ValueError(f"{what} = {name!r}, not one of {', '.join(known)}")
 
 
 def untapped(name: str, stage: Tensor) -> Tensor:
@@ -47,11 +102,6 @@ def untapped(name: str, stage: Tensor) -> Tensor:
 def dropped(dropout: layers.Dropout, x: Tensor, training: bool) -> Tensor:
     """A layer that does nothing is not called: Keras takes 0.2 ms to call any."""
     return dropout(x, training=training) if training and dropout.rate else x
-
-
-def check(what: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        raise ValueError(f"{what} = {name!r}, not one of {', '.join(known)}")
 
 
 def check_fit(x: Tensor, mask: Tensor | None, num_heads: int, d_model: int, dtype: str) -> None:
@@ -67,39 +117,19 @@ def check_fit(x: Tensor, mask: Tensor | None, num_heads: int, d_model: int, dtyp
 
 
 class MultiHeadAttention(layers.Layer):
-    """softmax(q kᵀ / √d + bias) v in each of H heads. `attention_mask` is true where a key may be attended to.
+    """softmax(q kᵀ / √d + bias) v in each of H heads. `attention_mask` is true where a key may be attended to."""
 
-    `shared` is one d × d map each for query, key and value. A masked score becomes `masked_score`, minus infinity if it
-    is None; a query with no key then has weights of 0, 1/S or NaN (`empty_row`: zero, uniform, nan).
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        *,
-        qkv_bias: bool = True,
-        output_bias: bool = True,
-        shared: bool = False,
-        scale_by_d_model: bool = False,
-        masked_score: float | None = None,
-        empty_row: str = "uniform",
-        dropout: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if d_model % num_heads:
-            raise ValueError(f"d_model = {d_model} is not divisible by num_heads = {num_heads}")
-        check("empty_row", empty_row, ("zero", "uniform", "nan"))
-        self.num_heads, self.head_dim, self.shared = num_heads, d_model // num_heads, shared
-        self.scaled_by = d_model if scale_by_d_model else self.head_dim
-        self.masked_score, self.empty_row = masked_score, empty_row
-        size = self.head_dim if shared else d_model
-        self.query = layers.Dense(size, use_bias=qkv_bias, name="query", dtype=self.dtype_policy)
-        self.key = layers.Dense(size, use_bias=qkv_bias, name="key", dtype=self.dtype_policy)
-        self.value = layers.Dense(size, use_bias=qkv_bias, name="value", dtype=self.dtype_policy)
-        self.out = layers.Dense(d_model, use_bias=output_bias, name="out", dtype=self.dtype_policy)
-        self.dropout = layers.Dropout(dropout, name="dropout", dtype=self.dtype_policy)  # of the weights
+        self.num_heads, self.head_dim, self.shared = config.num_heads, config.head_dim, config.shared
+        self.scaled_by = config.d_model if config.scale_by_d_model else config.head_dim
+        self.masked_score, self.empty_row = config.masked_score, config.empty_row
+        size, biased = config.head_dim if config.shared else config.d_model, config.qkv_bias
+        self.query = layers.Dense(size, use_bias=biased, name="query", dtype=self.dtype_policy)
+        self.key = layers.Dense(size, use_bias=biased, name="key", dtype=self.dtype_policy)
+        self.value = layers.Dense(size, use_bias=biased, name="value", dtype=self.dtype_policy)
+        self.out = layers.Dense(config.d_model, use_bias=config.output_bias, name="out", dtype=self.dtype_policy)
+        self.dropout = layers.Dropout(config.dropout.attention_weights, name="dropout", dtype=self.dtype_policy)
 
     def build(self, shape: Shape) -> None:
         d_model = shape[-1]
@@ -129,7 +159,7 @@ class MultiHeadAttention(layers.Layer):
             scale = ops.convert_to_tensor(1 / math.sqrt(self.scaled_by), dtype=q.dtype)
             context = ops.dot_product_attention(q, k, v, bias=bias, mask=attention_mask, scale=scale)
         else:
-            context = self.written_out(q, k, v, attention_mask, bias, tap, training)
+            context = self.written_out((q, k, v), attention_mask, bias, tap, training)
         merged = tap("context_merged", ops.reshape(context, ops.shape(x)))
         return tap("attention_output", self.out(merged))
 
@@ -149,12 +179,11 @@ class MultiHeadAttention(layers.Layer):
         return ops.reshape(x, (B, S, self.num_heads, self.head_dim))
 
     def written_out(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap, training: bool
+        self, heads: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, tap: Tap, training: bool
     ) -> Tensor:
-        """What ops.dot_product_attention computes, step by step, to show its stages. [B, S, H, d] in and out."""
-        q = tap("query_heads", ops.swapaxes(q, 1, 2))  # [B, H, S, d]
-        k = tap("key_heads", ops.swapaxes(k, 1, 2))
-        v = tap("value_heads", ops.swapaxes(v, 1, 2))
+        """Compute ops.dot_product_attention step by step, to show its stages. [B, S, H, d] in and out."""
+        q, k, v = (ops.swapaxes(head, 1, 2) for head in heads)  # [B, H, S, d]
+        q, k, v = tap("query_heads", q), tap("key_heads", k), tap("value_heads", v)
         scores = q @ ops.swapaxes(k, 2, 3) / math.sqrt(self.scaled_by)  # [B, H, S, S]
         scores = tap("attention_scores", scores)
         if bias is not None:
@@ -176,15 +205,13 @@ class MultiHeadAttention(layers.Layer):
 
 
 class FeedForward(layers.Layer):
-    def __init__(
-        self, d_model: int, d_ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0, **kwargs: Any
-    ) -> None:
+    def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check("activation", activation, ACTIVATIONS)
-        self.hidden = layers.Dense(d_ff, use_bias=bias, name="hidden", dtype=self.dtype_policy)
-        self.activation = ACTIVATIONS[activation]
-        self.out = layers.Dense(d_model, use_bias=bias, name="out", dtype=self.dtype_policy)
-        self.dropout = layers.Dropout(dropout, name="dropout", dtype=self.dtype_policy)
+        biased, policy = config.ffn_bias, self.dtype_policy
+        self.hidden = layers.Dense(config.d_ff, use_bias=biased, name="hidden", dtype=policy)
+        self.activation = ACTIVATIONS[config.activation]
+        self.out = layers.Dense(config.d_model, use_bias=biased, name="out", dtype=policy)
+        self.dropout = layers.Dropout(config.dropout.ffn_activation, name="dropout", dtype=policy)
 
     def build(self, shape: Shape) -> None:
         self.hidden.build(shape)
@@ -197,39 +224,18 @@ class FeedForward(layers.Layer):
 
 
 class EncoderLayer(layers.Layer):
-    """`norm` is layer_norm or rms_norm; `dropout` has the rate at each of its four placements; `attention` holds the
-    other choices of MultiHeadAttention. Keras begins with Xavier uniform kernels, biases and shifts of 0, gains of 1.
-    """
+    """Keras begins with Xavier uniform kernels, biases and shifts of 0, gains of 1."""
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
-        *,
-        activation: str,
-        placement: str,
-        epsilon: float,
-        norm: str = "layer_norm",
-        ffn_bias: bool = True,
-        dropout: Mapping[str, float] = NO_DROPOUT,
-        attention: Mapping[str, Any] = MappingProxyType({}),
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)  # else x would be cast before anyone saw its dtype
-        check("placement", placement, ("pre", "post"))
-        check("norm", norm, NORMS)
-        policy = self.dtype_policy
-        self.placement, self.d_model = placement, d_model
-        self.norm1 = NORMS[norm](epsilon=epsilon, name="norm1", dtype=policy)
-        self.attention = MultiHeadAttention(
-            d_model, num_heads, dropout=dropout["attention_weights"], name="attention", dtype=policy, **attention
-        )
-        self.norm2 = NORMS[norm](epsilon=epsilon, name="norm2", dtype=policy)
-        inside = {"bias": ffn_bias, "dropout": dropout["ffn_activation"]}
-        self.feed_forward = FeedForward(d_model, d_ff, activation, **inside, name="feed_forward", dtype=policy)
-        self.dropout1 = layers.Dropout(dropout["attention_output"], name="dropout1", dtype=policy)
-        self.dropout2 = layers.Dropout(dropout["ffn_output"], name="dropout2", dtype=policy)
+        norm, rates, policy = NORMS[config.norm], config.dropout, self.dtype_policy
+        self.placement, self.d_model = config.placement, config.d_model
+        self.norm1 = norm(epsilon=config.epsilon, name="norm1", dtype=policy)
+        self.attention = MultiHeadAttention(config, name="attention", dtype=policy)
+        self.norm2 = norm(epsilon=config.epsilon, name="norm2", dtype=policy)
+        self.feed_forward = FeedForward(config, name="feed_forward", dtype=policy)
+        self.dropout1 = layers.Dropout(rates.attention_output, name="dropout1", dtype=policy)
+        self.dropout2 = layers.Dropout(rates.ffn_output, name="dropout2", dtype=policy)
 
     def build(self, shape: Shape) -> None:
         for part in (self.norm1, self.attention, self.norm2, self.feed_forward):

@@ -8,34 +8,33 @@ from keras import layers as keras_layers
 from keras import ops
 
 from encoder_conformance import shows_inside
-from encoder_conformance.impls.keras_tf.encoder import NORMS, EncoderLayer, Shape, Tap, check, dropped, untapped
+from encoder_conformance.impls.keras_tf.encoder import NORMS, Config, EncoderLayer, Shape, Tap, check, dropped, untapped
 
 
 class Encoder(keras_layers.Layer):
-    """`layer`, d_model and so on, goes to each EncoderLayer. With a `vocabulary` the input is token ids [B, S]."""
+    """A stack of layers of one `config`. With a `vocabulary` the input is token ids [B, S]."""
 
     def __init__(
         self,
-        *,
+        config: Config,
         layers: int,
+        *,
         final_norm: bool = False,
         vocabulary: int | None = None,
         positions: str = "none",
-        embedding_dropout: float = 0.0,
-        dtype: str,
-        **layer: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(dtype=dtype, autocast=False)  # else x would be cast before a layer saw its dtype
+        super().__init__(autocast=False, **kwargs)  # else x would be cast before a layer saw its dtype
         check("positions", positions, ("none", "sinusoidal"))
         policy = self.dtype_policy
         self.positions = positions
         self.embedding = None
         if vocabulary is not None:
-            self.embedding = keras_layers.Embedding(vocabulary, layer["d_model"], name="embedding", dtype=policy)
-        self.dropout = keras_layers.Dropout(embedding_dropout, name="dropout", dtype=policy)
-        self.stacked = [EncoderLayer(**layer, name=f"layer_{number}", dtype=policy) for number in range(layers)]
-        norm = NORMS[layer.get("norm", "layer_norm")]
-        self.norm = norm(epsilon=layer["epsilon"], name="norm", dtype=policy) if final_norm else None
+            self.embedding = keras_layers.Embedding(vocabulary, config.d_model, name="embedding", dtype=policy)
+        self.dropout = keras_layers.Dropout(config.dropout.embedded, name="dropout", dtype=policy)
+        self.stacked = [EncoderLayer(config, name=f"layer_{number}", dtype=policy) for number in range(layers)]
+        norm = NORMS[config.norm]
+        self.norm = norm(epsilon=config.epsilon, name="norm", dtype=policy) if final_norm else None
 
     def build(self, shape: Shape) -> None:
         """`shape` is that of x, or of token ids [B, S]."""
@@ -62,14 +61,9 @@ class Encoder(keras_layers.Layer):
         valid: Tensor | None = None,
         tap: Tap = untapped,
         training: bool = False,
-        padding_id: int | None = None,
     ) -> Tensor:
-        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and of few layers what is inside.
-        `padding_id`: the token id of padding, which is masked."""
-        if padding_id is not None:
-            valid = ops.not_equal(x, padding_id)  # [B, S]
-            keys = valid[:, None, None]
-            attention_mask = keys if attention_mask is None else ops.logical_and(attention_mask, keys)
+        """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and of few layers
+        what is inside."""
         if self.embedding is not None:
             x = self.embedding(x)
             if self.positions == "sinusoidal":
@@ -83,12 +77,18 @@ class Encoder(keras_layers.Layer):
         return tap("output", x)
 
     def inside(self, number: int, tap: Tap) -> Tap:
-        """What a layer of the stack is tapped by: its stages are `layer_0.norm1` and so on."""
+        """The tap of a layer of the stack: its stages are `layer_0.norm1` and so on."""
         if tap is untapped:
             return untapped
         if not shows_inside(len(self.stacked)):
             return pass_on
         return lambda name, x: x if name == "output" else tap(f"layer_{number}.{name}", x)
+
+
+def without_padding(ids: Tensor, padding_id: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The mask [B, 1 or H, 1 or S, S] and `valid` [B, S] of token ids [B, S]: those of padding are masked."""
+    valid = ops.not_equal(ids, padding_id)
+    return (valid[:, None, None] if mask is None else ops.logical_and(mask, valid[:, None, None])), valid
 
 
 def pass_on(name: str, stage: Tensor) -> Tensor:

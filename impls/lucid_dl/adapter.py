@@ -37,7 +37,7 @@ SHOWN = {
 }
 """Stage → the submodule whose output it is."""
 BARRED = -1e12
-"""What Lucid itself adds to the scores of padding."""
+"""The number that Lucid itself adds to the scores of padding."""
 
 
 class Lucid(Adapter):

@@ -36,7 +36,7 @@ Lines = list[str]
 
 @dataclass(frozen=True)
 class Form:
-    """What is written, and how."""
+    """The layer to write, and the operators to write it with."""
 
     layer: Mapping[str, Any]
     dtype: str
@@ -231,7 +231,7 @@ def feed_forward(form: Form, x: str) -> Lines:
 
 
 def activation(form: Form) -> Lines:
-    """Of ffn_hidden."""
+    """The activation of ffn_hidden."""
     name = form.layer["feed_forward"]["activation"]
     if name == "relu":
         return ["ffn_activation = Relu(ffn_hidden)"]

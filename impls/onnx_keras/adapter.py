@@ -23,7 +23,7 @@ class OnnxKeras(OnnxAdapter):
         return export(layer, parameters, dtype, opset, biased=biased, by=self.choices["by"])
 
     def read_checkpoint(self, layer: dict[str, Any], like: Tensors, dtype: str, path: Path) -> Tensors:
-        """Of the encoder's weights as keras.saving.save_weights writes them."""
+        """Read the encoder's weights as keras.saving.save_weights writes them."""
         from encoder_conformance.impls.keras_tf.checkpoint import read
 
         return read(path, layer, like, dtype)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from encoder_conformance.impls.keras_tf.adapter import PARAMETERS, choices  # first: it chooses Keras' backend
+from encoder_conformance.impls.keras_tf.adapter import PARAMETERS, config_of  # first: it chooses Keras' backend
 
 import keras  # isort: skip
 import onnx
@@ -22,8 +22,8 @@ class Staged(keras.Model):
 
     def __init__(self, layer: Mapping[str, Any], dtype: str) -> None:
         super().__init__(dtype=dtype, autocast=False)
-        stacked, chosen = stack_of(layer), choices(dict(layer))
-        self.encoder = Encoder(**stacked, **chosen, dtype=dtype) if stacked else EncoderLayer(**chosen, dtype=dtype)
+        stack, config = stack_of(layer), config_of(layer)
+        self.encoder = Encoder(config, **stack, dtype=dtype) if stack else EncoderLayer(config, dtype=dtype)
 
     def call(self, given: list[Tensor]) -> dict[str, Tensor]:
         x, mask, valid, *bias = given

@@ -46,7 +46,7 @@ class StagedEncoder(Staged, Encoder): ...
 
 @cache
 def once_a_process() -> None:
-    """What torch.onnx.export would do again for each export, and a third of its time: it reads the signatures of five
+    """Do once what torch.onnx.export would do for each export, in a third of its time: it reads the signatures of five
     hundred functions of onnxscript out of their sources, the collector looks through all that tracing makes, and a
     cache of what each operation does to shapes, which are symbols here, costs more than it saves.
 

@@ -60,7 +60,7 @@ class Config:
     """Whether query, key and value are one d × d map each, which the heads share."""
     scale_by_d_model: bool = False
     masked_score: float | None = None
-    """What a masked score becomes; minus infinity if it is None."""
+    """The score of a masked key; minus infinity if it is None."""
     empty_row: str = "zero"
     """The weights of a query with no key to attend to: zero, uniform (1/S) or nan."""
     dropout: Dropout = Dropout()  # noqa: RUF009, a tuple
@@ -160,7 +160,7 @@ class MultiHeadAttention(nn.Module):
     def written_out(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
     ) -> Tensor:
-        """What F.scaled_dot_product_attention computes, step by step, to show the scores and the weights."""
+        """Compute F.scaled_dot_product_attention step by step, to show the scores and the weights: [B, H, S, d]."""
         root = q.new_tensor(self.scaled_by).sqrt()  # no Python float: torch.onnx.export would round it to float32
         scores = tap("attention_scores", q @ k.transpose(-2, -1) / root)  # [B, H, S, S]
         if bias is not None:

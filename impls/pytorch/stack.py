@@ -9,7 +9,7 @@ from encoder_conformance.impls.pytorch.encoder import NORMS, Config, EncoderLaye
 
 
 class Encoder(nn.Module):
-    """So many layers of `config`. With a `vocabulary` the input is token ids [B, S]."""
+    """A stack of layers of one `config`. With a `vocabulary` the input is token ids [B, S]."""
 
     def __init__(
         self,
@@ -37,7 +37,8 @@ class Encoder(nn.Module):
         tap: Tap = untapped,
         again: bool = False,
     ) -> Tensor:
-        """As EncoderLayer's. `tap` is shown what goes from layer to layer, and in a stack of few layers what is inside.
+        """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and in a stack of few
+        layers what is inside.
 
         `again`: the backward pass makes the activations of each layer again, one layer at a time. Only what goes from
         layer to layer is kept: a checkpoint around the whole stack would hold all of it once more, and save nothing.
@@ -55,7 +56,7 @@ class Encoder(nn.Module):
         return tap("output", x)
 
     def inside(self, number: int, tap: Tap) -> Tap:
-        """What a layer of the stack is tapped by: its stages are `layer_0.norm1` and so on."""
+        """The tap of a layer of the stack: its stages are `layer_0.norm1` and so on."""
         if tap is untapped:
             return untapped
         if not shows_inside(len(self.layers)):

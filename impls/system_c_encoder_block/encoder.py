@@ -35,7 +35,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class PlaceholderAttention(MultiHeadAttention):
-    """As published: it projects the query, and neither keys nor values are looked at."""
+    """Attention as published: it projects the query, and neither keys nor values are looked at."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.output(self.query(query))

@@ -14,7 +14,7 @@ from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_te
 
 QKV = ("attention.query", "attention.key", "attention.value")
 ACTIVATIONS = {"gelu_tanh": partial(F.gelu, approximate="tanh"), "silu": F.silu}
-"""Those that it does not know by name, and takes as a callable."""
+"""Activations that it does not know by name, and takes as a callable."""
 ASKED = {"need_weights": True, "average_attn_weights": False}
 
 

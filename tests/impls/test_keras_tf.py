@@ -8,15 +8,14 @@ import pytest
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
     from encoder_conformance.impls.keras_tf import adapter  # noqa: F401  (chooses Keras' backend)
-    from encoder_conformance.impls.keras_tf.encoder import EncoderLayer
+    from encoder_conformance.impls.keras_tf.encoder import Config
 
-    right = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
     with pytest.raises(ValueError, match=r"10.*4"):
-        EncoderLayer(10, 4, 16, **right)
+        Config(10, 4, 16)
     with pytest.raises(ValueError, match="swish"):
-        EncoderLayer(12, 4, 16, **{**right, "activation": "swish"})
+        Config(12, 4, 16, activation="swish")
     with pytest.raises(ValueError, match="middle"):
-        EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
+        Config(12, 4, 16, placement="middle")
 
 
 @pytest.mark.release

@@ -19,7 +19,7 @@ from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 
 Tree = Any
 Key = jax.Array | None
-"""What dropout is drawn from: None outside of training."""
+"""The key that dropout is drawn from; None outside of training."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class Compiled:
 
 
 LAYERS_KEPT = 32
-"""So many blocks keep their programs: a layer that is built again is not compiled again."""
+"""The number of blocks that keep their programs: a layer that is built again is not compiled again."""
 
 
 class JaxLayers(Adapter):
     packages: tuple[str, ...]
     """The distributions whose versions the report has, beside JAX's and NumPy's."""
     parameters: ParameterMap
-    """Of the paths in the tree of parameters, joined by dots."""
+    """The map of the paths in the tree of parameters, joined by dots."""
     heads: int
 
     def __init__(self) -> None:
@@ -149,7 +149,8 @@ def placed(name: str, leaf: Any, own: Tensors) -> jax.Array:
         raise RuntimeError(
             f"{name} is {leaf.dtype} {leaf.shape} in the library, and given as {value.dtype} {value.shape}"
         )
-    return jax.device_put(value)
+    held: jax.Array = jax.device_put(value)
+    return held
 
 
 def name_of(path: Any) -> str:

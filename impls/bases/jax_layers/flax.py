@@ -1,4 +1,4 @@
-"""What Flax's two interfaces, Linen and NNX, have alike: the names of a block's parameters, and the arguments that
+"""The common part of Flax's two interfaces, Linen and NNX: the names of a block's parameters, and the arguments that
 make their layers the ones of the specification."""
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _KERNEL, _BIAS = ("d_model", "num_heads", "head_dim"), ("num_heads", "head_dim")
 
 
 def parameter_map() -> ParameterMap:
-    """Of a block with the layers norm1, attention, norm2, hidden and output."""
+    """The map of a block with the layers norm1, attention, norm2, hidden and output."""
     takes = {
         "attention.out.kernel": Take("attention.output.weight", shape=("num_heads", "head_dim", "d_model")),
         "attention.out.bias": Take("attention.output.bias"),
@@ -31,7 +31,7 @@ def parameter_map() -> ParameterMap:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What each layer is told beside its sizes: the specification's choices, or with `own` none: its defaults."""
+    """The arguments of each layer beside its sizes: the specification's choices, or with `own` none: its defaults."""
 
     norm: Mapping[str, Any]
     linear: Mapping[str, Any]

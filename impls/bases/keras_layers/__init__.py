@@ -1,1 +1,1 @@
-"""What Keras brings, put together as its documentation does; imported once KERAS_BACKEND is chosen."""
+"""Keras' own layers, put together as its documentation does. `block` is imported once KERAS_BACKEND is chosen."""

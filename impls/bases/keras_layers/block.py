@@ -1,4 +1,4 @@
-"""What Keras brings for a Transformer, put together as its documentation's example does."""
+"""A Transformer's block of Keras' own layers, put together as its documentation's example does."""
 
 from functools import partial
 from typing import Any

@@ -104,7 +104,7 @@ class OnnxAdapter(Adapter):
         return self.ask("staged", x, masks)
 
     def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
-        """Of the model that shows every stage, which ONNX Runtime can fuse less of than of the one that is deployed."""
+        """Times the model that shows every stage: ONNX Runtime fuses less of it than of the one that is deployed."""
         if self.runtime != "onnxruntime":
             raise NotImplementedError(f"{self.runtime} does not say how long a node takes")
         with tempfile.TemporaryDirectory() as folder:

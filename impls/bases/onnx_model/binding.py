@@ -41,9 +41,9 @@ class Place:
 @dataclass(frozen=True)
 class Binding:
     shapes: dict[str, tuple[int, ...]]
-    """Of each parameter of the specification, weights [in, out]."""
+    """The shape of each parameter of the specification, weights [in, out]."""
     dtype: str
-    """Of the parameters. An initializer may be of a wider one, where a cast of it was folded: it holds them exactly."""
+    """The parameters'. An initializer may be of a wider one, where a cast of it was folded: it holds them exactly."""
     places: dict[str, tuple[Place, ...]]
     """Every place where the model holds the parameter: a folded copy is one too."""
 

@@ -1,4 +1,4 @@
-"""What a *staged* model is, and how an export becomes one.
+"""The contract of a *staged* model, and how an export comes to keep it.
 
 Inputs: `x` [batch, sequence, d_model] in the parameters' dtype, or, under that name, token ids [batch, sequence],
 int64; `mask` [batch, num_heads, sequence, sequence], bool, true where a query (third axis) may attend to a key
@@ -62,7 +62,7 @@ def finish(
 
 
 def metadata(model: onnx.ModelProto) -> dict[str, str]:
-    """What the model says of itself, without the prefix of the keys."""
+    """The model's metadata, without the prefix of the keys."""
     return {
         entry.key.removeprefix(PREFIX): entry.value for entry in model.metadata_props if entry.key.startswith(PREFIX)
     }

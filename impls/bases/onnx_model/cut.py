@@ -1,4 +1,4 @@
-"""What is deployed of a staged model: the output alone, and one mask of padding for all of its masks."""
+"""Cuts a staged model down to the one that is deployed: the output alone, one mask of padding for all of its masks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

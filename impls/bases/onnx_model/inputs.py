@@ -1,4 +1,4 @@
-"""What a staged model is given: masks as whole as it takes them, and sizes that fit each other."""
+"""The inputs of a staged model: masks as whole as it takes them, and sizes that fit each other."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ import numpy as np
 from encoder_conformance import Array, Masks, Tensors
 
 Shape = tuple[int | str | None, ...]
-"""Of an input: a size, a symbol, or None for what is not said."""
+"""The shape of an input, each axis a size, a symbol, or None if it is not stated."""
 
 
 def whole(x: Array, masks: Masks, num_heads: int, dtype: str) -> Tensors:

@@ -1,4 +1,4 @@
-"""What runs an ONNX model on the CPU: ONNX Runtime at each optimisation level, ONNX's own reference, OpenVINO."""
+"""Runs an ONNX model on the CPU: ONNX Runtime at each optimisation level, ONNX's own reference, OpenVINO."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -130,6 +130,6 @@ def stated(model: onnx.ModelProto) -> tuple[dict[str, Shape], dict[str, np.dtype
 
 
 def shape_of(tensor: onnx.ValueInfoProto) -> Shape:
-    """As the model states it."""
+    """The shape that the model states."""
     dims = tensor.type.tensor_type.shape.dim
     return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims)

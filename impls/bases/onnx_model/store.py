@@ -20,7 +20,7 @@ from encoder_conformance.impls.bases.onnx_model.contract import metadata
 
 DIGITS = 64
 TITLES = ("layer", "title", "clauses", "family")
-"""Of a layer: what tells it from others and changes nothing in the export."""
+"""The keys of a layer that change nothing in the export."""
 
 
 def stored(key: Mapping[str, Any], make: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
@@ -42,12 +42,12 @@ def stored(key: Mapping[str, Any], make: Callable[[], onnx.ModelProto]) -> onnx.
 
 
 def essence(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a layer an export depends on."""
+    """The keys of a layer that an export depends on."""
     return {name: value for name, value in layer.items() if name not in TITLES}
 
 
 def digest_of(*names: str) -> str:
-    """Of the sources of these modules and packages: an export by other code is another one."""
+    """The SHA-256 of the sources of these modules and packages: an export by other code is another one."""
     digest = hashlib.sha256()
     for name in names:
         source = Path(str(import_module(name).__file__))

@@ -18,7 +18,7 @@ from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
 NARROW = ("dtype", "scalar type", "data type")
-"""What an error says that PyTorch raises of tensors whose number formats do not agree."""
+"""Words of the errors that PyTorch raises where the number formats of tensors do not agree."""
 
 
 class TorchModule(Adapter):
@@ -52,7 +52,7 @@ class TorchModule(Adapter):
         return self.held()
 
     def part_of(self, made: nn.Module) -> nn.Module:
-        """What the layer's `part` names: the whole of it, or its attention alone under the name that it has there."""
+        """The layer's `part`: the whole of it, or its attention alone under the name that it has there."""
         alone = self.layer["part"] == "attention"
         return nn.ModuleDict({self.attention: made.get_submodule(self.attention)}) if alone else made
 
@@ -139,7 +139,7 @@ class TorchModule(Adapter):
 
 
 def set_epsilon(module: nn.Module, epsilon: float) -> None:
-    """Of every LayerNorm in a layer whose constructor has no argument for it."""
+    """Set the epsilon of every LayerNorm in a layer whose constructor has no argument for it."""
     for norm in module.modules():
         if isinstance(norm, nn.LayerNorm):
             norm.eps = epsilon

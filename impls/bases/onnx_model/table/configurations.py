@@ -8,7 +8,7 @@ from encoder_conformance.impl.manifest import known_folders, read_implementation
 from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES
 
 LEVELS_OF = {
-    runtime.name: tuple(reversed(runtime.levels)) if len(runtime.levels) > 1 else ("all",) for runtime in ONNX_RUNTIMES
+    runtime.name: tuple(runtime.levels)[::-1] if len(runtime.levels) > 1 else ("all",) for runtime in ONNX_RUNTIMES
 }
 """Runtime → the levels that tell it apart: it is ONNX Runtime's to have any."""
 
