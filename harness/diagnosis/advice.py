@@ -59,7 +59,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     ),
     "invariant history": (
         _BROKEN,
-        "Look for what is kept from one call to the next: a mask, keys and values, or positions made for another length",
+        "Look for what is kept from one call to the next: a mask, keys and values, or positions for another length",
     ),
     "no-key": (
         "A query with no key to attend to gives NaN or infinity: first in {seen}.",
