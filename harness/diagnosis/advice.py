@@ -57,6 +57,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         _BROKEN,
         "Look for what differs in training though every rate is 0: a rate of its own, or running statistics",
     ),
+    "invariant history": (
+        _BROKEN,
+        "Look for what is kept from one call to the next: a mask, keys and values, or positions for another length",
+    ),
     "no-key": (
         "A query with no key to attend to gives NaN or infinity: first in {seen}.",
         "Give such a row its weights after the softmax, where no key of the mask is true: −∞ − −∞ is NaN",

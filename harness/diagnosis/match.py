@@ -1,4 +1,4 @@
-"""How well a hypothesis, some deviations together, accounts for what was seen in some cases."""
+"""Matches a hypothesis, some deviations together, with the evidence: how well it accounts for what was observed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

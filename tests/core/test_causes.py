@@ -1,10 +1,13 @@
 """What is wrong and is no number has a line of its own: one for each cause, with what its author would do."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from products import daily
+
+from encoder_conformance.diagnosis.advice import ADVICE
+from encoder_conformance.spec.situation import Flaw, Invariant
 
 NAMES_NOTHING = """
 def build(self, layer, parameters, dtype):
@@ -188,3 +191,8 @@ def test_what_explains_the_numbers_is_not_said_again(conform: Callable, fake: Ca
     assert "fail" in ended.outcomes("invariant")
     [line] = lines(ended)
     assert "explained: your layer is the spec with mask-inverted" in line
+
+
+def test_every_invariant_and_every_flaw_has_its_advice() -> None:
+    kinds = {f"invariant {each}" for each in get_args(Invariant)} | {f"refusal {each}" for each in get_args(Flaw)}
+    assert kinds <= ADVICE.keys()

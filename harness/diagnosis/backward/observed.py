@@ -129,9 +129,9 @@ class ObservedGradients:
 
     @cached_property
     def _operands(self) -> Operands:
-        what = given(self.case) if self.explained is None else self.explained.given
+        inputs = given(self.case) if self.explained is None else self.explained.given
         layer = self.case.layer if self.explained is None else self.explained.layer
-        values = named_inputs(what.parameters, x=what.x, memory=what.memory, mask=what.mask, bias=what.bias)
+        values = named_inputs(inputs.parameters, x=inputs.x, memory=inputs.memory, mask=inputs.mask, bias=inputs.bias)
         return Operands(layer, values, softmax_choices(layer))
 
 

@@ -46,7 +46,7 @@ _ALIKE = 0.1
 
 @dataclass
 class Effort:
-    """How far a search goes: `left` evaluations of an equation, on any machine, and no further than the time `until`,
+    """The limits of a search: `left` evaluations of an equation, on any machine, and no further than the time `until`,
     by time.monotonic(), if the user set one."""
 
     left: int

@@ -170,12 +170,16 @@ def _layers(piece: Evidence) -> Iterator[tuple[str, Array | None]]:
 def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "", x: Array | None = None) -> Operands:
     """Return the inputs and parameters of a case, and the stages that were seen; of the layer of a stack whose stages
     begin with `within`, and whose input is `x`."""
-    what = given(piece.case)
+    inputs = given(piece.case)
     number = within.removeprefix("layer_").removesuffix(".")
-    own = prefix(int(number)) if within else ""
-    parameters = {name.removeprefix(own): value for name, value in what.parameters.items() if name.startswith(own)}
-    inputs = named_inputs(parameters, x=what.x if x is None else x, memory=what.memory, mask=what.mask, bias=what.bias)
-    return Operands(piece.case.layer, {**inputs, **seen}, softmax_choices(piece.case.layer))
+    start = prefix(int(number)) if within else ""
+    parameters = {
+        name.removeprefix(start): value for name, value in inputs.parameters.items() if name.startswith(start)
+    }
+    named = named_inputs(
+        parameters, x=inputs.x if x is None else x, memory=inputs.memory, mask=inputs.mask, bias=inputs.bias
+    )
+    return Operands(piece.case.layer, {**named, **seen}, softmax_choices(piece.case.layer))
 
 
 def assigned(distances: Array) -> tuple[list[int], float, float]:

@@ -47,23 +47,23 @@ def _points(given: Array) -> Iterator[float]:
 
 def _shape(given: Array, seen: Array, span: float) -> str:
     """Describe whether f is odd or even, flat at an end, and where f(x) = x; all arrays are [n]."""
-    said = []
+    traits = []
     reach = min(-given[0], given[-1])
     if reach > 0:
         at = np.linspace(0, reach, 101)
         there, mirrored = np.interp(at, given, seen), np.interp(-at, given, seen)
         if np.abs(there - mirrored).max() < 0.01 * span:
-            said.append("even")
+            traits.append("even")
         elif np.abs(there + mirrored).max() < 0.01 * span:
-            said.append("odd")
+            traits.append("odd")
     tenth = max(len(seen) // 10, 2)
     for name, end in (("left", seen[:tenth]), ("right", seen[-tenth:])):
         if float(np.ptp(end)) < 1e-3 * span:
-            said.append(f"constant at the {name}, {float(np.median(end)):.4g}")
+            traits.append(f"constant at the {name}, {float(np.median(end)):.4g}")
     same = np.abs(seen - given) < 1e-5 * np.maximum(np.abs(given), 1e-3)
     if same.mean() > 0.05:
-        said.append(f"f(x) = x for {same.mean():.0%} of x, from {given[same].min():.3g} to {given[same].max():.3g}")
-    return f"; {', '.join(said)}" if said else ""
+        traits.append(f"f(x) = x for {same.mean():.0%} of x, from {given[same].min():.3g} to {given[same].max():.3g}")
+    return f"; {', '.join(traits)}" if traits else ""
 
 
 def activation(stage: str, samples: Sequence[Sample]) -> str:
@@ -97,10 +97,10 @@ def _rank(found: LinearMap) -> str:
     return f", of rank {rank} of {len(size)}" if rank < len(size) else ""
 
 
-def _described(what: str, found: Array, parameters: dict[str, Array]) -> str:
+def _described(kind: str, found: Array, parameters: dict[str, Array]) -> str:
     """Describe the parameter that `found` [K, M] or [M] is nearest to, by a factor or but for some entries."""
     if not np.abs(found).max() > 1e-6:
-        return f"its {what} is 0"
+        return f"its {kind} is 0"
     distance: list[tuple[float, str]] = []
     for name, value in parameters.items():
         forms = {name: value, f"the transpose of {name}": value.T} if value.ndim == 2 else {name: value}
@@ -111,16 +111,16 @@ def _described(what: str, found: Array, parameters: dict[str, Array]) -> str:
             factor = float((form * found).sum()) / size**2
             away = float(np.linalg.norm(found - factor * form)) / max(float(np.linalg.norm(found)), 1e-300)
             if away < WEIGHT_TOLERANCE:
-                return f"its {what} is {text if abs(factor - 1) < 1e-3 else f'{factor:.6g} times {text}'}"
+                return f"its {kind} is {text if abs(factor - 1) < 1e-3 else f'{factor:.6g} times {text}'}"
             differs = np.abs(found - form) > WEIGHT_TOLERANCE * max(float(np.sqrt(np.mean(form**2))), 1e-300)
             if differs.mean() <= 0.5:
                 where = " and ".join(f"{axis} {_range(np.flatnonzero(_any(differs, at)))}" for at, axis in _axes(form))
-                return f"its {what} is {text} but for {int(differs.sum())} of {differs.size} entries ({where})"
+                return f"its {kind} is {text} but for {int(differs.sum())} of {differs.size} entries ({where})"
             distance.append((away, text))
     if not distance:
-        return f"its {what} is like no parameter"
+        return f"its {kind} is like no parameter"
     away, text = min(distance)
-    return f"its {what} is like no parameter, nearest {text}, {away:.2g} of its size away"
+    return f"its {kind} is like no parameter, nearest {text}, {away:.2g} of its size away"
 
 
 def _axes(form: Array) -> tuple[tuple[int, str], ...]:

@@ -135,7 +135,8 @@ def _near(value: Elementwise, wanted: Elementwise) -> bool:
 
 
 class Slices(NamedTuple):
-    """Which slices of an axis are out of line: what their index is, as text, and as a predicate of index and size."""
+    """The slices of an axis that are out of line: a condition on their index, as text, and as a predicate of index and
+    size."""
 
     axis: int
     text: str
