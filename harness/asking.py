@@ -22,7 +22,6 @@ from encoder_conformance.golden.narrow import LINEAR_BELOW, in_format
 from encoder_conformance.judge.answers import Answers, Sampled
 from encoder_conformance.judge.digest import digest_of
 from encoder_conformance.judge.expected import NOTHING, Expected, key
-from encoder_conformance.judge.observation import is_large
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.verdict import Judgement, judge
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
@@ -32,6 +31,7 @@ from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.failure import Failure

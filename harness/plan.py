@@ -3,9 +3,9 @@
 from fnmatch import fnmatchcase
 
 from encoder_conformance.checks.invariants.follow_ups import opt_out as opt_out_of_invariant
-from encoder_conformance.deviations.active import active_deviations
-from encoder_conformance.deviations.active import opt_out as opt_out_by_declaring
 from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.impl.declared import active_deviations
+from encoder_conformance.impl.declared import opt_out as opt_out_by_declaring
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Case

@@ -11,7 +11,6 @@ from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.strict import Frozen
 
-RANDOM = "random"
 """The value of --seed that draws one. A report's arguments may have it; its environment has the seed."""
 
 

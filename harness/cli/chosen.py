@@ -1,8 +1,8 @@
 """Selects the implementations that a run judges, and finds those that can be started here."""
 
 from encoder_conformance.cli.options import warn_of_left_out
-from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError, nearest
+from encoder_conformance.impl.declared import check_declared
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Device, default_implementations, find_implementation
 

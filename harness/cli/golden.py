@@ -10,12 +10,10 @@ from encoder_conformance.golden.store import (
     golden_path,
     read_golden,
     read_golden_manifest,
-    still_frozen,
-    with_frozen_tensors,
     write_golden,
     write_golden_manifest,
 )
-from encoder_conformance.golden.verify import disagreement
+from encoder_conformance.golden.verify import disagreement, still_frozen, with_frozen_tensors
 from encoder_conformance.plan import select
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load

@@ -8,12 +8,12 @@ import numpy as np
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.simulate import simulate
-from encoder_conformance.judge.observation import is_large
 from encoder_conformance.oracle.deviant import inapplicable
 from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.size import is_large
 
 _BY_DEPTH = list(Inapplicable)
 _INSTEAD = 3

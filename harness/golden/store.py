@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from pydantic import ValidationError
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.files import replace_file
 from encoder_conformance.golden.thinning import compared_tensors, kept_positions
-from encoder_conformance.golden.verify import disagreement
 from encoder_conformance.judge.expected import NOTHING, Array, Expected, ExpectedTensor
 from encoder_conformance.paths import SPECS, shown
 from encoder_conformance.spec.case import Case
@@ -24,7 +22,7 @@ from encoder_conformance.spec.strict import Strict
 GOLDEN = SPECS / "golden"
 
 
-class Entry(Strict):
+class GoldenEntry(Strict):
     """`sha256`: of the golden file. `case_sha256`: of the layer, situation and constants that it was made from."""
 
     sha256: str
@@ -34,7 +32,7 @@ class Entry(Strict):
 class Manifest(Strict):
     format: str = "encoder-conformance golden"
     version: int = 1
-    cases: dict[str, Entry]
+    cases: dict[str, GoldenEntry]
 
 
 def case_digest(case: Case, constants: Constants) -> str:
@@ -74,7 +72,7 @@ def read_golden_manifest(folder: Path = GOLDEN) -> Manifest:
         raise InputError(f"is no manifest: {error.errors()[0]['msg']}", where=shown(path), hint=_RESTORE) from None
 
 
-def write_golden_manifest(cases: dict[str, Entry], folder: Path = GOLDEN) -> None:
+def write_golden_manifest(cases: dict[str, GoldenEntry], folder: Path = GOLDEN) -> None:
     text = Manifest(cases=dict(sorted(cases.items()))).model_dump_json(indent=1)
     replace_file(folder / "manifest.json", (text + "\n").encode())
 
@@ -102,7 +100,7 @@ def check_ids(case_ids: Iterable[str], manifest: Manifest) -> None:
         )
 
 
-def write_golden(case: Case, expected: Expected, constants: Constants, folder: Path = GOLDEN) -> Entry:
+def write_golden(case: Case, expected: Expected, constants: Constants, folder: Path = GOLDEN) -> GoldenEntry:
     tensors = {"kinked_rows": expected.kinked_rows}
     for name, tensor in expected.tensors.items():
         tensors[name] = tensor.golden
@@ -111,7 +109,7 @@ def write_golden(case: Case, expected: Expected, constants: Constants, folder: P
     in_order = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     data = safetensors.numpy.save(in_order, metadata={"case": case.id})
     replace_file(golden_path(case.id, folder), data)
-    return Entry(sha256=hashlib.sha256(data).hexdigest(), case_sha256=case_digest(case, constants))
+    return GoldenEntry(sha256=hashlib.sha256(data).hexdigest(), case_sha256=case_digest(case, constants))
 
 
 def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> Expected:
@@ -119,7 +117,7 @@ def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Pa
     if case.needs_no_golden:
         return NOTHING
     data = checked_golden(case, manifest, constants, folder)
-    return _expected(case, safetensors.numpy.load(data), constants, golden_path(case.golden_id, folder))
+    return expected_of(case, safetensors.numpy.load(data), constants, golden_path(case.golden_id, folder))
 
 
 def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> bytes:
@@ -131,7 +129,7 @@ def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder:
     if case.seed or case.held:
         raise ValueError(f"goldens are frozen for seed 0 and drawn parameters: not for seed {case.seed} or held ones")
     path, entry = golden_path(case.golden_id, folder), manifest.cases[case.golden_id]
-    data = _read(path, entry)
+    data = read_checked(path, entry)
     if case_digest(case, constants) != entry.case_sha256:
         raise InputError(
             f"was made from another {case.layer.layer}.yaml, {case.situation.situation}.yaml or constants.yaml",
@@ -142,44 +140,8 @@ def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder:
     return data
 
 
-def still_frozen(
-    case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path = GOLDEN
-) -> Entry | None:
-    """The entry of a frozen golden that agrees with today's oracle; None if it disagrees or cannot be read.
-
-    Another machine's BLAS gives other last bits. A golden that is still right stays, byte for byte, even if a change of
-    the specification's language changed the digest of its case.
-    """
-    frozen = _agreeing(case, entry, today, constants, folder)
-    if frozen is None or frozen.tensors.keys() != today.tensors.keys():
-        return None
-    return Entry(sha256=entry.sha256, case_sha256=case_digest(case, constants))
-
-
-def with_frozen_tensors(
-    case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path = GOLDEN
-) -> Expected:
-    """`today`, with the tensors of a frozen golden that lacks some, byte for byte, if all that it has agree."""
-    frozen = _agreeing(case, entry, today, constants, folder)
-    if frozen is None:
-        return today
-    return replace(today, tensors={name: frozen.tensors.get(name, now) for name, now in today.tensors.items()})
-
-
-def _agreeing(case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path) -> Expected | None:
-    """The tensors of a frozen golden that the case still has; None if one disagrees or the file cannot be read."""
-    try:
-        path = golden_path(case.id, folder)
-        tensors = safetensors.numpy.load(_read(path, entry))
-        frozen = _expected(case, tensors, constants, path, among=tensors)
-    except InputError:
-        return None
-    if any(tensor.golden.shape != today.tensors[name].golden.shape for name, tensor in frozen.tensors.items()):
-        return None
-    return None if disagreement(frozen, today, constants) else frozen
-
-
-def _read(path: Path, entry: Entry) -> bytes:
+def read_checked(path: Path, entry: GoldenEntry) -> bytes:
+    """The bytes of a golden file. Raises InputError if it cannot be read or is not the one that the manifest sums."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -189,7 +151,7 @@ def _read(path: Path, entry: Entry) -> bytes:
     return data
 
 
-def _expected(
+def expected_of(
     case: Case, tensors: Mapping[str, Array], constants: Constants, path: Path, among: Container[str] | None = None
 ) -> Expected:
     """`among`: the tensors that are read, where not all of the case's are needed."""

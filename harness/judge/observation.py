@@ -11,18 +11,10 @@ from encoder_conformance.judge.answers import Answers, Observed, Sampled, values
 from encoder_conformance.judge.expected import Expected, ExpectedTensor
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.spec.stages import stages
 
 Array = npt.NDArray[Any]
-
-SMALL = 64
-"""Stages are kept whole up to this d_model: a few hundred kilobytes per case."""
-
-
-def is_large(layer: Layer) -> bool:
-    """Whether its stages are not kept whole, and a play of it takes as long as a hundred of a small one."""
-    return layer.d_model > SMALL
 
 
 @dataclass(frozen=True)

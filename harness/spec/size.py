@@ -14,6 +14,15 @@ LARGEST_BUILT = 1 << 31
 """Bytes of parameters of a layer that can be built: one frame has them all (docs/wire.md)."""
 
 
+SMALL = 64
+"""Stages are kept whole up to this d_model: a few hundred kilobytes per case."""
+
+
+def is_large(layer: Layer) -> bool:
+    """Whether its stages are not kept whole, and a play of it takes as long as a hundred of a small one."""
+    return layer.d_model > SMALL
+
+
 def parameter_bytes(layer: Layer) -> int:
     """The bytes of all parameters in float64. The layers of a stack are counted, not listed."""
     part = "attention." if layer.part == "attention" else ""

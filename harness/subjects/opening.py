@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
+from encoder_conformance.impl.declared import check_declared
 from encoder_conformance.impl.manifest import find_implementation, known_folders
 from encoder_conformance.subjects.checkpoint import open_checkpoint
 from encoder_conformance.subjects.module import ModuleWorker
@@ -15,7 +15,7 @@ from encoder_conformance.subjects.onnx_file import open_file
 from encoder_conformance.subjects.starting import new_session, require_ready
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest
 from encoder_conformance.wire.findings import Problem
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 Parameters = Mapping[str, Array]
 
@@ -54,7 +54,9 @@ def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject
         raise
 
 
-def open_implementation(request: SubjectRequest, log: Path, problem: str = "", limits: Limits | None = None) -> Subject:
+def open_implementation(
+    request: SubjectRequest, log: Path, problem: str = "", limits: WorkerLimits | None = None
+) -> Subject:
     """An implementation by its name or folder, with `:key=value,…` for a variant; its worker is held to `limits`.
 
     Raises InputError, `PROBLEM: reason`, if it cannot be started here.

@@ -9,12 +9,12 @@ import numpy as np
 
 from encoder_conformance.deviations.simulate import continued_with_noise
 from encoder_conformance.judge.expected import ExpectedTensor
-from encoder_conformance.judge.observation import is_large
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.validate.evidence import Answers, Array, ValidationEvidence
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.findings import PhaseFinding

@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case

@@ -19,12 +19,11 @@ from encoder_conformance.golden.store import (
     golden_path,
     read_golden,
     read_golden_manifest,
-    still_frozen,
     write_golden,
     write_golden_manifest,
 )
 from encoder_conformance.golden.thinning import compared_tensors
-from encoder_conformance.golden.verify import disagreement
+from encoder_conformance.golden.verify import disagreement, still_frozen
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants

@@ -63,9 +63,9 @@ def test_a_checkpoint_is_a_subject_that_computes_nothing(tmp_path: Path) -> None
 
 
 LIE = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         self.asked = getattr(self, "asked", 0) + 1
-        return super().output(x, masks) + np.float32(1e-3 * self.asked)
+        return super().output(x, masks, run) + np.float32(1e-3 * self.asked)
 """
 
 

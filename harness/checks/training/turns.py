@@ -3,8 +3,8 @@
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
-from encoder_conformance.judge.observation import is_large
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.size import is_large
 
 _LARGE = threading.Lock()
 
