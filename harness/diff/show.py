@@ -8,8 +8,7 @@ from rich.table import Table
 from encoder_conformance.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.module_check.show import choices
-from encoder_conformance.report.findings import show_line
-from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.report.terminal import diagnosis_text, show_line
 from encoder_conformance.spec.stages import stages
 
 

@@ -6,8 +6,7 @@ from rich.console import Console
 
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.module_check.results import CheckResult, PartResult
-from encoder_conformance.report.findings import show_finding, show_line
-from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.report.terminal import diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.wire.description import MEANINGS, ModuleDescription, as_text
 

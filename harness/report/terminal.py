@@ -16,7 +16,10 @@ from encoder_conformance.report.marks import MARKS
 from encoder_conformance.report.matrix import matrix, summary
 from encoder_conformance.report.sizes import format_sigma
 from encoder_conformance.results import Diagnosis, Record, Report
+from encoder_conformance.wire.findings import Finding, Severity
 
+SEVERITIES: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
+"""Severity of a finding → its mark and style."""
 _LONGEST_MESSAGE = 400
 _SHOWN_INDISTINGUISHABLE = 3
 _CONFORMS = frozenset({Outcome.PASS, Outcome.DEVIATES})
@@ -38,6 +41,19 @@ class _Screen(Console):
 def console() -> Console:
     """Standard output, as wide as the terminal, or 160 columns if it is no terminal."""
     return _Screen() if sys.stdout.isatty() else _Screen(width=160)
+
+
+def show_line(screen: Console, text: str, style: str = "") -> None:
+    """The text as it is: it may hold what Rich takes for markup."""
+    screen.print(text, style=style or None, highlight=False, soft_wrap=True, markup=False)
+
+
+def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
+    """A mark and the message, and below it what to do."""
+    mark, style = SEVERITIES[finding.severity]
+    show_line(screen, f"{indent}{mark} {finding.message}", style)
+    if finding.hint:
+        show_line(screen, f"{indent}  {finding.hint}", "dim")
 
 
 def show_report(

@@ -5,8 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.report.findings import MARKS, show_finding, show_line
-from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.report.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
 from encoder_conformance.validate.conclusion import OPENINGS, choices_text, comparison
 from encoder_conformance.validate.results import Validation
 from encoder_conformance.wire.description import FileDescription
@@ -40,8 +39,8 @@ def show_validation(screen: Console, validation: Validation) -> None:
 def _worst(found: list[PhaseFinding]) -> tuple[str, str]:
     severities = {finding.severity for finding in found}
     if "error" in severities:
-        return MARKS["error"]
-    return MARKS["warning"] if "warning" in severities else ("✓", "green")
+        return SEVERITIES["error"]
+    return SEVERITIES["warning"] if "warning" in severities else ("✓", "green")
 
 
 def _reached(validation: Validation) -> set[Phase]:
