@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from encoder_conformance.spec.axes import Array, P
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,14 @@ class Sampled:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     positions: npt.NDArray[np.int64]
-    values: Array
+    values: P
 
 
 Observed = Array | Sampled
 Answers = Mapping[str, Observed]
 
 
-def values_at(observed: Observed, positions: npt.NDArray[np.int64]) -> Array:
+def values_at(observed: Observed, positions: Annotated[npt.NDArray[np.int64], "P"]) -> P:
     """The observed values at these flat positions. Raises ValueError if a sample was taken at other positions."""
     if not isinstance(observed, Sampled):
         return np.asarray(observed.reshape(-1)[positions])

@@ -15,7 +15,8 @@ from encoder_conformance import portable
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.portable import Floats
 from encoder_conformance.reason import Reason
-from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Dropout
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.situation import Situation

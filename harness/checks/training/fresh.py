@@ -125,7 +125,7 @@ def _checksums(value: Array) -> tuple[Sums, Sums]:
 
 
 def _bits(values: Array) -> npt.NDArray[np.unsignedinteger]:
-    """The bits of the values, where −0 has those of 0."""
+    """The bits of the values, in one shape with them; −0 has those of 0."""
     bits: npt.NDArray[np.unsignedinteger] = (values + values.dtype.type(0)).view(f"u{values.dtype.itemsize}")
     return bits
 

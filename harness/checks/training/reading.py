@@ -10,10 +10,10 @@ import numpy.typing as npt
 from encoder_conformance.checks.training.probe import BIAS, HIGH, LOW, UNIT, Probe
 from encoder_conformance.checks.training.statistics import HIDDEN, KEPT, Masks
 from encoder_conformance.portable import Floats
+from encoder_conformance.spec.axes import Bools
 from encoder_conformance.wire.streamed import PART
 
 Floating = npt.NDArray[np.floating]
-Bools = npt.NDArray[np.bool_]
 
 
 class Unreadable(Exception):
@@ -113,11 +113,12 @@ def _parts(shape: tuple[int, ...]) -> Iterator[slice]:
 
 
 def _as_mask(kept: Bools, visible: Bools) -> Masks:
+    """KEPT or DROPPED where visible, else HIDDEN; all of one shape."""
     return np.where(visible, kept, HIDDEN)
 
 
 def smallest_and_largest(scales: Floats) -> Floats:
-    """The smallest and the largest; none of none."""
+    """[2], the smallest and the largest of some scales [n]; [0] of none."""
     return np.array([scales.min(), scales.max()]) if scales.size else scales
 
 

@@ -48,8 +48,8 @@ class InferredLayer:
     def given(self, x: Array) -> LayerInputs:
         """x [B, S, D] and the file's own parameters, without a mask, as the layer with its deviations takes them."""
         parameters = {name: location.value for name, location in self.parameters.items()}
-        ways = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
-        return LayerInputs(x.astype(np.float64), parameters, None, ways=ways)
+        forms = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
+        return LayerInputs(x.astype(np.float64), parameters, None, forms=forms)
 
     def stage(self, name: str, values: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
         """A stage out of the values of a run at these sizes."""
