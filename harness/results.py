@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.reason import Kind
-from encoder_conformance.spec.level import Level
-from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.situation import Check, Level
 
 RANDOM = "random"
 """The value of --seed that draws one. A report's arguments may have it; its environment has the seed."""

@@ -21,7 +21,7 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.manifest import read_implementation_manifest
 from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.paths import IMPLS
-from encoder_conformance.spec.level import LEVELS
+from encoder_conformance.spec.situation import LEVELS
 from encoder_conformance.worker.sandbox import require_sandbox
 
 HONEST = Path(__file__).resolve().parent / "fakes" / "honest"

@@ -12,7 +12,7 @@ from encoder_conformance.exchange.files import write_questions
 from encoder_conformance.golden.choice import goldens_of
 from encoder_conformance.inspect.layer_selection import find_layer
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
-from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.situation import Level
 
 _EXAMPLES = """
 \b

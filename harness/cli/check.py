@@ -22,7 +22,7 @@ from encoder_conformance.module_check.subject import CheckRequest
 from encoder_conformance.module_check.writing import refuse_folder, write_adapter
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
-from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.situation import Level
 
 _EXAMPLES = """
 \b

@@ -25,8 +25,8 @@ from encoder_conformance.results import RANDOM, Shard
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.spec.situation import LEVELS
 from encoder_conformance.worker.limits import Limits, default_memory
 from encoder_conformance.worker.sandbox import require_sandbox
 

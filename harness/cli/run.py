@@ -29,7 +29,7 @@ from encoder_conformance.report.folder import LATEST, LOGS, RUNS
 from encoder_conformance.report.verbosity import Verbosity
 from encoder_conformance.results import Shard
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.level import LEVELS, Level
+from encoder_conformance.spec.situation import LEVELS, Level
 from encoder_conformance.threads import share
 from encoder_conformance.worker.early import early_workers, served_first
 from encoder_conformance.worker.launch import Launch

@@ -18,8 +18,8 @@ from encoder_conformance.impl.interpreter import Missing, Ready
 from encoder_conformance.plan import plan, select
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Level
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
 from encoder_conformance.worker.early import EarlyWorkers
 

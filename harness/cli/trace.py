@@ -19,7 +19,7 @@ from encoder_conformance.inspect.dropouts import with_dropped
 from encoder_conformance.inspect.layer_selection import describe_case, find_case
 from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
 from encoder_conformance.inspect.stack_layers import input_rows, trace_inside
-from encoder_conformance.inspect.trace import Row, estimate_judging_seconds
+from encoder_conformance.inspect.trace import TracedStage, estimate_judging_seconds
 from encoder_conformance.inspect.trace import trace as compute_trace
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.report.terminal import console
@@ -126,7 +126,7 @@ def _expected_stages(case: Case, *, judge: bool, frozen: bool) -> Expected | Non
     return expected
 
 
-def _show(title: str, inputs: list[Row], rows: list[Row], *, judged: bool) -> None:
+def _show(title: str, inputs: list[TracedStage], rows: list[TracedStage], *, judged: bool) -> None:
     screen = console()
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

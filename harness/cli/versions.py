@@ -26,8 +26,8 @@ from encoder_conformance.results import Report
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.resume import resume
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Level
 from encoder_conformance.trend.show import show_trend
 from encoder_conformance.trend.trend import Change, Point, Trend, point_of
 from encoder_conformance.versions.environments import NotInstalled, environment_for, package_of

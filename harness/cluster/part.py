@@ -10,8 +10,8 @@ from encoder_conformance.plan import select
 from encoder_conformance.results import Shard
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Level
 
 REQUEST = "part.json"
 

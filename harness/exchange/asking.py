@@ -19,9 +19,8 @@ from encoder_conformance.plan import select
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
-from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.situation import Check, Level
 from encoder_conformance.worker.marshalling import CONTENT
 
 ANSWERABLE: frozenset[Check] = frozenset({"output", "stages", "gradients"})

@@ -1,12 +1,14 @@
 """A trace: the stages of a case with their shapes in the live module, judged by a golden if there is one."""
 
+import re
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 
 from encoder_conformance.errors import InputError
-from encoder_conformance.inspect.stage_docs import stage_notes
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.verdict import judge_tensor
+from encoder_conformance.paths import SPECS
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
@@ -18,11 +20,21 @@ _SECONDS_PER_PRODUCT = 20e-9
 _SECONDS_PER_PARAMETER = 0.7e-6
 """The oracle's time for golden and condition on one core of 2024; measured, right within a factor of two."""
 LONGEST_JUDGING = 600.0
+_HEADING = "| stage | shape | what it is |"
+_NOTES = re.compile(r"^\| (`[a-z0-9_`, ]+`) \| \[B, [A-Za-z, ]+\] \| (.+?) \|$", re.MULTILINE)
+"""The table of clause T-1 in `specs/README.md`."""
 _DROPPED = "; then dropout of {:g}, in the same shape (A-1)"
 
 
+@cache
+def stage_notes() -> dict[str, str]:
+    """Stage → its description in clause T-1."""
+    table = (SPECS / "README.md").read_text(encoding="utf-8").partition(_HEADING)[2].partition("\n\n")[0]
+    return {name: note for names, note in _NOTES.findall(table) for name in re.findall(r"[a-z0-9_]+", names)}
+
+
 @dataclass(frozen=True)
-class Row:
+class TracedStage:
     """One stage. `shape` is the observed one, None if the stage is missing; `problem` says how it differs from T-1.
 
     `rms` and `max` are in σ, None if nothing was compared. `conforms` is False if there is a problem or either exceeds
@@ -38,7 +50,7 @@ class Row:
     problem: str | None = None
 
 
-def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]:
+def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[TracedStage]:
     """A row for each expected stage, in the order of computation, then for each unexpected one."""
     expected_shapes = {name: task.case.expected_shapes("stages")[name] for name in task.tensors}
     rows = (_make_row(name, shape, observed, task.dtype, expected) for name, shape in expected_shapes.items())
@@ -46,7 +58,7 @@ def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]
     return [
         *(_with_dropout(row, dropped.get(step_of(row.stage), 0.0)) for row in rows),
         *(
-            Row(name, observed[name].shape, "", conforms=False, problem="is no stage of this layer")
+            TracedStage(name, observed[name].shape, "", conforms=False, problem="is no stage of this layer")
             for name in observed
             if name not in expected_shapes
         ),
@@ -55,19 +67,19 @@ def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]
 
 def _make_row(
     name: str, expected_shape: tuple[int, ...], observed: Tensors, dtype: str, expected: Expected | None
-) -> Row:
+) -> TracedStage:
     note = stage_notes().get(step_of(name), "")
     if name not in observed:
-        return Row(name, None, note, conforms=False, problem=f"is missing; expected {list(expected_shape)}")
+        return TracedStage(name, None, note, conforms=False, problem=f"is missing; expected {list(expected_shape)}")
     tensor = observed[name]
     if tensor.shape != expected_shape:
-        return Row(name, tensor.shape, note, conforms=False, problem=f"instead of {list(expected_shape)}")
+        return TracedStage(name, tensor.shape, note, conforms=False, problem=f"instead of {list(expected_shape)}")
     if tensor.dtype != FORMATS[dtype].numpy:
-        return Row(name, tensor.shape, note, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
+        return TracedStage(name, tensor.shape, note, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
     if expected is None:
-        return Row(name, tensor.shape, note)
+        return TracedStage(name, tensor.shape, note)
     verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[dtype], constants())
-    return Row(
+    return TracedStage(
         name,
         tensor.shape,
         note,
@@ -78,7 +90,7 @@ def _make_row(
     )
 
 
-def _with_dropout(row: Row, rate: float) -> Row:
+def _with_dropout(row: TracedStage, rate: float) -> TracedStage:
     return replace(row, note=row.note + _DROPPED.format(rate)) if rate else row
 
 

@@ -12,9 +12,8 @@ from encoder_conformance.module_check.description import Described
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Causal, Drawn
-from encoder_conformance.spec.situation import Check, Situation
+from encoder_conformance.spec.situation import Check, Level, Situation
 
 OWN = ("no-mask", "padded-item", "causal")
 """The situations in which its own parameters are judged, too."""

@@ -18,7 +18,7 @@ from encoder_conformance.module_check.separate import PROBLEM, RESULT, write_req
 from encoder_conformance.module_check.stated import as_stated
 from encoder_conformance.module_check.subject import CheckRequest
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
-from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.situation import Level
 
 _LOG = 4_000
 """The last characters of a process that failed which are shown."""

@@ -17,7 +17,7 @@ from encoder_conformance.module_check.description import Described, Problem
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.situation import Level
 from encoder_conformance.wire.messages import Examine
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session

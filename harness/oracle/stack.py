@@ -7,9 +7,8 @@ import numpy as np
 from encoder_conformance.oracle.play import Play, Stages
 from encoder_conformance.oracle.tape import Node, Onward, as_computed
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.depth import shows_inside
 from encoder_conformance.spec.parameters import prefix
-from encoder_conformance.spec.stages import layer_stage
+from encoder_conformance.spec.stages import layer_stage, shows_inside
 
 OneLayer = Callable[[Stages, Node, Onward], Stages]
 """An encoder layer: (its own parameters, its input, the replacement of stages) → its stages."""

@@ -16,7 +16,7 @@ from encoder_conformance.wire.streamed import PART
 Floating = npt.NDArray[np.floating]
 
 
-class Unreadable(Exception):
+class NoReading(Exception):
     """No dropout mask can give this output of the probe."""
 
 
@@ -34,7 +34,7 @@ class Reading:
 
 
 def read(probe: Probe, output: Floating) -> Reading:
-    """The reading of `output` [B, S, D] in any format. Raises Unreadable.
+    """The reading of `output` [B, S, D] in any format. Raises NoReading.
 
     A few items at a time: arrays of a whole batch are mapped and unmapped for each operation (allocator.py), and that
     takes longer than the operation.
@@ -46,10 +46,10 @@ def read(probe: Probe, output: Floating) -> Reading:
     ffn_bias = added[..., BIAS].copy()  # [B, S], the feed-forward network's bias alone in each row
     bias_kept = ffn_bias > probe.ffn_scale * probe.ffn_unit / 2
     if not bias_kept.any():
-        raise Unreadable("ffn_output: feature D − 3 is dropped at every position, or nothing is added to it")
+        raise NoReading("ffn_output: feature D − 3 is dropped at every position, or nothing is added to it")
     least, typical, most = (float(value) for value in np.quantile(ffn_bias[bias_kept], (0, 0.5, 1)))
     if most > least * (3 if probe.is_post_norm else 1.01):  # with a norm in between the rows differ a little
-        raise Unreadable(
+        raise NoReading(
             f"ffn_output: one number is kept as {least / probe.ffn_scale:.4g} to {most / probe.ffn_scale:.4g} of itself"
         )
 
@@ -123,11 +123,11 @@ def smallest_and_largest(scales: Floats) -> Floats:
 
 
 def _check_shows_norm(probe: Probe, output: Floating) -> None:
-    """Raise Unreadable unless the last norm can be inverted."""
+    """Raise NoReading unless the last norm can be inverted."""
     if not np.isfinite(output).all():
-        raise Unreadable(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
+        raise NoReading(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
     if not (output[..., HIGH] > output[..., LOW]).all():
-        raise Unreadable(f"feature D − 1 is not above feature D − 2, which is {2 * probe.offset:g} below it in x")
+        raise NoReading(f"feature D − 1 is not above feature D − 2, which is {2 * probe.offset:g} below it in x")
 
 
 def _invert_norm(probe: Probe, output: Floats) -> Floats:

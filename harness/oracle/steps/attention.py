@@ -12,7 +12,7 @@ from encoder_conformance.oracle.steps.forward_only import (
     in_narrower,
     narrowed,
 )
-from encoder_conformance.oracle.steps.softmax import Softmax
+from encoder_conformance.oracle.steps.softmax import MaskedSoftmax
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, BHSd, BHTd
 
@@ -49,7 +49,7 @@ def _scores_over_root(a: Arithmetic, query: BHSd, key: BHTd, size: int) -> tuple
     return scores, pullback
 
 
-def attend(a: Arithmetic, scores: BHST, value: BHTd, softmax: Softmax) -> tuple[BHSd, Pullback]:
+def attend(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> tuple[BHSd, Pullback]:
     """softmax(scores) · value (E-5).
 
     The pullback is that of fused attention: it makes the weights again from their logarithm's sum, and takes the
@@ -123,19 +123,19 @@ def _wrong_scores(right: Step, size: Size) -> dict[str, Step]:
     }
 
 
-def _identity(a: Arithmetic, scores: BHST, value: BHTd, softmax: Softmax) -> BHSd:
+def _identity(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> BHSd:
     """Attention that is not there: each position keeps its own value."""
     return value
 
 
 def _context_in(dtype: str) -> Step:
-    def narrow(a: Arithmetic, scores: BHST, value: BHTd, softmax: Softmax) -> BHSd:
+    def narrow(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> BHSd:
         return np.asarray(narrowed(softmax.weights, dtype) @ narrowed(value, dtype))
 
     return forward_only(narrow)
 
 
-def _context_in_float32(a: Arithmetic, scores: BHST, value: BHTd, softmax: Softmax) -> BHSd:
+def _context_in_float32(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> BHSd:
     context = a.float32.matmul(in_float32_of(a, softmax.weights), in_float32_of(a, value))
     return context.astype(value.dtype)
 

@@ -15,7 +15,7 @@ from encoder_conformance.spec.axes import BHST
 
 
 @dataclass(frozen=True)
-class Softmax:
+class MaskedSoftmax:
     """The weights, the scores that the mask left, and the logarithm of their exponentials' sum [B, H, S, 1].
 
     `mask` is true where a score was left as it was, and so where its gradient goes. `through_largest`: a gradient goes
@@ -36,7 +36,7 @@ def masked_softmax(
     fill: float = -np.inf,
     empty_row: str = "unspecified",
     dropout: float = 0.0,
-) -> Softmax:
+) -> MaskedSoftmax:
     """Softmax over the keys, with `fill` in place of the scores that the mask excludes (E-5, M-1, M-6).
 
     `empty_row` is what a row of −∞ gives (M-4): "zero", "uniform" or "nan"; zero where nobody says, which keeps it from
@@ -55,7 +55,7 @@ def masked_softmax(
         exponentials = a.exp(a.subtract(kept, largest))
     total = a.sum(exponentials, -1)
     total = np.where(total == 0.0, 1.0, total)
-    return Softmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)), mask)
+    return MaskedSoftmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)), mask)
 
 
 def _plain(a: Arithmetic, kept: BHST, axis: int = -1) -> BHST:
@@ -64,20 +64,20 @@ def _plain(a: Arithmetic, kept: BHST, axis: int = -1) -> BHST:
     return a.divide(exponentials, a.sum(exponentials, axis))
 
 
-def _wrong(compute: Callable[[Arithmetic, BHST, Any], BHST]) -> Callable[..., Softmax]:
-    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> Softmax:
+def _wrong(compute: Callable[[Arithmetic, BHST, Any], BHST]) -> Callable[..., MaskedSoftmax]:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> MaskedSoftmax:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return Softmax(compute(a, scores, mask), scores, scores, mask)
+            return MaskedSoftmax(compute(a, scores, mask), scores, scores, mask)
 
     return softmax
 
 
-def _as_asked(compute: Callable[..., BHST]) -> Callable[..., Softmax]:
+def _as_asked(compute: Callable[..., BHST]) -> Callable[..., MaskedSoftmax]:
     """A form that gives a query with no key what is right, and goes wrong elsewhere."""
 
-    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> Softmax:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> MaskedSoftmax:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return Softmax(compute(a, scores, mask, **right), scores, scores, mask)
+            return MaskedSoftmax(compute(a, scores, mask, **right), scores, scores, mask)
 
     return softmax
 
@@ -92,7 +92,7 @@ FILLED_WITH = {
 """Form → what it puts in place of a masked score."""
 
 
-def _filled(value: float) -> Callable[..., Softmax]:
+def _filled(value: float) -> Callable[..., MaskedSoftmax]:
     return _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else np.where(mask, scores, value)))
 
 
@@ -105,7 +105,7 @@ ADDED = {
 """Form → what it adds to a masked score."""
 
 
-def _added(value: float) -> Callable[..., Softmax]:
+def _added(value: float) -> Callable[..., MaskedSoftmax]:
     def added(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
         return _plain(a, scores if mask is None else a.as_held(a.add(scores, np.where(mask, 0.0, value))))
 
@@ -125,7 +125,7 @@ def _after_renormalised(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
     return a.divide(weights, a.sum(weights, -1))
 
 
-def _over(axis: int) -> Callable[..., Softmax]:
+def _over(axis: int) -> Callable[..., MaskedSoftmax]:
     def over(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
         weights = _plain(a, scores if mask is None else np.where(mask, scores, -np.inf), axis)
         return np.asarray(np.where(np.isnan(weights), 0.0, weights))
@@ -137,7 +137,7 @@ def _flushed(x: BHST) -> BHST:
     return np.where(x < np.finfo(x.dtype).tiny, x.dtype.type(0), x)
 
 
-def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
+def _without_largest(*, flushed: bool) -> Callable[..., MaskedSoftmax]:
     """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first.
 
     `flushed`: exp(s) · (1 / Σ), and what is below float32's smallest normal number becomes 0, as XLA has it on a CPU. A
@@ -172,7 +172,7 @@ def _all_excluded(scores: BHST, mask: Any) -> BHST:
     return np.asarray(np.isneginf(kept).all(-1, keepdims=True))
 
 
-def _in(dtype: str) -> Callable[..., Softmax]:
+def _in(dtype: str) -> Callable[..., MaskedSoftmax]:
     def narrow(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> BHST:
         rounded = narrowed(scores, dtype)
         weights = narrowed(masked_softmax(a, rounded, mask, **right).weights, dtype)
@@ -187,7 +187,7 @@ def _in_float32(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> BHST:
     return masked_softmax(a.float32, in_float32_of(a, scores), mask, **right).weights.astype(scores.dtype)
 
 
-def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
+def _dropped(*, broadcast: bool) -> Callable[..., MaskedSoftmax]:
     """Dropout left on: each weight is zeroed where the portable generator says so, the others scaled.
 
     `broadcast`: the same weights in every item and head.
@@ -201,10 +201,10 @@ def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
     return _as_asked(softmax)
 
 
-def _empty_row(gives: str) -> Callable[..., Softmax]:
+def _empty_row(gives: str) -> Callable[..., MaskedSoftmax]:
     """The right form but for a query with no key, which gets the row of another layer."""
 
-    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> Softmax:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> MaskedSoftmax:
         return masked_softmax(a, scores, mask, -np.inf, gives)
 
     return softmax
@@ -213,7 +213,7 @@ def _empty_row(gives: str) -> Callable[..., Softmax]:
 EMPTY_ROW = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
 """Form → what it gives a query with no key; every other query it gives what is right."""
 
-SOFTMAX: dict[str, Callable[..., Softmax]] = {
+SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
     "standard": masked_softmax,
     **{form: _empty_row(row) for form, row in EMPTY_ROW.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
