@@ -10,7 +10,8 @@ from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.reason import Reason
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.situation import LEVELS, Check, Level
+from encoder_conformance.spec.level import LEVELS, Level
+from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
 
 

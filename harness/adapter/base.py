@@ -7,13 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.masks import Array, Masks
 from encoder_conformance.adapter.parameters import ParameterMap
+from encoder_conformance.adapter.request import RunRequest
 
-Tensors = dict[str, np.ndarray[Any, Any]]
-Array = np.ndarray[Any, Any]
+Tensors = dict[str, Array]
+"""Arrays by name: parameters, stages, gradients or times."""
 REFUSALS: dict[str, dict[type[Exception], str]] = {
     "build": {ValueError: "configuration"},
     "run": {TypeError: "dtype", ValueError: "shape"},
@@ -23,55 +22,76 @@ REFUSALS: dict[str, dict[type[Exception], str]] = {
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of an implementation, for the report: versions by package, settings such as threads and flags."""
+    """The environment of an implementation, for the report. `Adapter.start` returns it.
+
+    Example: `Environment({"torch": torch.__version__}, {"threads": threads})`.
+    """
 
     versions: dict[str, str]
+    """Package → its version."""
     settings: dict[str, str | int | bool] = field(default_factory=dict)
+    """Settings that the numbers may depend on, such as threads and flags."""
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """A freshly initialised layer: its parameters and the names of the trainable ones, in the specification's names."""
+    """A freshly initialised layer, before anything is loaded into it (A-4). `Adapter.initialise` returns it.
+
+    Example: `Fresh(PARAMETERS.to_spec(own), PARAMETERS.spec_names(trained))`.
+    """
 
     parameters: Tensors
+    """Every parameter, by the specification's name and in its shape: weights are [in, out]."""
     trainable: tuple[str, ...]
+    """The specification's names of the parameters that are trained."""
 
 
 class Adapter(ABC):
     """Drives one implementation in a worker process of its own. The harness calls it over the wire.
 
-    `x` below is token ids, int64 [B, S], if the layer has an embedding; then there is no gradient with respect to x.
+    A subclass has `start`, `build` and `output`, and whatever else the manifest declares. All that one run is told is
+    an argument of that run: `x`, its `masks`, and in `run` its layout, mode, seed, checkpointing and memory.
+
+    Shapes: B batch, S sequence, T positions of a memory (S without one), H heads. `x` is [B, S, d_model] in the layout
+    of the run, or token ids, int64 [B, S], if the layer has an embedding; then there is no gradient with respect to x.
     Every other tensor has the dtype that `build` was given. A tensor of a wrong dtype or shape is passed on unchanged,
-    for the layer to refuse (X-4 to X-6). Any exception becomes the error of this one answer; `refusal` decides whether
-    it is a refusal.
+    for the layer to refuse (X-4 to X-6).
+
+    Any exception becomes the error of this one answer; `refusal` decides whether it is a refusal.
+
+    Example:
+
+        class MyBackend(Adapter):
+            def start(self, device, threads):
+                return Environment({"my_backend": my_backend.__version__})
+
+            def build(self, layer, parameters, dtype):
+                self.layer = my_backend.Layer(layer["d_model"], PARAMETERS.to_own(parameters, layer))
+                return PARAMETERS.to_spec(self.layer.parameters())
+
+            def output(self, x, masks, run):
+                return run.as_given(self.layer(run.batch_first(x), masks.joined()))
     """
 
     map: ParameterMap | None = None
     """The map that `build` uses, if any. With it, messages call a parameter by its own name too."""
     choices: Mapping[str, str] = MappingProxyType({})
     """A value for each of the manifest's choices, set before `start`."""
-    layout: str = "batch_first"
-    """The layout of this run's x, output, cotangent and gradient with respect to x: "batch_first" [B, S, d_model],
-    "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists the supported layouts."""
-    mode: str = "eval"
-    """"eval", or "train", where dropout is active."""
-    seed: int = 0
-    """The seed of this run's dropout, in mode "train"."""
-    memory: Array | None = None
-    """[B, T, d_model], from which keys and values are made, if the layer is attention alone (E-17)."""
-    checkpoint: bool = False
-    """Whether this run's gradients are to be computed with recomputed activations (B-3)."""
 
     @abstractmethod
     def start(self, device: str, threads: int) -> Environment:
-        """Import the framework and set it up for `device` ("cpu" or "cuda") and this number of threads."""
+        """Import the framework and set it up for `device` ("cpu" or "cuda") and this number of threads.
+
+        Raises any exception for a device that is not there: nothing is asked of the implementation then.
+        """
 
     @abstractmethod
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         """Build the layer (`specs/schema/layer.schema.json`) with these parameters, in `dtype`.
 
-        Returns the parameters as the live layer holds them, in the specification's names and orientation. The harness
-        compares them bit for bit.
+        `dtype` is "float64", "float32", "float16" or "bfloat16". Returns the parameters as the live layer holds them,
+        in the specification's names and orientation; the harness compares them bit for bit. Raises ValueError for a
+        layer that cannot be (X-2, X-3).
         """
 
     def initialise(self, seed: int) -> Fresh:
@@ -96,42 +116,34 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} writes no files")
 
-    def batch_first(self, x: Array) -> Array:
-        """This run's x or cotangent as [B, S, d_model], or token ids as [B, S], without a copy."""
-        if self.layout == "unbatched":
-            return x[None]
-        return x.swapaxes(0, 1) if self.layout == "sequence_first" else x
-
-    def as_given(self, y: Array) -> Array:
-        """An output or a gradient with respect to x, [B, S, d_model], in this run's layout, without a copy."""
-        if self.layout == "unbatched":
-            return np.asarray(y[0])
-        return y.swapaxes(0, 1) if self.layout == "sequence_first" else y
-
     @abstractmethod
-    def output(self, x: Array, masks: Masks) -> Array:
-        """The layer's output, in the layout of x, by the code path that a user takes, fused attention included."""
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        """The layer's output, [B, S, d_model] in the layout of x, by the code path that a user takes.
 
-    def weights(self, x: Array, masks: Masks) -> Tensors:
+        Fused attention is included. Raises ValueError for a shape and TypeError for a dtype that do not fit the layer.
+        """
+
+    def weights(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """`attention_weights` [B, H, S, T] and `output`, by default taken from `stages`.
 
         Override it if the framework has its own way to return the weights.
         """
-        stages = self.stages(x, masks)
+        stages = self.stages(x, masks, run)
         return {name: stages[name] for name in ("attention_weights", "output")}
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
-        """Every stage of the layer by name (T-1), or those that the manifest lists."""
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        """Every stage of the layer by name (T-1), or those that the manifest lists; x is batch first."""
         raise NotImplementedError(f"{type(self).__name__} shows no stages")
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        """The gradients of sum(output * cotangent).
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        """The gradients of sum(output * cotangent); `cotangent` has the shape and the layout of the output.
 
-        Keys: "x", except for token ids; "memory", if there is one; every parameter under the specification's name.
+        Keys: "x" in the layout of x, except for token ids; "memory" [B, T, d_model], if there is one; every parameter
+        under the specification's name and in its shape.
         """
         raise NotImplementedError(f"{type(self).__name__} computes no gradients")
 
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Stage → seconds in each of `repeats` passes, [repeats] float64, after one pass to warm up.
 
         Optional. Raise NotImplementedError with the reason if no meaningful number can be measured.
@@ -151,14 +163,14 @@ class Adapter(ABC):
         categories = REFUSALS.get(operation, {})
         return next((category for kind, category in categories.items() if isinstance(error, kind)), None)
 
-    def run(self, check: str, x: Array, masks: Masks, cotangent: Array | None) -> Tensors:
+    def run_check(self, check: str, x: Array, masks: Masks, run: RunRequest, cotangent: Array | None = None) -> Tensors:
         """Call the method of the check. There is no need to override it."""
         if check == "output":
-            return {"output": self.output(x, masks)}
+            return {"output": self.output(x, masks, run)}
         if check == "weights":
-            return self.weights(x, masks)
+            return self.weights(x, masks, run)
         if check == "stages":
-            return self.stages(x, masks)
+            return self.stages(x, masks, run)
         if check == "gradients" and cotangent is not None:
-            return self.gradients(x, masks, cotangent)
+            return self.gradients(x, masks, run, cotangent)
         raise NotImplementedError(f"no such check: {check}")  # not a ValueError, which would refuse x or the masks

@@ -1,31 +1,33 @@
 """The worker's side of the wire: answers start, build, initialise, run, profile and stop until the stream ends."""
 
 import contextlib
-import gc
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from encoder_conformance.adapter.base import Adapter, Array, Tensors
-from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.base import Adapter, Tensors
+from encoder_conformance.adapter.masks import Array, Masks
+from encoder_conformance.adapter.request import RunRequest
 from encoder_conformance.adapter.stopwatch import timed
+from encoder_conformance.memory import collect_from_here
 from encoder_conformance.wire.descriptors import claim_standard_streams, open_wire
 from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame, write_pieces
 
 
 def serve(adapter: Adapter) -> None:
-    """Answer requests on the wire until `stop` or the end of the stream.
+    """Answer requests on the wire until `stop` or the end of the stream: the last statement of an adapter.py.
 
     Anything that is printed to stdout goes to stderr, and so into the log. Python's garbage collector, which is off
     while an adapter is imported, is on from here, and passes over what the import has made.
+
+    Example: `if __name__ == "__main__": serve(MyBackend())`.
     """
     claim_standard_streams()
     requests, answers = open_wire()
-    gc.freeze()  # the framework's own objects stay: Python would look through them for cycles, again and again
-    gc.enable()  # the launcher has disabled it
+    collect_from_here()
     while True:
         try:
             request = read_frame(requests)
@@ -74,14 +76,10 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             file = adapter.write(message["layer"], tensors, message["dtype"], message["mask"])
             return {"ok": True}, {"file": np.frombuffer(file, dtype=np.uint8)}
         case "run":
-            given = message["given"]
-            adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
-            adapter.memory = tensors.get("memory")
-            adapter.mode, adapter.seed = message["mode"], message.get("seed", 0)
-            masks = Masks.of(tensors, given)
-            return {"ok": True}, adapter.run(message["check"], _input(tensors), masks, tensors.get("cotangent"))
+            x, masks, run = _asked(message, tensors)
+            return {"ok": True}, adapter.run_check(message["check"], x, masks, run, tensors.get("cotangent"))
         case "profile":
-            return _profile(adapter, _input(tensors), Masks.of(tensors, message["given"]), message["repeats"])
+            return _profile(adapter, *_asked(message, tensors), message["repeats"])
         case "stop":
             return {"ok": True}, {}
         case _:
@@ -89,17 +87,18 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             return {"ok": True, **reply}, answer
 
 
-def _input(tensors: Tensors) -> Array:
-    """x, or the token ids of a layer with an embedding."""
-    return tensors["ids"] if "ids" in tensors else tensors["x"]
+def _asked(message: Mapping[str, Any], tensors: Tensors) -> tuple[Array, Masks, RunRequest]:
+    """x, or the token ids of a layer with an embedding, its masks, and what the run is told beside them."""
+    x = tensors["ids"] if "ids" in tensors else tensors["x"]
+    return x, Masks.of(tensors, message["given"]), RunRequest.of(tensors, message)
 
 
-def _profile(adapter: Adapter, x: Array, masks: Masks, repeats: int) -> tuple[dict[str, Any], Tensors]:
+def _profile(adapter: Adapter, x: Array, masks: Masks, run: RunRequest, repeats: int) -> tuple[dict[str, Any], Tensors]:
     try:
-        by_stage = adapter.profile(x, masks, repeats)
+        by_stage = adapter.profile(x, masks, run, repeats)
     except NotImplementedError as error:
         return {"ok": False, "error": str(error), "refused": "unsupported"}, {}
-    return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks), repeats)}
+    return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks, run), repeats)}
 
 
 def _error_text(error: Exception) -> str:

@@ -8,10 +8,11 @@ import click
 from encoder_conformance.cli.options import deliver, jobs_option, refuse_unwritable, result_options, shown_progress
 from encoder_conformance.diff.comparing import DiffRequest, compare
 from encoder_conformance.diff.show import show_diff
-from encoder_conformance.diff.sides import Side, open_side
 from encoder_conformance.errors import InputError
-from encoder_conformance.module_check.stated import Stated, as_stated, layer_of_transformers
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.report.terminal import console
+from encoder_conformance.subjects.opening import open_subject
+from encoder_conformance.subjects.subject import Subject, SubjectRequest
 
 _EXAMPLES = """
 \b
@@ -43,20 +44,19 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
 
     Exit status: 0 they agree; 1 they do not; 2 they cannot be compared, or wrong usage.
     """
-    stated = as_stated(layer, "`diff` compares encoder layers")
+    stated = CheckRequest(first).stating(layer, "`diff` compares encoder layers")
     if first == second:
         raise InputError("is both A and B", where=first, hint="name two")
     refuse_unwritable(out)
-    if stated.like is not None:
-        stated = Stated(layer_of_transformers(stated.like, Path.cwd(), out / "logs" / "diff-stated.log"), resize=True)
+    stated = stated.with_layer_read(out / "logs" / "diff-stated.log")
     with shown_progress() as progress, contextlib.ExitStack() as opened:
         progress.begin("starting both", 2)
 
-        def opening(named: str, log: str) -> Side:
-            side = open_side(named, stated.layer, resize=stated.resize, log=out / "logs" / log)
-            opened.callback(side.session.close)
+        def opening(named: str, log: str) -> Subject:
+            subject = open_subject(SubjectRequest(named, layer=stated.layer, resize=stated.resize), out / "logs" / log)
+            opened.callback(subject.close)
             progress.step(named)
-            return side
+            return subject
 
         a, b = opening(first, "diff-a.log"), opening(second, "diff-b.log")
         result = compare(a, b, DiffRequest(stated.layer, inputs, jobs), progress)

@@ -11,8 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
-from encoder_conformance.inspect.session import refuse_too_large
+from encoder_conformance.inspect.layer_selection import at_size, find_layer, refuse_too_large, resized
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS

@@ -14,16 +14,16 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.inspect.dropouts import with_dropped
-from encoder_conformance.inspect.layer_selection import describe_case, find_case
-from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
+from encoder_conformance.inspect.layer_selection import describe_case, find_case, refuse_too_large
 from encoder_conformance.inspect.stack_layers import input_rows, trace_inside
-from encoder_conformance.inspect.trace import TracedStage, estimate_judging_seconds
+from encoder_conformance.inspect.trace import TracedRow, estimate_judging_seconds
 from encoder_conformance.inspect.trace import trace as compute_trace
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.subjects.starting import find_task, open_session
 
 _EXAMPLES = """
 \b
@@ -119,7 +119,7 @@ def _expected_stages(case: Case, *, judge: bool, frozen: bool) -> Expected | Non
     return expected
 
 
-def _show(title: str, inputs: list[TracedStage], rows: list[TracedStage], *, judged: bool) -> None:
+def _show(title: str, inputs: list[TracedRow], rows: list[TracedRow], *, judged: bool) -> None:
     screen = looking.heading(title)
     table = looking.table(("stage", "shape"), ["rms σ"] if judged else [], ["what it is"])
     for row in (*inputs, *rows):

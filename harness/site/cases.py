@@ -9,8 +9,8 @@ from encoder_conformance.site.columns import Column, Table
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import clauses, load
-from encoder_conformance.spec.situation import LEVELS
 
 OTHER = "other"
 """The group of cases that the specification does not have, such as those of --layer."""

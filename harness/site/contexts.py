@@ -13,8 +13,8 @@ from encoder_conformance.results import Diagnosis
 from encoder_conformance.site.columns import Column, RunFacts
 from encoder_conformance.site.links import anchor, web_links
 from encoder_conformance.site.scripts import script_context
+from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import load_deviations
-from encoder_conformance.spec.situation import LEVELS
 
 MEANINGS = {
     Outcome.PASS: "conforms",

@@ -23,8 +23,8 @@ from encoder_conformance.site.exporters import exporters_context
 from encoder_conformance.site.kill import kill_context
 from encoder_conformance.site.trends import trends
 from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import clauses, load
-from encoder_conformance.spec.situation import LEVELS
 
 MARKER = "encoder-conformance-site"
 """A file that a site has, and by which --overwrite knows one."""

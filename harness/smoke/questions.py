@@ -37,7 +37,7 @@ REFUSALS = ("refuse-num-heads", "refuse-activation", "refuse-feature-size", "ref
 DTYPES: tuple[DtypeName, ...] = ("float32", "float64", "bfloat16", "float16")
 
 
-class Questions:
+class SmokeTasks:
     """The tasks by check. A list is empty if the manifest opts out of all of it. `layer`: use this layer only."""
 
     def __init__(self, implementation: Implementation, specification: Specification, layer: str | None) -> None:
@@ -90,7 +90,7 @@ class Questions:
                 yield layer
 
     def _later(self, layer: Layer) -> tuple[bool, bool, int]:
-        """What is larger is tried later: attention alone, then a layer with one case of numbers, then a larger one."""
+        """Orders layers to try: attention alone last, before it those with one case of numbers, then larger ones."""
         return layer.takes_memory, len(self._case_ids(layer.layer, NUMBERS)) < 2, parameter_count(layer)
 
     def _tasks(

@@ -13,9 +13,10 @@ from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.drawn import drawn
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
+from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Blind, Causal, Drawn
 from encoder_conformance.spec.parameters import parameters_of
-from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Level, Situation
+from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
 from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
 
 PADDING_ID = 0

@@ -12,9 +12,6 @@ from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 SituationLevel = Literal["required", "recommended", "optional"]
-Level = Literal["core", SituationLevel]
-LEVELS: tuple[Level, ...] = ("core", "required", "recommended", "optional")
-"""The levels of a case, the strictest first. Each includes those before it."""
 Check = Literal[
     "output", "weights", "stages", "gradients", "invariant", "refusal", "dropout", "initialisation"
 ]  # fmt: skip

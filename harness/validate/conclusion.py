@@ -1,4 +1,4 @@
-"""What a validation comes to: as what the file was judged, with what that was compared, and its exit status.
+"""The conclusion of a validation: as what the file was judged, with what that was compared, and its exit status.
 
 A file that is a consistent other layer conforms to itself. Only what a user states says what it should be.
 """
@@ -6,7 +6,7 @@ A file that is a consistent other layer conforms to itself. Only what a user sta
 from typing import Literal
 
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.findings import Layout, MaskInput
+from encoder_conformance.wire.description import GraphMask, Layout
 
 Kind = Literal["as_stated", "as_source", "consistent", "runtime_wrong", "wrong", "not_judged"]
 """As stated: it is the stated layer. As source: it does what its source does, and both are off from the layer that was
@@ -53,7 +53,7 @@ def status_of(kind: Kind) -> int:
 def comparison(
     kind: Kind, layer: Layer | None, compared_with: tuple[Stated, ...], choices: str, against: str | None = None
 ) -> str:
-    """As what, and against what: what the last line says between its opening and its counts; "" of what is wrong.
+    """Say as what it was judged and against what, between the last line's opening and its counts; "" of what is wrong.
 
     `against` is the name of the source.
     """
@@ -69,7 +69,7 @@ def comparison(
     return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
 
 
-def choices_text(layer: Layer, layout: Layout | None = None, masks: tuple[MaskInput, ...] = ()) -> str:
+def choices_text(layer: Layer, layout: Layout | None = None, masks: tuple[GraphMask, ...] = ()) -> str:
     """`post-norm layer_norm ε 1e-05, relu, scores over √head_dim, all biases, D = 512, H = 8, F = 2048, N = 6`."""
     attention, norm = layer.attention, layer.norm
     shared = ", projections shared by heads" if attention.projections == "shared_by_heads" else ""

@@ -16,6 +16,7 @@ from encoder_conformance import (
     Fresh,
     Masks,
     ParameterMap,
+    RunRequest,
     Take,
     Tensors,
     serve,
@@ -26,7 +27,7 @@ from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 from encoder_conformance.impls.jax_pure.encoder import Config, Dropout, Tree, needed
 from encoder_conformance.impls.jax_pure.encoder import Masks as LayerMasks
 from encoder_conformance.impls.jax_pure.initial import initial
-from encoder_conformance.impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
+from encoder_conformance.impls.jax_pure.stack import cross_attention, encoder, encoder_stage, encoder_stages
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
@@ -72,27 +73,27 @@ def config_of(layer: dict[str, Any]) -> Config:
 
 
 forward = jax.jit(encoder, static_argnums=0)
+across = jax.jit(cross_attention, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
 one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
+Inputs = tuple[jax.Array, LayerMasks, jax.Array | None]
+"""x [B, S, D] or token ids [B, S], its masks, and what dropout is drawn from."""
+
+
 @partial(jax.jit, static_argnums=(0, 1))
-def backward(
-    config: Config,
-    again: bool,
-    params: Tree,
-    x: jax.Array,
-    masks: LayerMasks,
-    key: jax.Array | None,
-    cotangent: jax.Array,
-    memory: jax.Array | None = None,
+def backward(config: Config, again: bool, params: Tree, inputs: Inputs, cotangent: jax.Array) -> Any:
+    """The gradients by the parameters and by x; by token ids there is none, and None stands for it."""
+    return linearised(config, again, params, *inputs)(cotangent)
+
+
+@partial(jax.jit, static_argnums=0)
+def backward_across(
+    config: Config, params: Tree, x: jax.Array, memory: jax.Array, masks: LayerMasks, cotangent: jax.Array
 ) -> Any:
-    """The gradients by the parameters and by x; by token ids there is none, and None stands for it. By the memory too,
-    where there is one."""
-    if memory is not None:
-        forward = partial(encoder, config, masks=masks)
-        return jax.vjp(lambda params, x, memory: forward(params, x, memory=memory), params, x, memory)[1](cotangent)
-    return linearised(config, again, params, x, masks, key)(cotangent)
+    """The gradients of attention alone: by the parameters, by x and by the memory."""
+    return jax.vjp(partial(cross_attention, config, masks=masks), params, x, memory)[1](cotangent)
 
 
 def linearised(
@@ -128,35 +129,41 @@ class JaxPure(Adapter):
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        x = self.batch_first(x)
-        given = self.given(x, masks)
-        found = forward(self.config, self.params, x, given, key=self.key(), memory=self.memory)
-        return self.as_given(np.asarray(found))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        x = run.batch_first(x)
+        given = self.given(x, masks, run)
+        if run.memory is None:
+            found = forward(self.config, self.params, x, given, key=self.key(run))
+        else:
+            found = across(self.config, self.params, x, run.memory, given)
+        return run.as_given(np.asarray(found))
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
-        given = self.given(x, masks, stated=True)
-        return flat(forward_stages(self.config, self.params, x, given, self.key(), self.memory))
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        given = self.given(x, masks, run, stated=True)
+        return flat(forward_stages(self.config, self.params, x, given, self.key(run), run.memory))
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        x, cotangent = self.batch_first(x), self.batch_first(cotangent)
-        given = self.params, x, self.given(x, masks, stated=True), self.key(), cotangent
-        by_params, by_x, *by_memory = backward(self.config, self.checkpoint, *given, self.memory)
-        by_given = {} if by_x is None else {"x": self.as_given(np.asarray(by_x))}
-        if by_memory:
-            by_given["memory"] = np.asarray(by_memory[0])
-        return {**by_given, **self.map.to_spec(flat(by_params))}
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        x, cotangent = run.batch_first(x), run.batch_first(cotangent)
+        given = self.given(x, masks, run, stated=True)
+        if run.memory is None:
+            inputs = x, given, self.key(run)
+            by_params, by_x = backward(self.config, run.checkpoint, self.params, inputs, cotangent)
+            by_inputs = {} if by_x is None else {"x": run.as_given(np.asarray(by_x))}
+        else:
+            by_params, by_x, by_memory = backward_across(self.config, self.params, x, run.memory, given, cotangent)
+            by_inputs = {"x": run.as_given(np.asarray(by_x)), "memory": np.asarray(by_memory)}
+        return {**by_inputs, **self.map.to_spec(flat(by_params))}
 
     def initialise(self, seed: int) -> Fresh:
         self.params = initial(self.params, jax.random.key(seed))
         held = flat(self.params)
         return Fresh(self.map.to_spec(held), self.map.spec_names(held))
 
-    def key(self) -> jax.Array | None:
+    def key(self, run: RunRequest) -> jax.Array | None:
         """What dropout is drawn from: none outside training, and none where nothing is dropped."""
-        return jax.random.key(self.seed) if self.mode == "train" and any(self.config.dropout) else None
+        return jax.random.key(run.seed) if run.mode == "train" and any(self.config.dropout) else None
 
-    def given(self, x: Array, masks: Masks, *, stated: bool = False) -> LayerMasks:
+    def given(self, x: Array, masks: Masks, run: RunRequest, *, stated: bool = False) -> LayerMasks:
         """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms.
 
         With `stated` they are all there, a mask that allows everything and a bias of 0 where none is given: gradients
@@ -165,7 +172,7 @@ class JaxPure(Adapter):
         none is given.
         """
         (B, S), heads = x.shape[:2], self.config.num_heads
-        T = S if self.memory is None else self.memory.shape[1]
+        T = S if run.memory is None else run.memory.shape[1]
         every = B, heads, S, T
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
         padding_id = None if masks.padding_id is None else np.int64(masks.padding_id)
@@ -178,9 +185,9 @@ class JaxPure(Adapter):
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
         return LayerMasks(allowed, bias, needed(self.config, allowed, valid), padding_id)
 
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""
-        given = self.config, self.params, jax.device_put(x), self.given(x, masks)
+        given = self.config, self.params, jax.device_put(x), self.given(x, masks, run)
         stages = forward_stages(*given)
         work = {name: partial(one_stage, name, *given, stages) for name in stages}
         return {name: timed(lambda stage=stage: stage().block_until_ready(), repeats) for name, stage in work.items()}

@@ -13,7 +13,7 @@ import pytest
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.update import update_declared
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
-from encoder_conformance.diagnosis.predictions import drops
+from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.manifest import read_implementation
@@ -60,9 +60,9 @@ def build(self, layer, parameters, dtype):
     return held
 """
 INVERTED = """
-def _forward(self, x, masks):
+def _forward(self, x, masks, run):
     joined = masks.joined()
-    return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias))
+    return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias), run)
 """
 NO_GRADIENTS = '[{when: {check: gradients}, reason: "not asked in this test", link: "https://example.org"}]'
 
@@ -134,7 +134,7 @@ def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Observation]:
 
 
 def repeats(*ids: str) -> Repeats:
-    return "differ" if drops([catalogue()[name] for name in ids]) else "same"
+    return "differ" if has_dropout([catalogue()[name] for name in ids]) else "same"
 
 
 @pytest.mark.parametrize(
@@ -222,11 +222,11 @@ def test_what_explains_small_layers_is_held_to_large_ones(conform: Callable, fak
 @pytest.mark.release
 def test_a_cause_that_is_not_in_the_catalogue_is_not_invented(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
-        return super().output(x, masks)[:, :, ::-1]
+    def output(self, x, masks, run):
+        return super().output(x, masks, run)[:, :, ::-1]
 
-    def stages(self, x, masks):
-        return {name: value[..., ::-1] for name, value in super().stages(x, masks).items()}
+    def stages(self, x, masks, run):
+        return {name: value[..., ::-1] for name, value in super().stages(x, masks, run).items()}
     """
     ended = conform("run", "--impl", fake("mirror", lie), *CASES)
     [diagnosis] = ended.report["diagnoses"]

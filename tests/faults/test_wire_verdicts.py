@@ -54,11 +54,11 @@ def test_a_request_that_nobody_reads_is_given_up_at_the_deadline() -> None:
 HOLDS = """
     held = False
 
-    def gradients(self, x, masks, cotangent):
+    def gradients(self, x, masks, run, cotangent):
         if masks.joined() is None:
             {hold}
             signal.pause()
-        return super().gradients(x, masks, cotangent)
+        return super().gradients(x, masks, run, cotangent)
 """
 
 
@@ -248,13 +248,13 @@ def test_standard_streams_are_not_the_wire(conform: Callable, fake: Callable) ->
     lie = """
     print("printed while the adapter is imported")
 
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         import subprocess, sys
         print("printed")
         os.write(1, b"written to descriptor 1")
         subprocess.run(["sh", "-c", "echo by a child; cat"], check=True)
         assert sys.stdin.read() == ""
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     ended = conform("run", "--impl", fake("printer", lie), *CASES)
     assert ended.status == 0, ended.messages()
@@ -328,11 +328,11 @@ def test_an_end_by_the_harness_is_nobody_s_fault(fake: Callable) -> None:
     asked.abort()
     with asked.check():
         assert isinstance(asked.observe(task, NO_ROWS), Failure)
-    assert asked.take_fault() is None
+    assert asked.worker.take_fault() is None
     closed, _ = session_that_has_answered(fake("closed", checks="[output]"))
     closed.abort()
     closed.close()
-    assert closed.take_fault() is None
+    assert closed.worker.take_fault() is None
 
 
 @pytest.mark.linux
@@ -343,7 +343,8 @@ def test_an_end_of_its_own_is_the_fault_of_the_check_before(
     script = RAW.format(honest=honest, before="pass", after="os.kill(os.getpid(), 14)")
     with within(60):
         session, task = session_that_has_answered(fake("ends", script=script, checks="[output]"))
-        pid = session.pid
+        assert session.worker.process
+        pid = session.worker.process.pid
         while Path("/proc", str(pid)).exists():
             select.select([], [], [], 0.01)
         if close:
@@ -351,8 +352,8 @@ def test_an_end_of_its_own_is_the_fault_of_the_check_before(
         else:
             with session.check():
                 assert isinstance(session.observe(task, NO_ROWS), dict)
-        fault = session.take_fault()
+        fault = session.worker.take_fault()
         assert fault
         assert "was ended by SIGALRM" in fault.message
-        assert session.take_fault() is None
+        assert session.worker.take_fault() is None
         session.abort()

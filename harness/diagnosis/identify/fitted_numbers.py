@@ -1,0 +1,169 @@
+"""Fits the number in an equation to the data, by least squares, and writes it as someone would have written it."""
+
+import ast
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.diagnosis.identify.edits import CONSTANT, parsed
+from encoder_conformance.diagnosis.identify.samples import Sample, cost
+from encoder_conformance.spec.axes import Array
+
+_GRID = tuple(sign * 10.0**exponent for exponent in np.arange(-12.0, 7.0, 1.0) for sign in (1.0, -1.0))
+"""Where a number that the data are not linear in is looked for first."""
+_NEAR = tuple(sign * at for at in np.arange(0.0, 10.25, 0.25) for sign in (1.0, -1.0))
+STARTS = (*_GRID, *_NEAR)
+_STEPS = 12
+_STALLED = 2
+"""Steps that leave more than half of the square error, far from the noise, after which no more are taken."""
+_FAR = 100.0
+"""The rms error, in σ, above which an equation is not the right one, whatever its number."""
+_SMALL = 1e-6
+"""The relative step that a derivative is taken over."""
+_SURE = 6.0
+"""Uncertainties within which a fitted number is the one that someone wrote."""
+_MEASURABLE = 0.1
+"""The relative uncertainty up to which there is a number to tell."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A fitted number, and its standard uncertainty."""
+
+    value: float
+    uncertainty: float
+
+
+def fitted(
+    samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float] = STARTS, enough: float = np.inf
+) -> Number | None:
+    """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it.
+
+    `starts` are tried first, where the values are not linear in `c`. Where they are, and the best value leaves a cost
+    of `enough` or more, it is None too.
+    """
+    start = _linear(samples, tree)
+    if start is not None and enough < np.inf and cost(samples, tree, start) >= enough:
+        return None
+    if start is None:
+        tried = [*zip(samples[0].costs(tree, starts), starts, strict=True)]
+        least = min(tried)[0]
+        if not np.isfinite(least):
+            return None
+        start = next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
+    value, least, stalled = start, np.inf, 0
+    for _ in range(_STEPS):
+        solved = _step(samples, tree, value)
+        if solved is None:
+            return None
+        step, uncertainty, left = solved
+        stalled += left > max(least / 2, _FAR**2)
+        least = min(least, left)
+        if stalled > _STALLED:
+            break
+        limit = abs(value) if value else 1.0
+        value += float(np.clip(step, -limit, limit))
+        if abs(step) <= 0.01 * uncertainty:
+            break
+    return Number(value, uncertainty) if uncertainty < _MEASURABLE * max(abs(value), 1e-3) else None
+
+
+def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
+    """Return the solution where the computed values are linear in `c`, tried at three values; None where they are
+    not."""
+    along, length = 0.0, 0.0
+    for sample in samples:
+        at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
+        if any(each is None or not np.isfinite(each).all() for each in at):
+            return None
+        zero, one, three = (np.asarray(each) for each in at)
+        slope = one - zero
+        if np.abs(three - zero - 3.0 * slope).max(initial=0.0) > 1e-9 * np.abs(slope).max(initial=0.0):
+            return None
+        weight = 1.0 / sample.sigma**2
+        finite = np.isfinite(sample.observed)
+        along += float(np.sum((weight * slope * (sample.observed - zero))[finite]))
+        length += float(np.sum((weight * slope * slope)[finite]))
+    return along / length if length else None
+
+
+def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float, float] | None:
+    """Return Gauss and Newton's step from a value, the uncertainty there, and the mean square error."""
+    along, length, square, count = 0.0, 0.0, 0.0, 0
+    width = _SMALL * (abs(value) or 1.0)
+    for sample in samples:
+        error, above, below = (sample.errors(tree, at) for at in (value, value + width, value - width))
+        if error is None or above is None or below is None:
+            return None
+        slope = (above - below) / (2 * width)
+        along, length = along - float(slope @ error), length + float(slope @ slope)
+        square, count = square + float(error @ error), count + error.size
+    return (along / length, 1.0 / math.sqrt(length), square / count) if length and np.isfinite(along) else None
+
+
+def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number] | None:
+    """Return the coefficient of each term in a sum that leaves the least square error; None where they are not
+    unique."""
+    columns, observed = list[Array](), list[Array]()
+    for sample in samples:
+        values = [sample.computed(term) for term in terms]
+        if any(value is None or not np.isfinite(value).all() for value in values):
+            return None
+        finite = np.isfinite(sample.observed)
+        columns.append(np.stack([np.asarray(value) / sample.sigma for value in values], axis=1)[finite])
+        observed.append((sample.observed / sample.sigma)[finite])
+    design = np.concatenate(columns)
+    scale = np.sqrt((design * design).sum(axis=0))
+    if not np.all(scale) or len(design) <= len(terms):
+        return None
+    gram = (design / scale).T @ (design / scale)
+    if np.linalg.cond(gram) > 1e10:
+        return None
+    inverse = np.linalg.inv(gram)
+    solved = inverse @ ((design / scale).T @ np.concatenate(observed)) / scale
+    unsure = np.sqrt(np.diag(inverse)) / scale
+    return [Number(float(value), float(one)) for value, one in zip(solved, unsure, strict=True)]
+
+
+def written(number: Number) -> Iterator[str]:
+    """Yield how someone may have written it: the plainest first, and as it was measured last."""
+    for text, value in _PLAIN.items():
+        if abs(value - number.value) <= max(_SURE * number.uncertainty, 1e-12 * abs(number.value)):
+            yield text
+    for digits in range(1, 5):
+        text = f"{number.value:.{digits - 1}e}"
+        if abs(float(text) - number.value) <= _SURE * number.uncertainty:
+            yield f"{float(text):g}"
+            break
+    yield f"{number.value:.9g}"
+
+
+_PLAIN = {
+    "0": 0.0,
+    **{str(sign * number): float(sign * number) for number in (1, 2, 3, 4, 5, 6, 8, 10, 16, 100) for sign in (1, -1)},
+    **{"0.5": 0.5, "-0.5": -0.5, "0.25": 0.25, "1 / 3": 1 / 3, "2 / 3": 2 / 3, "1 / 6": 1 / 6, "pi": math.pi},
+    **{"sqrt(2)": math.sqrt(2), "1 / sqrt(2)": math.sqrt(0.5), "sqrt(2 / pi)": math.sqrt(2 / math.pi)},
+    **{"log(2)": math.log(2), "1 / log(2)": 1 / math.log(2)},
+}
+"""Numbers that people write otherwise than as a short decimal, and whole ones."""
+
+
+class _ConstantReplacer(ast.NodeTransformer):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return parsed(self._text) if node.id == CONSTANT else node
+
+
+def with_constant(tree: ast.expr, text: str) -> ast.expr:
+    """Return the tree with this in the place of `c`."""
+    replaced = _ConstantReplacer(text).visit(parsed(ast.unparse(tree)))
+    assert isinstance(replaced, ast.expr)
+    return replaced
+
+
+def has_constant(tree: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == CONSTANT for node in ast.walk(tree))
