@@ -1,4 +1,4 @@
-"""What an implementation declares of one check, and what cannot be judged beside it (rules V-5 to V-7)."""
+"""The deviations that an implementation declares of a check, and the checks that they leave unjudged (V-5 to V-7)."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def active_deviations(implementation: Implementation, case: Case, dtype: str, ch
 
 
 def opt_out(case: Case, check: Check, deviations: Sequence[Deviation]) -> Reason | None:
-    """Why what is declared leaves nothing to judge a check by, or None if something is left."""
+    """The reason why these declared deviations leave nothing to judge a check by, or None."""
     if check not in ("gradients", "invariant"):
         return None
     if check == "gradients" and deviations:

@@ -1,4 +1,4 @@
-"""Where in a tensor the error is: a coarse picture of it, for the report."""
+"""A coarse picture of the error by place in a tensor, for the report."""
 
 import numpy as np
 import numpy.typing as npt

@@ -75,7 +75,7 @@ def changes(case: Case, deviation: Deviation) -> bool:
 
 
 def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
-    """Why the patch changes nothing in the case; None if it changes something."""
+    """The reason why the patch changes nothing in the case; None if it changes something."""
     patch, layer = deviation.patch, case.layer
     found: list[Inapplicable | None] = []
     if patch.in_training:

@@ -104,7 +104,7 @@ def forward(
 
 
 def forward_on(tape: ForwardTape, layer: Layer, inputs: LayerInputs, onward: Onward) -> dict[str, Array]:
-    """As `forward`, on a tape that may have recorded earlier plays."""
+    """Every stage, on a tape that may have recorded earlier plays."""
     return _values(inputs, encoder(tape, layer, inputs, tape.parameters(inputs.parameters), onward)[1])
 
 

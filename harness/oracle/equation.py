@@ -68,7 +68,7 @@ def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Elementwi
 
 
 def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Elementwise:
-    """As `evaluate`, for an equation's tree, which may name operands that no equation may."""
+    """The value of an equation's tree, which may name operands that no equation may."""
     try:
         return np.asarray(_program(tree)(a, operands))
     except OverflowError:  # of an axis or an index
@@ -215,23 +215,24 @@ def _heads(step: str) -> Callable[..., Array]:
     return arrange
 
 
+def _of_arithmetic(name: str) -> Callable[..., Elementwise]:
+    return lambda a, operands, x: getattr(a, name)(x)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: _of_arithmetic(name) for name in ("cos", "erf", "exp", "log", "sin", "sqrt", "tanh")},
     "abs": lambda a, o, x: np.abs(x),
     "by_heads": lambda a, o, x, weight, bias: shared_by_heads(
         a, x, weight, np.broadcast_to(bias, weight.shape[-1:]), o.layer.attention.num_heads
     )[0],
     "cast": lambda a, o, x, dtype: x.astype(dtype).astype(np.float64),
-    "cos": lambda a, o, x: a.cos(x),
     "detach": lambda a, o, x: x,
-    "erf": lambda a, o, x: a.erf(x),
     "exchange": lambda a, o, x, axis, one, other: _exchanged(x, int(axis), int(one), int(other)),
-    "exp": lambda a, o, x: a.exp(x),
     "flip": lambda a, o, x, axis: np.flip(x, int(axis)),
     "index": lambda a, o, x, axis: np.arange(x.shape[int(axis)]).reshape(
         [-1 if at == int(axis) % x.ndim else 1 for at in range(x.ndim)]
     ),
     "largest": lambda a, o, x, axis: x.max(axis=int(axis), keepdims=True),
-    "log": lambda a, o, x: a.log(x),
     "maximum": lambda a, o, x, y: np.maximum(x, y),
     "mean": lambda a, o, x, axis: _mean(a, x, axis),
     "merge_heads": _heads("merge_heads"),
@@ -241,13 +242,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "scale_gradient": lambda a, o, x, factor: x,
     "sigmoid": lambda a, o, x: _sigmoid(a, x),
     "sign": lambda a, o, x: np.sign(x),
-    "sin": lambda a, o, x: a.sin(x),
     "softmax": _softmax,
     "softplus": lambda a, o, x: a.add(np.maximum(x, 0.0), a.log(a.add(a.exact(1.0), a.exp(-np.abs(x))))),
     "split_heads": _heads("query_heads"),
-    "sqrt": lambda a, o, x: a.sqrt(x),
     "sum": lambda a, o, x, axis: a.sum(x, int(axis)),
-    "tanh": lambda a, o, x: a.tanh(x),
     "transpose": lambda a, o, x: np.swapaxes(x, -1, -2),
     "var": lambda a, o, x, axis, *ddof: _var(a, x, axis, *ddof),
     "where": lambda a, o, condition, x, y: np.where(condition.astype(np.bool_), x, y),

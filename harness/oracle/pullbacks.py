@@ -110,7 +110,7 @@ def _mean(a: Arithmetic, x: Elementwise, axis: float) -> PartPullback:
 
 
 def _chosen(first: Elementwise) -> PartPullback:
-    """Where `first` is true the gradient goes to the first part, else to the second."""
+    """The gradient goes to the first part where `first` is true, else to the second."""
     return lambda g: (np.where(first, g, 0.0), np.where(first, 0.0, g))
 
 

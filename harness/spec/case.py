@@ -218,7 +218,7 @@ class Case:
 
     @cached_property
     def _shapes(self) -> dict[Check, Mapping[str, tuple[int, ...]]]:
-        """What was asked for before: several parts of the harness ask for each request."""
+        """The shapes computed so far: several parts of the harness ask for each request."""
         return {}
 
     def _shapes_of(self, check: Check) -> Mapping[str, tuple[int, ...]]:

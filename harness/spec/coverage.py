@@ -40,7 +40,7 @@ class ValueCount:
 
 
 OF_FILES = frozenset({("situation", "input.pattern", "raised")})
-"""What no case of the suite has: it is for ONNX files with parameters of their own (P-4)."""
+"""Values that no case of the suite has: they are for ONNX files with parameters of their own (P-4)."""
 
 
 def coverage(cases: Iterable[Case]) -> list[ValueCount]:

@@ -132,7 +132,7 @@ _CORE_HINT = "conform core build selects the core again"
 
 
 def _equals_problem(situation: Situation, situations: dict[str, Situation]) -> str:
-    """Why the key `equals` is wrong; "" if it is right or null."""
+    """The reason why the key `equals` is wrong; "" if it is right or null."""
     if situation.equals is None:
         return ""
     other = situations.get(situation.equals)

@@ -192,7 +192,7 @@ def supported_follow_ups(implementation: Implementation, case: Case, dtype: str)
 
 
 def opt_out(implementation: Implementation, case: Case, dtype: str) -> Reason | None:
-    """Why the case's invariant is not run, or None if it is.
+    """The reason why the case's invariant is not run, or None if it is.
 
     It is not run if the implementation opts out of the case itself, or of every follow-up of it.
     """

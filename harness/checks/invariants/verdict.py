@@ -85,7 +85,7 @@ def judge_dependence(
 
 
 def _find_base_problem(base: Case, base_output: BSD, dtype: Format, *, exact: bool) -> str:
-    """Why the base's answer cannot be compared; "" if it can (J-2, J-3)."""
+    """The reason why the base's answer cannot be compared; "" if it can (J-2, J-3)."""
     if base_output.shape != base.x_shape:
         return f"shape {list(base_output.shape)} instead of {list(base.x_shape)}"
     if base_output.dtype != dtype.numpy:

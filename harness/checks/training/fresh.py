@@ -27,7 +27,7 @@ from encoder_conformance.wire.streamed import PART, Array, Sink, parts_of
 
 Sums = npt.NDArray[np.uint64]
 _ROUNDED = 1 + 2.0**-20
-"""How far rounding to float32 may carry a value beyond its bound, as a factor."""
+"""The factor by which rounding to float32 may carry a value beyond its bound."""
 
 
 @dataclass(frozen=True)

@@ -47,19 +47,10 @@ def _judge(task: Task, draws: list[Made]) -> Verdict:
 def _parameter_problems(task: Task, parameters: Mapping[str, FreshParameter]) -> Iterator[str]:
     expected = {p.name: p.shape(task.case.layer) for p in parameters_of(task.case.layer)}
     if set(parameters) != set(expected):
-        count, expected_count = (
-            sum(prod(parameter.shape) for parameter in parameters.values()),
-            sum(map(prod, expected.values())),
-        )
-        problems = [f"{count:,} parameters instead of {expected_count:,}"]
-        problems += (
-            [f"missing {', '.join(sorted(set(expected) - set(parameters)))}"] if set(expected) - set(parameters) else []
-        )
-        problems += (
-            [f"left over {', '.join(sorted(set(parameters) - set(expected)))}"]
-            if set(parameters) - set(expected)
-            else []
-        )
+        count = sum(prod(parameter.shape) for parameter in parameters.values())
+        problems = [f"{count:,} parameters instead of {sum(map(prod, expected.values())):,}"]
+        differences = {"missing": set(expected) - set(parameters), "left over": set(parameters) - set(expected)}
+        problems += [f"{kind} {', '.join(sorted(names))}" for kind, names in differences.items() if names]
         yield "; ".join(problems)
         return
     dtype = task.format.numpy

@@ -35,7 +35,7 @@ _WEIGHTS_WANTED = 2**16
 
 
 def unfit(layer: Layer) -> str:
-    """Why a layer cannot be probed; "" if it can."""
+    """The reason why a layer cannot be probed; "" if it can."""
     if layer.is_stack:
         return "dropout is read off single layers, and off a stack only that of embedded tokens"
     if layer.head_dim <= MEASURING or layer.attention.num_heads < 2:

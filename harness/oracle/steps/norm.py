@@ -69,7 +69,7 @@ def _mean(a: Arithmetic, x: BSD, axes: tuple[int, ...]) -> BSD:
 
 
 Numerator = Callable[[Arithmetic, BSD, tuple[int, ...]], BSD]
-"""What a norm over some axes divides by the root of its mean square."""
+"""The numerator of a norm over some axes, which the norm divides by the root of its mean square."""
 
 
 def _less_its_mean(a: Arithmetic, x: BSD, axes: tuple[int, ...]) -> BSD:
