@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 Pattern = Literal["symmetric", "gain", "offset", "raised", "balanced"]
 RAISED = 1 << 17
-"""What stands before the numbers of the pattern `raised`: with them 18 bits, which a float32 holds."""
+"""The number added by the pattern `raised`: the sums have 18 bits, which a float32 represents."""
 Floats = npt.NDArray[np.float64]
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 

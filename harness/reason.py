@@ -1,4 +1,4 @@
-"""Why a check does not apply, or why its answer does not conform: a kind for programs and a text for people."""
+"""Reasons why a check does not apply, or its answer does not conform: a kind for programs and a text for people."""
 
 from typing import Literal
 

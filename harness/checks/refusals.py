@@ -116,7 +116,7 @@ def _send(session: Session, task: Task, flawed: Flawed) -> Tensors | Failure:
 
 
 def _find_problem(flawed: Flawed, answer: Tensors | Failure) -> Failure | None:
-    """What is wrong with the answer to an invalid request; None if the request is refused as specified."""
+    """The failure in the answer to an invalid request; None if the request is refused as specified."""
     if not isinstance(answer, Failure):
         return Failure(Outcome.FAIL, f"accepted {flawed.description}")
     if answer.outcome is not Outcome.ERROR:  # its process ended, or it took too long

@@ -39,7 +39,7 @@ def catalogue(specs: Path = SPECS) -> dict[str, Deviation]:
 
 
 def seen_in_evaluation() -> dict[str, Deviation]:
-    """Those that outputs and stages may show: all but what training alone shows (rule V-10)."""
+    """The deviations that outputs and stages may show: all but those of training alone (rule V-10)."""
     return {name: deviation for name, deviation in catalogue().items() if not deviation.patch.in_training}
 
 

@@ -63,16 +63,16 @@ def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[K
         wrong = simulate(case, [deviation])
         for dtype in dtypes:
             for check in (check for check in PLAYED if check in case.situation.checks):
-                said = verdict(check, case, wrong, expected[dtype], FORMATS[dtype], constants())
-                uncomparable = any(tensor.problem for tensor in said.tensors)
-                sigma = UNCOMPARABLE if uncomparable else said.rms or 0.0
-                found.append(Kill(name, case_id, case.is_required, dtype, check, sigma, said.stage))
+                judged = verdict(check, case, wrong, expected[dtype], FORMATS[dtype], constants())
+                uncomparable = any(tensor.problem for tensor in judged.tensors)
+                sigma = UNCOMPARABLE if uncomparable else judged.rms or 0.0
+                found.append(Kill(name, case_id, case.is_required, dtype, check, sigma, judged.stage))
     return found
 
 
 @dataclass(frozen=True)
 class Best:
-    """How well the suite sees a deviation: the required case that shows it best at the output, and at any stage."""
+    """The required case that shows a deviation best at the output, and the one at any stage."""
 
     deviation: str
     output: Kill | None
@@ -82,7 +82,7 @@ class Best:
 
 
 def best(found: list[Kill], limit: float) -> dict[str, Best]:
-    """For each deviation, over required cases; `limit` is the rms from which a case counts as having caught it."""
+    """Deviation → its best required cases; `limit` is the rms from which a case counts as having caught it."""
     by_name: dict[str, list[Kill]] = {}
     for kill in found:
         if kill.required:

@@ -1,4 +1,4 @@
-"""Why a deviation changes nothing in a layer, and which layers to ask instead."""
+"""Reasons why a deviation changes nothing in a layer, and the layers to ask instead."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class NotPlayed:
 
 
 def not_played(names: Iterable[str], cases: Sequence[Case], every: Iterable[Case]) -> list[NotPlayed]:
-    """Of each deviation, the layers of `cases` in which it changes nothing. `every` has others to ask instead."""
+    """The layers of `cases` in which each deviation changes nothing. `every` has others to ask instead."""
     chosen = _by_layer(cases)
     others = _by_layer(case for case in every if not is_large(case.layer) and case.layer.layer not in chosen)
     found = []
@@ -58,7 +58,7 @@ def not_played(names: Iterable[str], cases: Sequence[Case], every: Iterable[Case
 
 
 def why_not(deviation: Deviation, cases: Sequence[Case]) -> Inapplicable | None:
-    """Why it changes nothing in any of these cases of a layer, the reason nearest to applying; None where it does."""
+    """The reason, nearest to applying, why it changes nothing in any of these cases of a layer; None where it does."""
     found = [inapplicable(case, deviation) for case in cases]
     reasons = [reason for reason in found if reason is not None]
     if len(reasons) == len(found):

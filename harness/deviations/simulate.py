@@ -1,4 +1,4 @@
-"""What the judge would say of an implementation that has a deviation: the oracle plays it."""
+"""Simulates implementations with deviations: the oracle plays them, and the judge judges their stages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +9,14 @@ import numpy.typing as npt
 from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.verdict import Verdict, judge
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant, deviant
 from encoder_conformance.oracle.encoder import forward_on, given
 from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape
 from encoder_conformance.recent import Recent
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
@@ -33,13 +34,13 @@ _SMALL = 2_000_000
 
 
 def simulate(case: Case, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
-    """Every stage of the case as the wrong implementation computes it, in float64; `draw` settles what is random."""
+    """Every stage of the case as the wrong implementation computes it, in float64; `draw` numbers the random draws."""
     return deviant(case, deviations).stages(Arithmetic(np.float64, draw))
 
 
 class Player:
-    """Plays one case again and again, each stage computed from the stages that were `seen` before it, whole. What a
-    step gave for the same arrays is not computed anew."""
+    """Plays one case again and again, each stage computed from the stages that were `seen` before it, whole. A step
+    with the same operands is not computed anew."""
 
     def __init__(self, case: Case, seen: Mapping[str, Array], held_in: npt.DTypeLike | None = None) -> None:
         """`held_in`: the format that the implementation computes in, where a large term swallows the other of a sum."""
@@ -50,9 +51,9 @@ class Player:
             self._recall = Recall(_ROOM)
 
     def play(self, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
-        """Every stage as the wrong implementation computes it; `draw` settles what is random.
+        """Every stage as the wrong implementation computes it; `draw` numbers the random draws.
 
-        What is right, and single mistakes that leave nothing to chance, are kept for later plays.
+        Right forms, and single deviations that draw nothing at random, are kept for later plays.
         """
         tape = ForwardTape(arithmetic := Arithmetic(np.float64, draw, self._held_in))
         if self._recall is not None:
@@ -61,7 +62,7 @@ class Player:
         return _stages(deviant(self.case, deviations, self._given), tape, self.seen)
 
     def draws(self, deviations: Sequence[Deviation]) -> list[dict[str, Array]]:
-        """The same, several times with what is left to chance drawn anew. Rounding leaves nothing: once is all."""
+        """Several plays with random draws of their own; one play where nothing is drawn."""
         found = [self.play(deviations)]
         for number in range(1, _DRAWS):
             drawn = self.play(deviations, number)
@@ -128,7 +129,7 @@ _scatter = Recent[dict[str, Array]](_KEPT)
 
 
 def scatter(case: Case, deviations: Sequence[Deviation], predicted: Sequence[Deviation]) -> dict[str, Array]:
-    """How far every value of the wrong layer is, rms over draws, from what those that can be `predicted` make of it."""
+    """The rms distance, over draws, of each value of the wrong layer from that under `predicted` deviations alone."""
     return _scatter.get(_key(case, deviations), lambda: _scattered(case, deviations, predicted))
 
 

@@ -14,7 +14,7 @@ from encoder_conformance.results import Report
 
 
 def proposed(report: Report, implementation: Implementation) -> list[str]:
-    """What it should declare: what it declares already and was not seen to be stale, and what explains its failures."""
+    """The deviations it should declare: those it declares that are not stale, and those that explain its failures."""
     records = [record for record in report.records if record.implementation == implementation.name]
     stale = any(record.outcome == Outcome.STALE for record in records)
     ids = [] if stale else [entry.deviation for entry in implementation.deviations]
@@ -54,5 +54,5 @@ def update_declared(report: Report, implementation: Implementation, folder: Path
 
 
 def _entry(name: str, reason: str, implementation: Implementation) -> dict[str, str]:
-    """With no link of the catalogue: its links are about other projects."""
+    """A new entry, without the catalogue's links, which are about other projects."""
     return {"deviation": name, "reason": reason, "link": implementation.homepage}

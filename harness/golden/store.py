@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.files import replace_file
 from encoder_conformance.golden.thinning import compared_tensors, kept_positions
-from encoder_conformance.judge.expected import NOTHING, Array, Expected, ExpectedTensor
+from encoder_conformance.judge.expected import NOTHING, Expected, ExpectedTensor
 from encoder_conformance.paths import SPECS, shown
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.strict import Strict

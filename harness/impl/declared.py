@@ -64,7 +64,7 @@ def active_deviations(implementation: Implementation, case: Case, dtype: str, ch
 
 
 def opt_out(case: Case, check: Check, deviations: Sequence[Deviation]) -> Reason | None:
-    """Why what is declared leaves nothing to judge a check by, or None if something is left."""
+    """The reason why these declared deviations leave nothing to judge a check by, or None."""
     if check not in ("gradients", "invariant"):
         return None
     if check == "gradients" and deviations:

@@ -19,7 +19,7 @@ from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
 SUFFIX = "_dropped"
-"""What is left of `attention_output` has a row of its own, `attention_output_dropped`."""
+"""The suffix of a row for what dropout left of a stage: `attention_output_dropped`."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Sum:
     of: tuple[str, ...]
     """The names that the sum may be shown by."""
     beside: str
-    """What the branch is added to: a stage, or x."""
+    """The other term of the sum: a stage, or x."""
 
 
 def with_dropped(session: Session, task: Task, rows: list[TracedRow]) -> list[TracedRow]:
@@ -92,7 +92,7 @@ def _sums(layer: Layer) -> Iterator[_Sum]:
 
 
 def _describe(left: Array, branch: Array, total: Array, roundoff: float) -> str | None:
-    """How much of the branch is 0 in training, and what the rest is multiplied by. None if it cannot be read.
+    """The share of the branch that is 0 in training, and the factor of the rest. None if they cannot be read.
 
     All are [n, D]. Elements that the sum's rounding may hide are left out.
     """

@@ -92,7 +92,7 @@ def parse_amount(text: str, where: str) -> int:
 
 
 def mib(size: int) -> str:
-    """In MiB with two decimals; a half goes to the even digit, so 3.125 is 3.12 and 9.375 is 9.38."""
+    """The size in MiB with two decimals; a half goes to the even digit, so 3.125 is 3.12 and 9.375 is 9.38."""
     return _decimal(round(Fraction(100 * size, MIB)))
 
 

@@ -1,14 +1,12 @@
 """The expectation of a check: golden and condition at the compared positions (rules G-1 to G-3)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.situation import Check
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

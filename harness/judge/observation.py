@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.judge.answers import Answers, Observed, Sampled, values_at
 from encoder_conformance.judge.expected import Expected, ExpectedTensor
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.size import is_large
 from encoder_conformance.spec.stages import stages
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Observation:
 
 
 def as_observed(case: Case, expected: Expected, answers: Answers) -> Answers:
-    """As much of the answers as `observation_of` takes: of a large layer the values that are compared."""
+    """The part of the answers that `observation_of` takes: the compared values alone, for a large layer."""
     if not is_large(case.layer):
         return dict(answers)
     return {name: _sample(answer, expected.tensors.get(name)) for name, answer in answers.items()}

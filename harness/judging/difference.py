@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance.asking import JudgedAnswer
-from encoder_conformance.judge.expected import Array, ExpectedTensor, key
+from encoder_conformance.judge.expected import ExpectedTensor, key
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import Format
 

@@ -8,19 +8,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.encoder import evaluate, given
 from encoder_conformance.oracle.kinks import condition_at_kinks
 from encoder_conformance.oracle.samples import sampled_conditions
 from encoder_conformance.recent import Recent
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.parameters import parameter_count
 
 RUNS = 16
 _LARGE, _POSITIONS_AT_ONCE = 2_000_000, 4096
-"""From so many parameters on, up to so many positions of all runs together are one batch: to read the weights takes
-longer than to use them."""
+"""A layer of so many parameters has up to so many positions of all runs in one batch: to read the weights takes longer
+than to use them."""
 _KEPT = 64
 _OF_NUMBERS = {"batch", "sequence", "items", "input", "parameter_exponents", "mask"}
 _found = Recent[Mapping[str, Array]](_KEPT)

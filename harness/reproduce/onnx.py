@@ -4,7 +4,7 @@ import numpy as np
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.judge.expected import Array
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors

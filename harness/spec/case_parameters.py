@@ -34,7 +34,7 @@ class CaseParameters:
 
     @property
     def tensors(self) -> Mapping[str, Floats]:
-        """In float64."""
+        """The tensors in float64."""
         return _widened(self.as_given)
 
 

@@ -4,7 +4,7 @@ from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 
 
 def unfit(invariant: str, batch: int, sequence: int, mask: Mask) -> str:
-    """Why an invariant does not apply to inputs of this size under this mask; "" if it applies."""
+    """The reason why an invariant does not apply to inputs of this size under this mask; "" if it applies."""
     padding, attention = mask.padding, mask.attention
     any_size = attention is None or isinstance(attention, Causal)  # other masks are drawn or listed for one size
     match invariant:

@@ -155,7 +155,7 @@ class Layer(Strict):
 
     @property
     def unfit_family(self) -> str:
-        """Why the layer does not fit its family's situations; "" if it does (the definition of *layer*)."""
+        """The reason why the layer does not fit its family's situations; "" if it does (the definition of *layer*)."""
         if (self.part == "attention") != (self.family == "attention"):
             trait = "is attention alone" if self.part == "attention" else "is more than attention alone"
             return f"the layer {trait}, and family {self.family} is of others"

@@ -43,7 +43,7 @@ class Mask(Strict):
     bias: Literal["alibi"] | None = Field(description="a bias added to the scores before the mask (M-7)")
 
     def problem(self, batch: int, sequence: int, keys: int) -> str:
-        """Why the mask does not fit these sizes; "" if it does. `keys`: T, the number of keys."""
+        """The reason why the mask does not fit these sizes; "" if it does. `keys`: T, the number of keys."""
         entries: tuple[tuple[int, ...], ...] | None
         match self.padding:
             case EndPadding(lengths=lengths):
@@ -81,7 +81,7 @@ def _valid(padding: EndPadding | Holes | None, batch: int, sequence: int) -> tup
 
 
 def _range_problem(key: str, entries: Sequence[tuple[int, ...]], batch: int, sequence: int, below: int) -> str:
-    """Why entries do not fit the sizes; "" if they do. `below`: 1 for positions, which are below S; 0 for lengths."""
+    """The reason why entries do not fit, or "". `below`: 1 for positions, which are below S, 0 for lengths."""
     if len(entries) != batch:
         return f"{key} has {len(entries)} entries, batch is {batch}"
     largest = max((number for entry in entries for number in entry), default=0)

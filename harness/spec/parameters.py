@@ -100,7 +100,7 @@ def parameter_count(layer: "Layer") -> int:
 
 
 def unlike(layer: "Layer", shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """How tensors of these names and shapes differ from the parameters of `layer`; "" if they do not."""
+    """The difference of tensors of these names and shapes from the parameters of `layer`; "" if they do not."""
     expected = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
     if missing := sorted(set(expected) - set(shapes)):
         return f"{_first_names(missing)} missing"

@@ -1,4 +1,4 @@
-"""What the parameters of a layer take, and which layers are too large: computed without making any of them."""
+"""The bytes of a layer's parameters, and the layers that are too large: computed without making any parameter."""
 
 from math import prod
 

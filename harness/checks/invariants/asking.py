@@ -27,8 +27,8 @@ SendAhead = Callable[[Iterable[Task]], None]
 
 
 def requests_of(task: Task) -> list[tuple[str, Task]]:
-    """What is asked for an invariant, with a description: its base case, which has none, each of
-    `supported_follow_ups`, and the base case with x anew."""
+    """The requests of an invariant with descriptions: its base case, with none, each of `supported_follow_ups`, and the
+    base case with x anew."""
     follow_ups = (*supported_follow_ups(task.implementation, task.case, task.dtype), with_x_anew(task.case))
     described = [("", base_of(task.case)), *((follow_up.description, follow_up.case) for follow_up in follow_ups)]
     return [(description, replace(task, case=case, check="output")) for description, case in described]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import portable
-from encoder_conformance.checks.training.reading import Reading, Unreadable, smallest_and_largest
+from encoder_conformance.checks.training.reading import NoReading, Reading, smallest_and_largest
 from encoder_conformance.checks.training.statistics import DROPPED, HIDDEN, KEPT
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps.embedding import table
@@ -105,9 +105,9 @@ class EmbeddedProbe:
         return inside + self.layer.stack.final_norm
 
     def read(self, output: Floats) -> Reading:
-        """The mask of `output` [B, S, D], float64, and the factors of its kept elements. Raises Unreadable."""
+        """The mask of `output` [B, S, D], float64, and the factors of its kept elements. Raises NoReading."""
         if not np.isfinite(output).all():
-            raise Unreadable(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
+            raise NoReading(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
         signs = np.sign(self.tokens)
         shown = np.broadcast_to(signs != 0, output.shape)
         seen = (output - output[..., -1:]) * signs  # 0 where it was dropped, and else of one size a row
@@ -117,15 +117,17 @@ class EmbeddedProbe:
         odd = np.abs(seen) > _ALIKE * largest
         unlike = shown & some & odd & (np.abs(seen - largest) > _ALIKE * largest)
         if not kept.any() or unlike.any():
-            what = f"{int(unlike.sum())} of {int(shown.sum())} elements are neither 0 nor what most are"
-            raise Unreadable(f"embedded: {what}" if kept.any() else "embedded: everything is 0")
+            problem = f"{int(unlike.sum())} of {int(shown.sum())} elements are neither 0 nor what most are"
+            raise NoReading(f"embedded: {problem}" if kept.any() else "embedded: everything is 0")
         mask = np.where(shown, np.where(kept, KEPT, DROPPED), HIDDEN)
         factors = self._factors(output[:, 0], seen[:, 0], kept[:, 0])
         return Reading({"embedded": mask}, {"embedded": smallest_and_largest(factors)})
 
     def _factors(self, output: Floats, seen: Floats, kept: np.ndarray[Any, Any]) -> Floats:
-        """Of the kept elements at position 0, where sines are 0 and cosines 1 in every arithmetic. `output`, `seen` and
-        `kept` are [B, D]."""
+        """The factors [n] of the kept elements at position 0, where sines are 0 and cosines 1 in every arithmetic.
+
+        `output`, `seen` and `kept` are [B, D].
+        """
         centred = self.layer.norm.kind == "layer_norm"
 
         def size(rows: Floats) -> Floats:
@@ -133,11 +135,11 @@ class EmbeddedProbe:
             return np.asarray(rows.var(-1) if centred else np.mean(rows**2, -1))
 
         of_one = size(np.where(kept, np.sign(self.tokens[0]), 0.0))
-        told = (of_one > 0) & kept.any(-1)
-        seen, kept, of_one = seen[told], kept[told], of_one[told]
+        visible = (of_one > 0) & kept.any(-1)
+        seen, kept, of_one = seen[visible], kept[visible], of_one[visible]
         if not self._norms:
             return np.asarray((seen / self.size)[kept])
-        square = size(output[told])
+        square = size(output[visible])
         for number in range(self._norms):
             gain = 1.0 if number == 0 else self.gain
             square = self.layer.norm.epsilon * square / (gain**2 - square)

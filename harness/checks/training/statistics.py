@@ -151,7 +151,7 @@ def variance(values: npt.NDArray[np.floating], bound: float) -> float:
 
 
 def mean_square(values: npt.NDArray[np.floating]) -> float:
-    """In float64, whatever the values' own format is."""
+    """The mean square in float64, whatever the format of the values."""
     flat, total = values.reshape(-1), 0.0
     for begin in range(0, flat.size, _AT_A_TIME):
         part = flat[begin : begin + _AT_A_TIME].astype(np.float64)

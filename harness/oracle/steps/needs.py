@@ -1,4 +1,4 @@
-"""Where a step, or a wrong form of it, changes anything, and the reason where it does not: data, read by `deviant`."""
+"""The conditions under which a step, or a wrong form of it, changes anything: data, read by `deviant`."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from encoder_conformance.oracle.steps.softmax import EMPTY_ROW, FILLED_WITH
-from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 
 
 class Inapplicable(Enum):
-    """Why a deviation changes nothing in a case: the kind, and the words for it.
+    """The reason why a deviation changes nothing in a case: the kind, and the words for it.
 
     In order: of the reasons that the cases of a layer have, the last is the one that is nearest to applying.
     """
