@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from encoder_conformance import Adapter, Array, Masks, RunRequest, Tensors
-from encoder_conformance.impls.module_target.feeding import Feeding
+from encoder_conformance.impls.module_target.feeding import module_feeds
 from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.module_target.locating import Place
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
@@ -78,7 +78,8 @@ class ModuleAdapter(Adapter):
         return {"x": run.as_given(np.ascontiguousarray(semantics.batch_first(by_x))), **found}
 
     def feeds(self, x: Array, masks: Masks) -> Tensors:
-        return Feeding(self.built.semantics, self.built.always_causal, self.heads).feeds(x, masks)
+        built = self.built
+        return module_feeds(built.semantics, x, masks, self.heads, always_causal=built.always_causal)
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         return None if isinstance(error, ExecutionError) else super().refusal(operation, error)

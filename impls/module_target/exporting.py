@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import onnx
 
+from encoder_conformance.impls.module_target.errors import last_frames
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import last_frames
 from encoder_conformance.impls.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import ModelRunner
@@ -26,7 +26,7 @@ _TRACE = "pkg.torch.onnx.stack_trace"
 
 @dataclass
 class Exported:
-    """What an export says. `inferred` None: `problem` says which part is no layer's, `where` its source line."""
+    """The yield of an export. `inferred` None: `problem` says which part is no layer's, `where` its source line."""
 
     own: OwnParameters
     inferred: InferredLayer | None = None

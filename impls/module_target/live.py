@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from encoder_conformance.impls.module_target.loading import last_frames
+from encoder_conformance.impls.module_target.errors import last_frames
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 

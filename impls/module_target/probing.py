@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import BadTarget
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics

@@ -17,9 +17,9 @@ import torch
 from products import daily
 from torch import nn
 
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.examination import Examination, examine
 from encoder_conformance.impls.module_target.frameworks.pytorch import FRAMEWORK
-from encoder_conformance.impls.module_target.loading import BadTarget
 from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
 from encoder_conformance.impls.onnx_file.tracing.norms import NormOperand, norm_of, standardised
 from encoder_conformance.spec.load import load
