@@ -26,8 +26,6 @@ _QKV = ("attention.query", "attention.key", "attention.value")
 _CANDIDATES = 192
 _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
-_LIKELY = 1.0
-"""The least that a name must sound like a parameter for it to be one without numbers that say so."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors
 from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
-from encoder_conformance.impls.onnx_file.graph.execution import serialized_with
+from encoder_conformance.impls.onnx_file.graph.execution import LARGE, loaded, serialized_with
 from encoder_conformance.impls.onnx_file.graph.nodes import copy_of
-from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
