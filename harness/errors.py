@@ -7,7 +7,8 @@ from collections.abc import Iterable
 class InputError(Exception):
     """The user's input (a file, a name, an option) cannot be used; the command exits with status 2.
 
-    `problem` is what is wrong, `where` the file and key or the option, `hint` the next step.
+    `problem` is what is wrong, `where` the file and key or the option, `hint` the next step. `check` and
+    `assert_conforms` raise it too. Example: `InputError("no such layer", where="--layer", hint="conform list layers")`.
     """
 
     def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:

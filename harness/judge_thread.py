@@ -10,19 +10,18 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
+from encoder_conformance.asking import UnjudgedAnswer, judged
+from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judging.loop import observe
 from encoder_conformance.results import Record
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.task import Task
 from encoder_conformance.worker.failure import Failure
-
-if TYPE_CHECKING:
-    from encoder_conformance.asking import UnjudgedAnswer
-    from encoder_conformance.diagnosis.observations import Observations
 
 _UNJUDGED = 32
 """The most answers that may wait to be judged, and be made final; each occupies memory. With fewer, a worker that
@@ -30,6 +29,8 @@ answers several small tasks while a large one is judged has nothing to do."""
 _TURN = 5e-4
 """Seconds that a thread may keep the interpreter while another waits for it. In Python's 5 ms a worker answers several
 small tasks, and then has nothing to do."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class Early:
 
 
 @dataclass(frozen=True)
-class Held:
+class Unconfirmed:
     """An answer whose worker has not answered again, and its record; None if judging it raised."""
 
-    answer: "UnjudgedAnswer"
+    answer: UnjudgedAnswer
     record: Future[Record | None]
 
 
@@ -72,60 +73,52 @@ class JudgeThread:
         """Put None after the records of all answers so far."""
         self._thread.submit(self._records.put, None)
 
-    def judge_early(self, answer: "UnjudgedAnswer") -> Held:
-        """Judge an answer, which `settle` makes final."""
-        self._unjudged.acquire()
-        return Held(answer, self._thread.submit(self._judge_early, answer))
+    def judge_early(self, answer: UnjudgedAnswer) -> Unconfirmed:
+        """Judge an answer, which `confirm` makes final."""
 
-    def settle(self, observations: "Observations", held: Held | None, fault: Failure | None) -> None:
-        """`fault`: what the worker did after its answer, and before the next."""
-        if held and fault:
+        def judge() -> Record:
+            record = judged(answer, self._constants)
+            self._records.put(Early(record))
+            return record
+
+        return Unconfirmed(answer, self._submit(judge))
+
+    def confirm(self, observations: Observations, unconfirmed: Unconfirmed | None, fault: Failure | None) -> None:
+        """Make a record final. `fault`: what the worker did after its answer, and before the next."""
+        if unconfirmed and fault:
             failure = replace(fault, message=f"after its answer: {fault.message}")
-            self.judge(observations, replace(held.answer, result=failure, kind=None))
-        elif held:
-            self.judge(observations, held.answer, held.record)
+            self.judge(observations, replace(unconfirmed.answer, result=failure, kind=None))
+        elif unconfirmed:
+            self.judge(observations, unconfirmed.answer, unconfirmed.record)
 
     def judge(
-        self, observations: "Observations", answer: "UnjudgedAnswer", early: Future[Record | None] | None = None
+        self, observations: Observations, answer: UnjudgedAnswer, early: Future[Record | None] | None = None
     ) -> Future[Outcome | None]:
         """Judge an answer for good, unless it was judged `early`, and keep what `observations` take of it."""
-        self._unjudged.acquire()
-        return self._thread.submit(self._judge, observations, answer, early)
 
-    def _judged(self, answer: "UnjudgedAnswer") -> Record:
-        from encoder_conformance.asking import judged  # workers start before it is imported
-
-        return judged(answer, self._constants)
-
-    def _judge_early(self, answer: "UnjudgedAnswer") -> Record | None:
-        try:
-            record = self._judged(answer)
-            self._records.put(Early(record))
-        except BaseException as error:
-            self._records.put(error)
-            return None
-        else:
-            return record
-        finally:
-            self._unjudged.release()
-
-    def _judge(
-        self, observations: "Observations", answer: "UnjudgedAnswer", early: Future[Record | None] | None
-    ) -> Outcome | None:
-        from encoder_conformance.judging.loop import observe
-
-        try:
-            record = early.result() if early else self._judged(answer)
+        def judge() -> Outcome | None:
+            record = early.result() if early else judged(answer, self._constants)
             if record is None:
                 return None
             observe(observations, answer, record, answer.expected_again)
             if self._observed and isinstance(answer.result, dict):
                 self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)
-        except BaseException as error:
-            self._records.put(error)
-            return None
-        else:
             return record.outcome
-        finally:
-            self._unjudged.release()
+
+        return self._submit(judge)
+
+    def _submit(self, judge: Callable[[], Result | None]) -> Future[Result | None]:
+        """Call `judge` in the thread. What it raises is put among the records."""
+        self._unjudged.acquire()
+
+        def guarded() -> Result | None:
+            try:
+                return judge()
+            except BaseException as error:
+                self._records.put(error)
+                return None
+            finally:
+                self._unjudged.release()
+
+        return self._thread.submit(guarded)

@@ -13,6 +13,8 @@ class Recent(Generic[Made]):
 
     A run asks layers in turns, and making an object for one may take seconds: an exported model, an inference session,
     the noise of a defective layer. An adapter keeps no parameters in it: each `build` loads its own.
+
+    Example: `self.recent = Recent[Layer](16)`, and in `build` `self.recent.get((layer, dtype), make)`.
     """
 
     def __init__(self, kept: int) -> None:
@@ -21,9 +23,10 @@ class Recent(Generic[Made]):
         self._lock = threading.Lock()
 
     def get(self, key: Any, make: Callable[[], Made]) -> Made:
-        """The object for this key, or a new one from `make`. `key` must be serialisable as JSON.
+        """The object for this key, or a new one from `make`.
 
-        Only one `make` runs at a time; other threads wait for it.
+        Only one `make` runs at a time; other threads wait for it. Raises TypeError for a key that is not serialisable
+        as JSON, and what `make` raises; nothing is kept then.
         """
         text = json.dumps(key, sort_keys=True)
         with self._lock:

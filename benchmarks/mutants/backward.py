@@ -10,8 +10,9 @@ import numpy as np
 from benchmarks.mutants.grading import FLOAT32, Grade, Kind
 from benchmarks.mutants.mutation import FACTORS, Mutant
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
-from encoder_conformance.diagnosis.backward.seen import GradientsSeen, gradients_seen, in_line
+from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
 from encoder_conformance.diagnosis.identify.edits import parsed, places
+from encoder_conformance.diagnosis.in_sigma import conforms
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.backward import gradients, played
@@ -54,7 +55,7 @@ def graded_backward(mutants: Iterable[Mutant]) -> Iterator[Grade]:
         seen = []
         for case in (load().cases[f"{mutant.layer}/{situation}"] for situation in SHOWN):
             answers = {name: value.astype(np.float32) for name, value in _gradients(case, wrong, np.float32).items()}
-            known = gradients_seen(case, read_golden(case, manifest, constants()), FLOAT32, answers, failed=True)
+            known = observe_gradients(case, read_golden(case, manifest, constants()), FLOAT32, answers, failed=True)
             seen += [known] if known else []
         if all(_conforms(case) for case in seen):
             yield Grade(str(mutant), "equivalent", True, "", 0.0)
@@ -67,8 +68,8 @@ def graded_backward(mutants: Iterable[Mutant]) -> Iterator[Grade]:
         yield Grade(str(mutant), kind, right, stated, round(seconds, 2))
 
 
-def _conforms(case: GradientsSeen) -> bool:
-    return all(in_line(errors, constants()) for errors in case.errors(case.right).values())
+def _conforms(case: ObservedGradients) -> bool:
+    return all(conforms(errors, constants()) for errors in case.errors(case.right).values())
 
 
 def _gradients(case: Case, wrong: Mapping[str, Equation], dtype: type[np.floating]) -> dict[str, Array]:

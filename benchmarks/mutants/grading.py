@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.diagnosis.drawn_once import drawn_once
-from encoder_conformance.diagnosis.named import named_deviations
+from encoder_conformance.diagnosis.evidence import SimulatedCase
+from encoder_conformance.diagnosis.explanation import named_deviations
 from encoder_conformance.golden.build import compute
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
@@ -105,7 +105,7 @@ def is_right(mutant: Wrong, diagnosis: Diagnosis) -> bool:
 
 
 def _gives(named: Sequence[Deviation], mutant: Wrong, case: Case) -> bool:
-    both = case, drawn_once(case, padding_is_zero=True)  # our encoders set it to 0, and nobody specifies it (M-3)
+    both = case, SimulatedCase.of(case, padding_is_zero=True)  # our encoders set it to 0, and nobody specifies it (M-3)
     rows = case.specified() & _has_key(deviant(case, named), case)
     wrong = mutant.output(case)[rows]
     least = _SAME * np.nanmax(np.abs(wrong), initial=1e-9)

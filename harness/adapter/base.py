@@ -12,6 +12,7 @@ from encoder_conformance.adapter.parameters import ParameterMap
 from encoder_conformance.adapter.request import RunRequest
 
 Tensors = dict[str, Array]
+"""Arrays by name: parameters, stages, gradients or times."""
 REFUSALS: dict[str, dict[type[Exception], str]] = {
     "build": {ValueError: "configuration"},
     "run": {TypeError: "dtype", ValueError: "shape"},
@@ -21,27 +22,55 @@ REFUSALS: dict[str, dict[type[Exception], str]] = {
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of an implementation, for the report: versions by package, settings such as threads and flags."""
+    """The environment of an implementation, for the report. `Adapter.start` returns it.
+
+    Example: `Environment({"torch": torch.__version__}, {"threads": threads})`.
+    """
 
     versions: dict[str, str]
+    """Package → its version."""
     settings: dict[str, str | int | bool] = field(default_factory=dict)
+    """Settings that the numbers may depend on, such as threads and flags."""
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """A freshly initialised layer: its parameters and the names of the trainable ones, in the specification's names."""
+    """A freshly initialised layer, before anything is loaded into it (A-4). `Adapter.initialise` returns it.
+
+    Example: `Fresh(PARAMETERS.to_spec(own), PARAMETERS.spec_names(trained))`.
+    """
 
     parameters: Tensors
+    """Every parameter, by the specification's name and in its shape: weights are [in, out]."""
     trainable: tuple[str, ...]
+    """The specification's names of the parameters that are trained."""
 
 
 class Adapter(ABC):
     """Drives one implementation in a worker process of its own. The harness calls it over the wire.
 
-    `x` below is token ids, int64 [B, S], if the layer has an embedding; then there is no gradient with respect to x.
+    A subclass has `start`, `build` and `output`, and whatever else the manifest declares. All that one run is told is
+    an argument of that run: `x`, its `masks`, and in `run` its layout, mode, seed, checkpointing and memory.
+
+    Shapes: B batch, S sequence, T positions of a memory (S without one), H heads. `x` is [B, S, d_model] in the layout
+    of the run, or token ids, int64 [B, S], if the layer has an embedding; then there is no gradient with respect to x.
     Every other tensor has the dtype that `build` was given. A tensor of a wrong dtype or shape is passed on unchanged,
-    for the layer to refuse (X-4 to X-6). Any exception becomes the error of this one answer; `refusal` decides whether
-    it is a refusal.
+    for the layer to refuse (X-4 to X-6).
+
+    Any exception becomes the error of this one answer; `refusal` decides whether it is a refusal.
+
+    Example:
+
+        class MyBackend(Adapter):
+            def start(self, device, threads):
+                return Environment({"my_backend": my_backend.__version__})
+
+            def build(self, layer, parameters, dtype):
+                self.layer = my_backend.Layer(layer["d_model"], PARAMETERS.to_own(parameters, layer))
+                return PARAMETERS.to_spec(self.layer.parameters())
+
+            def output(self, x, masks, run):
+                return run.as_given(self.layer(run.batch_first(x), masks.joined()))
     """
 
     map: ParameterMap | None = None
@@ -51,14 +80,18 @@ class Adapter(ABC):
 
     @abstractmethod
     def start(self, device: str, threads: int) -> Environment:
-        """Import the framework and set it up for `device` ("cpu" or "cuda") and this number of threads."""
+        """Import the framework and set it up for `device` ("cpu" or "cuda") and this number of threads.
+
+        Raises any exception for a device that is not there: nothing is asked of the implementation then.
+        """
 
     @abstractmethod
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         """Build the layer (`specs/schema/layer.schema.json`) with these parameters, in `dtype`.
 
-        Returns the parameters as the live layer holds them, in the specification's names and orientation. The harness
-        compares them bit for bit.
+        `dtype` is "float64", "float32", "float16" or "bfloat16". Returns the parameters as the live layer holds them,
+        in the specification's names and orientation; the harness compares them bit for bit. Raises ValueError for a
+        layer that cannot be (X-2, X-3).
         """
 
     def initialise(self, seed: int) -> Fresh:
@@ -85,7 +118,10 @@ class Adapter(ABC):
 
     @abstractmethod
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
-        """The layer's output, in the layout of x, by the code path that a user takes, fused attention included."""
+        """The layer's output, [B, S, d_model] in the layout of x, by the code path that a user takes.
+
+        Fused attention is included. Raises ValueError for a shape and TypeError for a dtype that do not fit the layer.
+        """
 
     def weights(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """`attention_weights` [B, H, S, T] and `output`, by default taken from `stages`.
@@ -96,13 +132,14 @@ class Adapter(ABC):
         return {name: stages[name] for name in ("attention_weights", "output")}
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
-        """Every stage of the layer by name (T-1), or those that the manifest lists."""
+        """Every stage of the layer by name (T-1), or those that the manifest lists; x is batch first."""
         raise NotImplementedError(f"{type(self).__name__} shows no stages")
 
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
-        """The gradients of sum(output * cotangent).
+        """The gradients of sum(output * cotangent); `cotangent` has the shape and the layout of the output.
 
-        Keys: "x", except for token ids; "memory", if there is one; every parameter under the specification's name.
+        Keys: "x" in the layout of x, except for token ids; "memory" [B, T, d_model], if there is one; every parameter
+        under the specification's name and in its shape.
         """
         raise NotImplementedError(f"{type(self).__name__} computes no gradients")
 

@@ -5,7 +5,11 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """`encoder-conformance/NAME` in the user's cache folder, created if necessary; None if it is not writable."""
+    """`encoder-conformance/NAME` in the user's cache folder, created if necessary; None if it is not writable.
+
+    It raises nothing. The user's cache folder is $XDG_CACHE_HOME if that is absolute, else ~/.cache.
+    Example: `folder = cache_folder("my_backend")`.
+    """
     try:
         caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
         folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "encoder-conformance" / name

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+"""A NumPy array of any shape and dtype, for annotations."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Masks:
     `encoding`, the meaning of an element: "attend", true where a query may attend to a key; "ignore", true where it may
     not; "integer" or "float", 1 and 0 for "attend"; "additive" or "additive_float32", a number that is added to the
     score, minus infinity where it may not.
+
+    Example: `Masks(np.array([[True, False]]), None).valid()` is [[True, False]].
     """
 
     padding: Array | None

@@ -19,14 +19,17 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from encoder_conformance.adapter.masks import Array
 
 
 class Take:
     """How to make one own parameter: transpose each source, concatenate, split, reshape.
 
     `fuse` is the axis of concatenation. `part` is (index, count, axis) of the split. `shape` has numbers or names of
-    sizes ("d_model", "num_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is exact.
+    sizes ("d_model", "num_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is exact. Raises
+    ValueError without a source, or if `part` is given with several.
+
+    Example: `Take("attention.query.weight", transpose=True)` of a weight [in, out] is [out, in].
     """
 
     def __init__(
@@ -79,6 +82,8 @@ class ParameterMap:
 
     Entries for parameters that a layer does not have, such as a bias, are left out. `to_own` and `to_spec` raise
     KeyError if a parameter is missing or left over.
+
+    Example: `ParameterMap({"fc.weight": Take("feed_forward.hidden.weight", transpose=True)})`.
     """
 
     def __init__(
@@ -135,6 +140,18 @@ class ParameterMap:
     def spec_names(self, own: Iterable[str]) -> tuple[str, ...]:
         """The specification's names of own parameters, each once, for the layer of the last `to_own`."""
         return tuple(dict.fromkeys(source for name in own for source in self.takes[name].sources))
+
+
+def stack_of(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The stack in a layer description (E-14 to E-16): {} for a single layer.
+
+    Else `layers` and `final_norm`, and with an embedding `vocabulary` and `positions`.
+
+    Example: `Encoder(**stack_of(layer)) if stack_of(layer) else EncoderLayer()`.
+    """
+    embedding = layer["embedding"] or {}
+    alone = layer["stack"]["layers"] == 1 and not layer["stack"]["final_norm"] and not embedding
+    return {} if alone else {**layer["stack"], **embedding}
 
 
 def _sizes(layer: Mapping[str, Any]) -> dict[str, int]:

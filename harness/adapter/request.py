@@ -11,7 +11,10 @@ from encoder_conformance.adapter.masks import Array
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What one run is told beside x and its masks. `RunRequest()` is a plain run: batch first, in mode eval."""
+    """What one run is told beside x and its masks. `RunRequest()` is a plain run: batch first, in mode eval.
+
+    Example: `RunRequest(layout="sequence_first").batch_first(x)` of x [S, B, d_model] is [B, S, d_model].
+    """
 
     layout: str = "batch_first"
     """The layout of x, output, cotangent and gradient with respect to x: "batch_first" [B, S, d_model],

@@ -1,7 +1,6 @@
 """The worker's side of the wire: answers start, build, initialise, run, profile and stop until the stream ends."""
 
 import contextlib
-import gc
 import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,20 +12,22 @@ from encoder_conformance.adapter.base import Adapter, Tensors
 from encoder_conformance.adapter.masks import Array, Masks
 from encoder_conformance.adapter.request import RunRequest
 from encoder_conformance.adapter.stopwatch import timed
+from encoder_conformance.memory import collect_from_here
 from encoder_conformance.wire.descriptors import claim_standard_streams, open_wire
 from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame, write_pieces
 
 
 def serve(adapter: Adapter) -> None:
-    """Answer requests on the wire until `stop` or the end of the stream.
+    """Answer requests on the wire until `stop` or the end of the stream: the last statement of an adapter.py.
 
     Anything that is printed to stdout goes to stderr, and so into the log. Python's garbage collector, which is off
     while an adapter is imported, is on from here, and passes over what the import has made.
+
+    Example: `if __name__ == "__main__": serve(MyBackend())`.
     """
     claim_standard_streams()
     requests, answers = open_wire()
-    gc.freeze()  # the framework's own objects stay: Python would look through them for cycles, again and again
-    gc.enable()  # the launcher has disabled it
+    collect_from_here()
     while True:
         try:
             request = read_frame(requests)

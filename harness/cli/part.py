@@ -10,21 +10,22 @@ import threading
 import time
 from pathlib import Path
 
-from encoder_conformance.allocator import give_large_arrays_back
-from encoder_conformance.cli.judging import RunOptions, judge_assignments
-from encoder_conformance.cluster.part import REQUEST, Part, cases_of
+from encoder_conformance.cli.judging import Planned, judge_assignments
+from encoder_conformance.cluster.part import REQUEST, PlanPart, cases_of
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.memory import give_large_arrays_back
 from encoder_conformance.plan import plan
 from encoder_conformance.report.begun import begun_run
+from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of
 from encoder_conformance.subjects.starting import require_ready
-from encoder_conformance.worker.limits import Limits, default_memory
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
 
-def judge_part(part: Part, folder: Path) -> None:
+def judge_part(part: PlanPart, folder: Path) -> None:
     """Judge it into this folder. Raises InputError if the implementation cannot be started here."""
     question = part.question
     found, implementation = find_implementation(part.implementation)
@@ -34,18 +35,17 @@ def judge_part(part: Part, folder: Path) -> None:
     assignments = part_of([whole], part.shard, {})
     names = {task.case.id for task in assignments[0].tasks}
     cases = [case for case in cases if case.id in names]
-    goldens = goldens_of(cases, part.jobs)
     options = RunOptions(
         jobs=part.jobs,
         device=question.device,
         threads=question.threads,
         seed=question.seed,
         begun=time.monotonic(),
-        limits=Limits(question.memory or default_memory(), question.isolate),
+        limits=WorkerLimits(question.memory or default_memory(), question.isolate),
         verbosity="quiet",
     )
     with begun_run(folder) as out:
-        judge_assignments(assignments, [], cases, goldens, out, options, lambda: [each.tasks for each in assignments])
+        judge_assignments(Planned(assignments, Goldens(cases, part.jobs)), out, options)
 
 
 def _end_with_parent() -> None:
@@ -63,7 +63,7 @@ def main(folder: Path) -> int:
     _end_with_parent()
     give_large_arrays_back()
     try:
-        judge_part(Part.model_validate_json((folder / REQUEST).read_bytes()), folder)
+        judge_part(PlanPart.model_validate_json((folder / REQUEST).read_bytes()), folder)
     except InputError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return 2

@@ -18,7 +18,7 @@ from encoder_conformance.smoke.step import NAMES, SmokeStep, verdict
 from encoder_conformance.spec.load import Specification, load
 from encoder_conformance.subjects.opening import open_implementation
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}
@@ -51,7 +51,7 @@ Examples:
 @worker_limits
 @click.option("--layer", metavar="ID|YAML", help="Use this layer, if the architecture is fixed.")
 @click.option("--json", "as_json", is_flag=True, help="The steps as JSON.")
-def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool, limits: Limits) -> int:
+def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool, limits: WorkerLimits) -> int:
     """Check a new adapter on a handful of small cases: what works, what fails, and where the fault is.
 
     The cases use small layers that its manifest does not opt out of, or --layer.

@@ -29,7 +29,7 @@ from encoder_conformance.validate.show import show_validation
 from encoder_conformance.validate.validation import fixed, validate
 from encoder_conformance.wire.description import MaskMeaning
 from encoder_conformance.wire.messages import MOST_NODES
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 NAME = "validation.json"
 
@@ -122,7 +122,7 @@ def validate_(
     jobs: int,
     out: Path,
     as_json: bool,
-    limits: Limits,
+    limits: WorkerLimits,
 ) -> int:
     """Validate an ONNX file: its structure, sizes, masks, numbers, runtimes and levels. No specification is needed:
     the layer is inferred from the graph, and judged with the file's own parameters.

@@ -1,4 +1,4 @@
-"""What is said of a cause that is seen, and what the author of the layer would do about it."""
+"""Sentences on the causes that are seen, and what the author of the layer would do about each."""
 
 _REFUSED = "What is wrong is not refused as it should be: {seen}."
 _BROKEN = "An invariant is broken: {seen}."

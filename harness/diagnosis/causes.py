@@ -1,4 +1,4 @@
-"""Causes that are seen and need no catalogue: what was not refused, an invariant broken, NaN and where it came from.
+"""Finds causes that are seen without a catalogue: what was not refused, an invariant broken, NaN and its origin.
 
 One cause is said once, whatever number of cases and formats show it, with what the author of the layer would do.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from encoder_conformance.checks.invariants.asking import breaks
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.advice import ADVICE
-from encoder_conformance.diagnosis.named import named_deviations
+from encoder_conformance.diagnosis.explanation import named_deviations
 from encoder_conformance.judge.answers import Answers, values_at
 from encoder_conformance.judge.expected import Expected, key
 from encoder_conformance.judge.outcome import Outcome
@@ -27,11 +27,11 @@ _FORWARD = ("output", "stages", "weights")
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedCheck:
     """A check that failed. `message` is that of refusals and invariants; "" for others.
 
     `lost`: its first tensor with a value that is not finite where the golden is. `spread`: such a value is at a query
-    that has keys. `huge`: a value is far larger than any that is right.
+    that has keys (M-4). `huge`: a value is far larger than any that is right.
     """
 
     task: Task
@@ -43,22 +43,22 @@ class Failed:
 
     @property
     def kind(self) -> str | None:
-        """What of it can be seen by itself, None if numbers have to say."""
+        """Return the key in `ADVICE` of what is seen by itself; None if numbers have to say."""
         situation, check = self.task.case.situation, self.task.check
         if self.reason == "after-refusal":
             return "after-refusal"
         if check in ("refusal", "invariant"):
             return f"{check} {situation.flaw or situation.invariant}"
-        apart = _apart(self)
+        special = _special(self)
         if check == "gradients":
-            return f"gradient {apart or 'alone'}" if self.lost else None
-        if apart == "no-key" and self.lost:
-            return "no-key spread" if self.spread else apart
-        return apart if apart == "padding" and (self.lost or situation.input.padding == "huge") else None
+            return f"gradient {special or 'alone'}" if self.lost else None
+        if special == "no-key" and self.lost:
+            return "no-key spread" if self.spread else special
+        return special if special == "padding" and (self.lost or situation.input.padding == "huge") else None
 
 
-def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> Failed | None:
-    """The failure that a record is of, as far as its answers say more than numbers do."""
+def failed_numbers(task: Task, record: Record, expected: Expected, answers: Answers) -> FailedCheck | None:
+    """Return the failure of a check of numbers, with what its answers show beside errors; None if it did not fail."""
     if record.outcome != Outcome.FAIL or task.check in ("refusal", "invariant"):
         return None
     lost, huge, spread = None, False, False
@@ -77,39 +77,39 @@ def failed(task: Task, record: Record, expected: Expected, answers: Answers) -> 
         with np.errstate(invalid="ignore"):
             largest = np.abs(tensor.golden[finite]).max(initial=0.0)
             huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
-    return Failed(task, "", record.kind, lost, spread, huge)
+    return FailedCheck(task, "", record.kind, lost, spread, huge)
 
 
-def refused_or_broken(task: Task, record: Record) -> Failed | None:
-    """A refusal or an invariant that failed; not one that got no answer, which says nothing of either, and not where
-    what is wrong is refused, and numbers are wrong without it."""
+def refused_or_broken(task: Task, record: Record) -> FailedCheck | None:
+    """Return a refusal or an invariant that failed; None for one that got no answer, which says nothing of either, and
+    where what is wrong is refused, and numbers are wrong without it."""
     if task.check not in ("refusal", "invariant") or record.outcome is not Outcome.FAIL:
         return None
-    return None if record.kind == "beside-refusal" else Failed(task, record.message, record.kind)
+    return None if record.kind == "beside-refusal" else FailedCheck(task, record.message, record.kind)
 
 
-def causes(name: str, failures: Sequence[Failed], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
-    """A line for each; what an explained diagnosis of the same format accounts for is not said again."""
+def causes(name: str, failures: Sequence[FailedCheck], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
+    """Yield a diagnosis for each cause that is seen, unless an explained one of the same format accounts for it."""
     explained = {each.dtype: named_deviations(each) for each in diagnoses if each.confidence == "explained"}
-    found: dict[str, list[Failed]] = {}
+    found: dict[str, list[FailedCheck]] = {}
     for each in failures:
         kind = each.kind
         if kind and not _other_cause(kind, each, failures) and not _accounted(each, explained.get(each.task.dtype, ())):
             found.setdefault(kind, []).append(each)
     for kind, seen in found.items():
-        yield _said(name, kind, seen)
+        yield _diagnosis(name, kind, seen)
 
 
-def _apart(each: Failed) -> str | None:
-    """What sets the case apart from others, that NaN may come of."""
+def _special(each: FailedCheck) -> str | None:
+    """Return what is special about the case, that NaN may come of."""
     case = each.task.case
     if case.situation.input.padding != "as_drawn":
         return "padding"
     return "no-key" if has_empty_row(case) and case.layer.attention.fully_masked_row != "nan" else None
 
 
-def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
-    """Whether NaN is there without what would set the case apart; or, of a gradient, in its forward pass too."""
+def _other_cause(kind: str, each: FailedCheck, failures: Iterable[FailedCheck]) -> bool:
+    """Whether NaN is there in cases with nothing special too; or, for a gradient, in its forward pass too."""
     task = each.task
     others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in _FORWARD and o.lost]
     if kind == "after-refusal":  # only if the layer is right else: two answers of a layer with dropout differ too
@@ -118,15 +118,15 @@ def _other_cause(kind: str, each: Failed, failures: Iterable[Failed]) -> bool:
         return any(o.task.case.id == task.case.id for o in others)
     if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else
         others = [o for o in failures if o.task.check in _FORWARD and _same_layer(o.task, task)]
-    return kind in ("padding", "no-key", "no-key spread") and any(_apart(o) is None for o in others)
+    return kind in ("padding", "no-key", "no-key spread") and any(_special(o) is None for o in others)
 
 
 def _same_layer(one: Task, other: Task) -> bool:
     return (one.dtype, one.case.layer.layer) == (other.dtype, other.case.layer.layer)
 
 
-def _accounted(each: Failed, deviations: Sequence[Deviation]) -> bool:
-    """Whether what explains the numbers gives this too."""
+def _accounted(each: FailedCheck, deviations: Sequence[Deviation]) -> bool:
+    """Whether the deviations that explain the numbers give this too."""
     task = each.task
     if not deviations or task.check == "refusal" or task.check == "gradients":
         return False
@@ -136,7 +136,7 @@ def _accounted(each: Failed, deviations: Sequence[Deviation]) -> bool:
     return not bool(np.isfinite(output[task.case.specified()]).all())
 
 
-def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
+def _diagnosis(name: str, kind: str, seen: Sequence[FailedCheck]) -> Diagnosis:
     first = seen[0]
     sentence, advice = ADVICE[kind]
     message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
@@ -151,6 +151,6 @@ def _said(name: str, kind: str, seen: Sequence[Failed]) -> Diagnosis:
     )
 
 
-def _clauses(each: Failed) -> tuple[str, ...]:
-    own = {"no-key": ("M-4",), "padding": ("M-8",)}.get(_apart(each) or "")
-    return own if own and each.task.check not in ("refusal", "invariant") else each.task.case.situation.clauses
+def _clauses(each: FailedCheck) -> tuple[str, ...]:
+    special = {"no-key": ("M-4",), "padding": ("M-8",)}.get(_special(each) or "")
+    return special if special and each.task.check not in ("refusal", "invariant") else each.task.case.situation.clauses

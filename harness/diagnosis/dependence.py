@@ -1,4 +1,4 @@
-"""What an answer depends on: the implementation is asked again with one thing changed, as an invariant changes it."""
+"""Finds what an answer depends on: the implementation is asked again with one thing changed, as by an invariant."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ _FOLLOW_UPS = 2
 
 @dataclass(frozen=True)
 class _Question:
-    """`case` has the invariant; `asked` are its base and then its follow-ups, under names of their own."""
+    """An invariant that `case` has; `asked` are its base and then its follow-ups, renamed."""
 
     invariant: str
     case: Case
@@ -37,7 +37,7 @@ class _Question:
 
 
 def dependence(evidence: Sequence[Evidence], ask: Ask) -> tuple[str, ...]:
-    """A sentence: what the answers depend on and what they do not; () where nothing could be asked."""
+    """Return sentences on what the answers depend on and what they do not; () where nothing could be asked."""
     questions = list(_questions([piece.observation for piece in evidence]))
     answers = {each.case.id: each for each in ask([case for question in questions for case in question.asked])}
     depends, independent = list[str](), list[str]()
@@ -52,8 +52,6 @@ def dependence(evidence: Sequence[Evidence], ask: Ask) -> tuple[str, ...]:
             independent.append(CHANGED[question.invariant])
         elif verdict.outcome is Outcome.FAIL and verdict.tensors:
             depends.append(f"{CHANGED[question.invariant]} ({question.case.id})")
-    if not (depends or independent):
-        return ()
     sentences = []
     if depends:
         sentences.append(f"Asked again with one thing changed, the answer depends on {'; on '.join(depends)}.")
@@ -63,7 +61,7 @@ def dependence(evidence: Sequence[Evidence], ask: Ask) -> tuple[str, ...]:
 
 
 def _questions(observations: Sequence[Observation]) -> Iterator[_Question]:
-    """Each invariant of the first case that failed and that it can be asked of."""
+    """Yield each invariant of the first case that failed and that it can be asked of."""
     failed = [each.case for each in observations if each.failed and not is_large(each.case.layer)]
     for invariant in CHANGED:
         for case in failed:
@@ -74,12 +72,12 @@ def _questions(observations: Sequence[Observation]) -> Iterator[_Question]:
             base = replace(case, situation=changed)
             more = follow_ups(base)[:_FOLLOW_UPS]
             cases = (base_of(base), *(each.case for each in more))
-            asked = tuple(_called(each, f"{invariant}-{number}") for number, each in enumerate(cases))
+            asked = tuple(_renamed(each, f"{invariant}-{number}") for number, each in enumerate(cases))
             yield _Question(invariant, base, more, asked)
             break
 
 
-def _called(case: Case, name: str) -> Case:
-    """The case under a name of its own, since answers are told apart by it."""
+def _renamed(case: Case, name: str) -> Case:
+    """Return the case under another name, since answers are identified by it."""
     situation = case.situation
     return replace(case, situation=situation.model_copy(update={"situation": f"{situation.situation}-{name}"}))

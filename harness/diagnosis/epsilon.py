@@ -1,8 +1,8 @@
-"""The epsilon that a norm was seen to have: a number, measured by least squares from what the norm gave.
+"""Measures the epsilon that a norm has, by least squares from what the norm gave.
 
 A catalogue has some epsilons, and a layer may have any. The oracle plays the layer with an epsilon, and Gauss and
-Newton's method finds the one that leaves least, in σ, of what was seen. Whether that accounts for everything is judged
-as of any hypothesis.
+Newton's method finds the one that leaves least, in σ, of what was observed. Whether that accounts for everything is
+judged as of any hypothesis.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,10 @@ import numpy as np
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.in_sigma import robust_cost
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import LayerPatch, Measured, NormPatch, Patch
 from encoder_conformance.spec.stages import step_of
@@ -35,10 +37,12 @@ _MEASURABLE = 1 / 3
 """The relative uncertainty up to which there is anything to tell: an epsilon of all but 0 shows in no row."""
 
 
-def measured_epsilons(first: Sequence[Evidence], evidence: Sequence[Evidence], nothing: Match) -> list[Measured]:
-    """An epsilon for both norms, and for each alone, where a norm, or what shows none, is out of line: measured in the
-    `first` of the evidence, which a play does not take long on."""
-    if not any(_may_be_of_a_norm(fit.stages, ~fit.in_line) for fit in nothing.fits):
+def measured_epsilons(first: Sequence[Evidence], evidence: Sequence[Evidence], null: Match) -> list[Measured]:
+    """Measure an epsilon for both norms, and for each alone, where a norm, or what shows none, is out of line.
+
+    It is measured in the `first` of the evidence, on which a play does not take long; `null` is the null hypothesis.
+    """
+    if not any(_may_be_of_a_norm(fit.stages, ~fit.in_line) for fit in null.fits):
         return []
     found = [_measured(name, first, evidence) for name in NORMS]
     return [each for each in found if each is not None and not _in_catalogue(each)]
@@ -50,14 +54,14 @@ def _in_catalogue(measured: Measured) -> bool:
     return bool(near) and not measured.epsilons
 
 
-def _may_be_of_a_norm(stages: tuple[str, ...], out: np.ndarray) -> bool:
+def _may_be_of_a_norm(stages: tuple[str, ...], out: Bools) -> bool:
     norms = [at for at, name in enumerate(stages) if step_of(name) in _STAGES]
     return bool(out[norms].any() if norms else out.any())
 
 
 def _measured(name: str, first: Sequence[Evidence], evidence: Sequence[Evidence]) -> Measured | None:
-    told = {piece: _told(name, piece) for piece in first}
-    pieces = [piece for piece in sorted(first, key=lambda piece: -told[piece]) if told[piece] > 0][:_PIECES]
+    effects = {piece: _effect(name, piece) for piece in first}
+    pieces = [piece for piece in sorted(first, key=lambda piece: -effects[piece]) if effects[piece] > 0][:_PIECES]
     if not pieces:
         return None
     epsilon = min(_START, key=lambda start: _left(name, float(start), pieces[:1]))
@@ -69,27 +73,26 @@ def _measured(name: str, first: Sequence[Evidence], evidence: Sequence[Evidence]
 
 
 def compared(name: str, value: float, uncertainty: float, cases: Sequence[Case]) -> Measured | None:
-    """The deviation, with what the layers of these cases say in its place; None where each says the same."""
-    said = measured_epsilon(name, value, uncertainty)
-    changed = [case.layer.norm.epsilon for case in cases if changes(case, said)]
-    return said.model_copy(update={"sentence": _sentence(name, said, changed)}) if changed else None
+    """Return the deviation, compared with what the layers of these cases specify; None where each has the same."""
+    deviation = measured_epsilon(name, value, uncertainty)
+    changed = [case.layer.norm.epsilon for case in cases if changes(case, deviation)]
+    return deviation.model_copy(update={"sentence": _sentence(name, deviation, changed)}) if changed else None
 
 
-def _told(name: str, piece: Evidence) -> float:
-    """How much of an epsilon would be seen: the change, in σ, that 1e-4 makes."""
+def _effect(name: str, piece: Evidence) -> float:
+    """Return how much of an epsilon would be seen: the sum of squares of the change, in σ, that 1e-4 makes."""
     return float(np.sum(piece.distance(piece.predicted([measured_epsilon(name, 1e-4)]), piece.right) ** 2))
 
 
 def _left(name: str, epsilon: float, pieces: Sequence[Evidence]) -> float:
-    """What is left of what was seen: mean over elements of log(1 + error²), which no one element decides."""
+    """Return the `robust_cost` of this epsilon in all pieces together."""
     hypothesis = [measured_epsilon(name, epsilon)]
     errors = np.concatenate([piece.distance(piece.observed, piece.predicted(hypothesis)) for piece in pieces])
-    with np.errstate(over="ignore"):  # where σ is the least number of a format
-        return float(np.mean(np.log1p(errors * errors)))
+    return float(robust_cost(errors))
 
 
 def _fitted(name: str, epsilon: float, pieces: Sequence[Evidence]) -> tuple[float, float] | None:
-    """The epsilon that leaves the least square error, and its uncertainty; None if there is none.
+    """Return the epsilon that leaves the least square error, and its uncertainty; None if there is none.
 
     The noise of a row's scale is the same in all its features: a row counts as one observation.
     """
@@ -113,7 +116,7 @@ def _fitted(name: str, epsilon: float, pieces: Sequence[Evidence]) -> tuple[floa
 
 
 def _as_written(epsilon: float, uncertainty: float) -> float:
-    """The shortest decimal that it may be, or float32's; as it was measured if there is none."""
+    """Return the shortest decimal that it may be, or float32's; as it was measured if there is none."""
     for digits in range(_DIGITS):
         decimal = float(f"{epsilon:.{digits}e}")
         for value in (float(np.float32(decimal)), decimal):  # L-2's reading, unless that is too far
@@ -123,7 +126,7 @@ def _as_written(epsilon: float, uncertainty: float) -> float:
 
 
 def measured_epsilon(name: str, epsilon: float, uncertainty: float = 0.0) -> Measured:
-    """The deviation that has this epsilon, in the norms that `name` stands for in `NORMS`."""
+    """Return the deviation that has this epsilon, in the norms that `name` stands for in `NORMS`."""
     norms = NORMS[name]
     everywhere = LayerPatch(norm=NormPatch(epsilon=epsilon))
     return Measured.model_construct(  # a patch that changes nothing is none of the language
@@ -139,17 +142,17 @@ def measured_epsilon(name: str, epsilon: float, uncertainty: float = 0.0) -> Mea
     )
 
 
-def _sentence(name: str, said: Measured, right: Sequence[float]) -> str:
+def _sentence(name: str, measured: Measured, right: Sequence[float]) -> str:
     """`right` are the epsilons of the layers that have another one."""
     which = "Norm epsilon" if name == "norm" else f"The epsilon of {name}"
-    own = _decimal(said.value)
-    others = sorted({_decimal(value) for value in right} - {own}, key=float)
+    decimal = _decimal(measured.value)
+    others = sorted({_decimal(value) for value in right} - {decimal}, key=float)
     parts = []
     if others:
-        parts.append(f"{which} is {_shown(said)} where the layer says {_listed(others)}.")
-    if any(_decimal(value) == own for value in right):
-        float32 = f"float32's {own}, {np.float32(own):.15g} (clause L-2)"
-        parts.append(f"{which} is the double {own}, where the layer's is {float32}.")
+        parts.append(f"{which} is {_shown(measured)} where the layer says {_listed(others)}.")
+    if any(_decimal(value) == decimal for value in right):
+        float32 = f"float32's {decimal}, {np.float32(decimal):.15g} (clause L-2)"
+        parts.append(f"{which} is the double {decimal}, where the layer's is {float32}.")
     return " ".join(parts)
 
 
@@ -157,16 +160,17 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def _shown(said: Measured) -> str:
-    """A decimal as it is; float32's where the two are told apart; else as many digits as are certain, and how far."""
-    decimal = float(_decimal(said.value))
-    if _is_float32(said.value):
-        near = abs(decimal - said.value) <= _SURE * said.uncertainty
+def _shown(measured: Measured) -> str:
+    """Write a decimal as it is; float32's where the two differ; else as many digits as are certain, and how far."""
+    decimal = float(_decimal(measured.value))
+    if _is_float32(measured.value):
+        near = abs(decimal - measured.value) <= _SURE * measured.uncertainty
         return f"{decimal:.2e}" if near else f"float32's {decimal:.2e}"
-    if said.value == float(f"{said.value:.{_DIGITS - 1}e}"):
+    if measured.value == float(f"{measured.value:.{_DIGITS - 1}e}"):
         return f"{decimal:.2e}"
-    digits = int(np.clip(np.ceil(-np.log10(said.uncertainty / said.value)), 2, 12)) if said.uncertainty else 12
-    return f"{said.value:.{digits}e} ± {said.uncertainty:.0e}"
+    relative = measured.uncertainty / measured.value
+    digits = int(np.clip(np.ceil(-np.log10(relative)), 2, 12)) if relative else 12
+    return f"{measured.value:.{digits}e} ± {measured.uncertainty:.0e}"
 
 
 def _is_float32(value: float) -> bool:
@@ -174,5 +178,5 @@ def _is_float32(value: float) -> bool:
 
 
 def _decimal(value: float) -> str:
-    """As someone would have written it: float32's 1e-5 is 1e-05."""
+    """Write it as someone would have: float32's 1e-5 is 1e-05."""
     return str(np.float32(value)) if _is_float32(value) else f"{value:.4g}"

@@ -7,21 +7,25 @@ one.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.edits import parsed
-from encoder_conformance.diagnosis.identify.effort import Effort
-from encoder_conformance.diagnosis.identify.from_output import OutputSample, nearest_by_output, output_samples
-from encoder_conformance.diagnosis.identify.identify import Identified, deviation_of, of_groups, patches_of
+from encoder_conformance.diagnosis.identify.equation_search import Effort
+from encoder_conformance.diagnosis.identify.from_output import OutputSample, output_samples
+from encoder_conformance.diagnosis.identify.identify import (
+    OUTPUT_EVALUATIONS,
+    Identified,
+    deviation_of,
+    identify_by_output,
+    patches_of,
+)
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.judge.observation import Observation, is_large
 from encoder_conformance.results import StageEquation
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.constants import constants
 
 Ask = Callable[[Sequence[Case]], list[Observation]]
 """Cases → what the implementation gives, in their order; [] where it cannot be asked."""
@@ -31,20 +35,19 @@ _HOW = (
 )
 _CASES = 4
 """Cases that each experiment is made of."""
-_EVALUATIONS = 20000
-"""Plays of each experiment's cases, as many as of the cases themselves."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """`zero`: the beginnings of the names of parameters that are 0. `shows`: what the output then hangs on."""
+    """Parameters that are set to 0: those whose names begin with one of `zero`. `shows`: what the output depends on
+    then."""
 
     name: str
     zero: tuple[str, ...]
     shows: str
 
     def of(self, case: Case) -> Case:
-        """The case with these parameters 0, asked for its output alone."""
+        """Return the case with these parameters 0, asked for its output alone."""
         tensors = {
             name: np.zeros_like(value) if name.startswith(self.zero) else value
             for name, value in case.parameters().items()
@@ -66,37 +69,38 @@ EXPERIMENTS = (
 
 
 def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float | None) -> Identified | None:
-    """The equations of wrong steps, one an experiment, and one more that the cases themselves show; None where nothing
-    can be asked."""
+    """Identify the equations of wrong steps, one an experiment, and one more that the cases themselves show; None where
+    nothing can be asked."""
     chosen = list(_chosen(evidence))
     asked = {experiment: [experiment.of(piece.observation.case) for piece in chosen] for experiment in EXPERIMENTS}
     answers = ask([case for cases in asked.values() for case in cases])
     by_case = {answer.case.id: Evidence(answer) for answer in answers}
     if not by_case:
         return None
-    found, said, every = list[StageEquation](), list[str](), list[Evidence]()
+    found, sentences, every = list[StageEquation](), list[str](), list[Evidence]()
     for experiment, cases in asked.items():
         pieces = [by_case[case.id] for case in cases if case.id in by_case]
         every += pieces
         if not pieces:
             continue
         if _explains(found, pieces):
-            said.append(f"In line where the output shows {experiment.shows} alone ({experiment.name}).")
+            sentences.append(f"In line where the output shows {experiment.shows} alone ({experiment.name}).")
             continue
-        more = _one_more(pieces, found, Effort(_EVALUATIONS, until))
-        said.append(f"Out of line where the output shows {experiment.shows} alone ({experiment.name}).")
+        more = _one_more(pieces, found, Effort(OUTPUT_EVALUATIONS, until))
+        sentences.append(f"Out of line where the output shows {experiment.shows} alone ({experiment.name}).")
         if not more:
-            return Identified((), None, ("output",) if found else (), tuple(said))
+            return Identified((), None, ("output",) if found else (), tuple(sentences))
         found += more
     if not _explains(found, chosen):
-        found += _one_more(chosen, found, Effort(_EVALUATIONS, until))
+        found += _one_more(chosen, found, Effort(OUTPUT_EVALUATIONS, until))
     if not found or not _explains(found, [*every, *chosen]):
-        return Identified((), None, (), tuple(said))
+        return Identified((), None, (), tuple(sentences))
     return Identified(tuple(found), deviation_of(patches_of(found)), (), (_HOW,))
 
 
 def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
-    """Small cases that show their output alone, free of padding: of each layer one with a mask and one without."""
+    """Yield small cases that show their output alone, free of padding: of each layer one with a mask and one
+    without."""
     seen = set[tuple[str, bool]]()
     for piece in evidence:
         case = piece.case
@@ -108,10 +112,8 @@ def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
 
 
 def _explains(found: Sequence[StageEquation], pieces: Sequence[Evidence]) -> bool:
-    match = Match((deviation_of(patches_of(found)),) if found else (), constants())
-    for piece in pieces:
-        match.try_on(piece, measured=bool(found))
-    return match.explains
+    deviations = (deviation_of(patches_of(found)),) if found else ()
+    return Match.of(deviations, pieces, measured=bool(found)).explains
 
 
 def _reaches_the_output(sample: OutputSample) -> bool:
@@ -122,19 +124,11 @@ def _reaches_the_output(sample: OutputSample) -> bool:
 
 
 def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], effort: Effort) -> list[StageEquation]:
-    """One wrong step more, beside those that were found, with which all of these outputs are in line."""
+    """Identify one wrong step more, beside those that were found, with which all of these outputs are in line."""
     known = patches_of(found)
     by_stage = {
         stage: samples
         for stage, samples in output_samples(pieces, known).items()
         if stage not in known and any(map(_reaches_the_output, samples))
     }
-    for numbers in (False, True):
-        for stage, samples in by_stage.items():
-            find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
-            equations = of_groups(stage, "output", samples, find, known)
-            if equations and _explains([*found, *equations], pieces):
-                return equations
-            if effort.is_over:
-                break
-    return []
+    return identify_by_output(by_stage, effort, known, lambda equations: _explains([*found, *equations], pieces))

@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
-from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Evidence
-from encoder_conformance.diagnosis.otherwise import otherwise
-from encoder_conformance.diagnosis.predictions import drops, noisy_steps, prediction_of
-from encoder_conformance.diagnosis.stage_errors import Errors
-from encoder_conformance.judge.observation import Array
-from encoder_conformance.spec.constants import Constants
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors
+from encoder_conformance.diagnosis.noisy_predictions import has_dropout, noisy_steps, prediction_of
+from encoder_conformance.diagnosis.unspecified import variants_of
+from encoder_conformance.spec.axes import Array, Bools
+from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 
 _SCATTERED = 4.0
@@ -26,15 +25,18 @@ GUESSED = 1000.0
 
 @dataclass(frozen=True)
 class Fit:
-    """A hypothesis in one case: an entry a stage. `spread` is how far the predicted values scatter, in σ, noise and
-    all; `rms` and `max`, of observed − predicted, are in that."""
+    """A hypothesis in one case; arrays have one entry for each stage.
+
+    `spread` is how far the predicted values scatter, in σ, with noise; `rms` and `max`, of observed − predicted, are in
+    units of the spread. `cost` is −log likelihood of an element, 0 where nothing scatters and all is in line.
+    """
 
     stages: tuple[str, ...]
-    errors: Errors
+    errors: StageErrors
     spread: Array
     rms: Array
     max: Array
-    in_line: npt.NDArray[np.bool_]
+    in_line: Bools
     cost: Array
 
     @property
@@ -42,8 +44,10 @@ class Fit:
         return None if self.in_line.all() else self.stages[int(self.in_line.argmin())]
 
 
-def fit(deviations: tuple[Deviation, ...], evidence: Evidence, limits: Constants, *, measured: bool = False) -> Fit:
-    errors = evidence.against(deviations, measured=measured)
+def fit(deviations: tuple[Deviation, ...], evidence: Evidence, *, measured: bool = False) -> Fit:
+    """Compare the hypothesis with one case; `measured`: in the noise of the wrong layer, which is slow."""
+    errors = evidence.errors_of(deviations, measured=measured)
+    limits = constants()
     spread = np.hypot(1.0, errors.scatter)
     rms, largest = errors.rms / spread, errors.max / spread
     wide = spread > _SCATTERED
@@ -57,41 +61,47 @@ def fit(deviations: tuple[Deviation, ...], evidence: Evidence, limits: Constants
 
 @dataclass
 class Match:
-    """One hypothesis against the evidence that it has been tried on."""
+    """A hypothesis, some deviations together, and how it fits the evidence that it has been tried on."""
 
     deviations: tuple[Deviation, ...]
-    limits: Constants
     fits: list[Fit] = field(default_factory=list)
     tried_on: list[Evidence] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, deviations: tuple[Deviation, ...], evidence: Sequence[Evidence], *, measured: bool = False) -> "Match":
+        """Return the hypothesis tried on all of the evidence; () is the null hypothesis, that the layer is right."""
+        match = cls(deviations)
+        for piece in evidence:
+            match.try_on(piece, measured=measured)
+        return match
 
     def try_on(self, evidence: Evidence, *, measured: bool = False) -> None:
         """Add one case to the evidence, unless it is there. `measured`: in the noise of the wrong layer itself.
 
-        What nobody specifies (M-3, M-4), and what a format keeps of a sum (V-3), is as puts the case in line.
+        Choices that nobody specifies (M-3, M-4, V-3) are taken to be those that put the case in line.
         """
         if not any(tried is evidence for tried in self.tried_on):
             self.tried_on.append(evidence)
-            found = fit(self.deviations, evidence, self.limits, measured=measured)
+            found = fit(self.deviations, evidence, measured=measured)
             if not found.in_line.all():
                 others = (
-                    fit(self.deviations, other, self.limits, measured=measured)
-                    for other in otherwise(evidence, self.deviations)
+                    fit(self.deviations, other, measured=measured) for other in variants_of(evidence, self.deviations)
                 )
                 found = next((other for other in others if other.in_line.all()), found)
             self.fits.append(found)
 
     def within(self, evidence: Sequence[Evidence]) -> "Match":
-        """The same, if all that it was tried on is among this evidence; else the hypothesis alone, tried on nothing."""
+        """Return this match if it was tried on some of this evidence alone; else the hypothesis, tried on nothing."""
         among = all(any(tried is each for each in evidence) for tried in self.tried_on)
-        return self if among else Match(self.deviations, self.limits)
+        return self if among else Match(self.deviations)
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(deviation.deviation for deviation in self.deviations)
 
     @property
-    def those_with_stages_first(self) -> list[Fit]:
-        """The cases, but last those that were asked for the output alone: which say of no stage before it."""
+    def with_stages_first(self) -> list[Fit]:
+        """Return the fits, last those of cases that were asked for the output alone, which show no stage before it."""
         return sorted(self.fits, key=lambda fit: len(fit.stages) == 1)
 
     @property
@@ -101,58 +111,58 @@ class Match:
 
     @property
     def came_true(self) -> bool:
-        """Whether something that each of what is noisy predicts, beside its size, was seen to be so, and nothing
-        that it predicts was seen not to be."""
+        """Whether something that each noisy deviation predicts, beside its size, came true, and nothing was refuted."""
         noisy = [deviation for deviation in self.deviations if is_noisy(deviation)]
-        return not self._stages("refuted") and all(self._own(each) & self._stages("came_true") for each in noisy)
+        return not self._stages("refuted") and all(
+            self._predicted_by(each) & self._stages("came_true") for each in noisy
+        )
 
     @property
     def refuted(self) -> bool:
-        """Whether what one of them predicts was looked for and never seen: then it is not what it is the size of."""
+        """Whether something that a noisy deviation predicts was looked for and never seen: only its size is right."""
         true, wrong = self._stages("came_true"), self._stages("refuted")
         noisy = [deviation for deviation in self.deviations if is_noisy(deviation)]
-        return any(self._own(each) & wrong and not self._own(each) & true for each in noisy)
+        return any(self._predicted_by(each) & wrong and not self._predicted_by(each) & true for each in noisy)
 
     @property
     def predictions(self) -> tuple[str, ...]:
-        """What came true, in a few words each."""
-        of = noisy_steps(self.deviations)
-        said: dict[str, list[str]] = {}
-        for stage in (stage for stage in of if stage in self._stages("came_true")):
-            said.setdefault(prediction_of(of[stage]), []).append(stage)
-        return tuple(f"{words} ({', '.join(stages)})" for words, stages in said.items())
+        """Return in a few words each prediction that came true."""
+        by_words: dict[str, list[str]] = {}
+        for stage, form in noisy_steps(self.deviations).items():
+            if stage in self._stages("came_true"):
+                by_words.setdefault(prediction_of(form), []).append(stage)
+        return tuple(f"{words} ({', '.join(stages)})" for words, stages in by_words.items())
 
-    def _own(self, deviation: Deviation) -> set[str]:
-        """The stages that are this deviation's to predict: what drops is applied last."""
-        others = [other for other in self.deviations if drops([other]) and not drops([deviation])]
+    def _predicted_by(self, deviation: Deviation) -> set[str]:
+        """Return the stages that this deviation predicts: dropout is applied last."""
+        others = [other for other in self.deviations if has_dropout([other]) and not has_dropout([deviation])]
         return {*noisy_steps([deviation])} - {*noisy_steps(others)}
 
-    def _stages(self, what: Literal["came_true", "refuted"]) -> frozenset[str]:
-        return frozenset[str]().union(*(getattr(fit.errors, what) for fit in self.fits))
+    def _stages(self, result: Literal["came_true", "refuted"]) -> frozenset[str]:
+        return frozenset[str]().union(*(getattr(fit.errors, result) for fit in self.fits))
 
+    # The next four have one entry for every stage of every case, in a row.
     @property
     def costs(self) -> Array:
-        """One of every stage of every case, in a row."""
         return np.concatenate([fit.cost for fit in self.fits])
 
     @property
-    def out(self) -> npt.NDArray[np.bool_]:
-        """Whether it is out of line: every stage of every case, in a row."""
+    def out(self) -> Bools:
         return np.concatenate([~fit.in_line for fit in self.fits])
 
     @property
-    def far(self) -> npt.NDArray[np.bool_]:
-        """Whether it is out of line, however the noise was guessed: every stage of every case, in a row."""
+    def far(self) -> Bools:
+        """Out of line, however the noise was guessed."""
         return np.concatenate([~fit.in_line & (fit.rms >= GUESSED) for fit in self.fits])
 
     @property
-    def moves(self) -> npt.NDArray[np.bool_]:
-        """Whether the hypothesis changes it: every stage of every case, in a row."""
+    def moves(self) -> Bools:
+        """Changed by the hypothesis."""
         return np.concatenate([fit.errors.touched for fit in self.fits])
 
     @property
     def cost(self) -> float:
-        """Mean over cases and stages: 0 when everything is in line and nothing scatters."""
+        """Return the mean over cases and stages: 0 when everything is in line and nothing scatters."""
         return float(self.costs.mean()) if self.fits else 0.0
 
     @property
@@ -169,19 +179,19 @@ class Match:
 
     @property
     def amplitude(self) -> float | None:
-        """The matched filter: how much of the hypothesis' own direction is in what was seen; 1 is all of it."""
+        """Return the matched filter's amplitude: how much of the hypothesis' change was observed; 1 is all of it."""
         return self._along / self._length if self._length else None
 
     @property
     def significance(self) -> float | None:
-        """The filter's signal-to-noise ratio: the error along that direction, in σ, over all elements and cases."""
+        """Return the matched filter's signal-to-noise ratio, in σ, over all elements and cases."""
         return float(self._along / self._length**0.5) if self._length else None
 
     @property
     def first_stage(self) -> str | None:
-        """The first stage that the hypothesis itself moves out of line."""
-        for fit in self.those_with_stages_first:
-            shows = (fit.errors.moved > self.limits.rms_limit) | (fit.spread > _SCATTERED)
+        """Return the first stage that the hypothesis itself moves out of line."""
+        for fit in self.with_stages_first:
+            shows = (fit.errors.moved > constants().rms_limit) | (fit.spread > _SCATTERED)
             if shows.any():
                 return fit.stages[int(shows.argmax())]
         return None

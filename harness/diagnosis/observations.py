@@ -1,24 +1,17 @@
-"""What an implementation was seen to give in a run, as much of it as a diagnosis takes."""
+"""Keeps what an implementation gives in a run, as much of it as a diagnosis takes, and diagnoses it at the end."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
-from encoder_conformance.diagnosis.backward.of_explained import not_following
-from encoder_conformance.diagnosis.backward.seen import GradientsSeen, gradients_seen
-from encoder_conformance.diagnosis.causes import Failed, causes, failed, refused_or_broken
-from encoder_conformance.diagnosis.diagnose import (
-    Repeats,
-    diagnose_chosen,
-    not_by_all,
-    on_large_layers,
-    unaccounted,
-)
-from encoder_conformance.diagnosis.experiments import Ask
-from encoder_conformance.diagnosis.named import named_deviations
-from encoder_conformance.diagnosis.selection import TRIED, beyond, choose, of_other_large_layers
+from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
+from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed_numbers, refused_or_broken
+from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
+from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
+from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.observation import Observation, as_observed, in_format, observation_of
@@ -26,7 +19,7 @@ from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spool import Slot, Spool
+from encoder_conformance.spool import Extent, Spool
 from encoder_conformance.task import Task
 
 AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
@@ -47,11 +40,11 @@ class _Kept:
     dtype: Format
     failed: bool
     in_format: bool
-    tensors: Slot
+    tensors: Extent
 
 
 class Observations:
-    """Of one implementation, case by case and dtype by dtype. Of many cases those are kept that say most."""
+    """The observations of one implementation, by dtype and case. Of many cases those that say most are kept."""
 
     def __init__(self, spool: Spool | None = None) -> None:
         """`spool`: where the tensors lie; observations of several implementations may share one."""
@@ -59,12 +52,12 @@ class Observations:
         self._found: dict[str, dict[str, dict[str, _Kept]]] = {}
         self._gradients: dict[str, dict[str, _Kept]] = {}
         self._not_tried: dict[str, list[str]] = {}
-        self._failures: list[Failed] = []
+        self._failures: list[FailedCheck] = []
         self._repeats: dict[str, set[Repeats]] = {}
         self._one_at_a_time = threading.Lock()
 
     def note(self, task: Task, record: Record) -> None:
-        """What a check came to that leaves no tensors behind: what was refused, whether two answers were the same."""
+        """Note the outcome of a check that leaves no tensors: what was refused, whether two answers were the same."""
         if found := refused_or_broken(task, record):
             with self._one_at_a_time:
                 self._failures.append(found)
@@ -81,72 +74,61 @@ class Observations:
         return "differ" if "differ" in found else "same" if found else "unknown"
 
     def diagnoses(self, name: str, until: float | None = None, ask: AskInDtype | None = None) -> list[Diagnosis]:
-        """What explains the failures in each dtype that has any, cut short at the time `until`; then what was seen.
+        """Explain the failures in each dtype that has any, cut short at the time `until`; then causes that are seen.
 
-        Where all that failed was seen to have another cause, numbers say something else only if they explain it. `ask`
-        asks the implementation again."""
+        Where all that failed has a cause that is seen, numbers name another one only if they explain all. `ask` asks
+        the implementation again."""
         found, failing = [], dict[str, set[str]]()
         seen = _seen(causes(name, self._failures, ()))
         for dtype, kept in self._by_dtype().items():
             failing[dtype] = {each.case.id for each in kept if each.failed}
             if failing[dtype]:
-                again = ask and partial(ask, dtype)
+                of = Failing(name, dtype, until, self.repeats(dtype), ask and partial(ask, dtype))
                 all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
-                said = self._forward(name, dtype, kept, until, again, in_catalogue_alone=all_seen)
-                found.append(self._held_to_gradients(said, dtype))
+                forward = self._forward(of, kept, in_catalogue_alone=all_seen)
+                found.append(self._with_gradients(forward, dtype))
         for dtype in sorted(self._gradients):
             if backward := self._backward(name, dtype):
                 found.append(backward)
                 failing[dtype] = failing.get(dtype, set()) | set(backward.cases)
         by_themselves = list(causes(name, self._failures, found))
         seen = _seen(by_themselves)
-        told = [
+        numeric = [
             each
             for each in found
             if each.confidence == "explained" or any((each.dtype, case) not in seen for case in failing[each.dtype])
         ]
-        return told + by_themselves
+        return numeric + by_themselves
 
-    def _forward(
-        self,
-        name: str,
-        dtype: str,
-        kept: list[_Kept],
-        until: float | None,
-        ask: Ask | None,
-        *,
-        in_catalogue_alone: bool,
-    ) -> Diagnosis:
-        """What explains the cases that say most, and every other one that is kept: what it leaves out is shown to a
-        second try. One case of each large layer that failed is tried last."""
+    def _forward(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> Diagnosis:
+        """Explain the cases that say most, and every other one that is kept: what is left out is shown to a second
+        try. One case of each large layer that failed is tried last."""
         taken = choose(kept)
-        chosen, repeats = self._read(taken), self.repeats(dtype)
-        diagnosis_of = partial(diagnose_chosen, name, dtype, in_catalogue_alone=in_catalogue_alone)
-        shown = chosen
-        said = diagnosis_of(shown, until, repeats, ask)
+        chosen = shown = self._read(taken)
+        found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
         left: list[Observation] = []
         for is_last in (*[False] * _TRIES, True):
-            if said.confidence != "explained":
-                return said
-            left = unaccounted(said, self._read(beyond(kept, taken)), until)
+            if found.confidence != "explained":
+                return found
+            left = unaccounted(found, self._read(not_chosen(kept, taken)), of.until)
             if not left:
                 large = of_other_large_layers(kept, taken)
-                return on_large_layers(said, shown, self._read(large), until) if large else said
+                return on_large_layers(found, shown, self._read(large), of.until) if large else found
             if not is_last:
                 shown = [*left, *chosen][:TRIED]
-                said = diagnosis_of(shown, until, repeats, ask)
-        return not_by_all(said, left)
+                found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
+        return as_closest(found, left)
 
-    def _held_to_gradients(self, said: Diagnosis, dtype: str) -> Diagnosis:
-        """An explanation accounts for gradients, too, as far as they follow from it."""
-        if said.confidence != "explained" or dtype not in self._gradients:
-            return said
+    def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
+        """Hold an explanation to the gradients, too, as far as they follow from it."""
+        if forward.confidence != "explained" or dtype not in self._gradients:
+            return forward
         failed_first = sorted(self._gradients[dtype].values(), key=lambda each: (not each.failed, each.case.id))
-        left = not_following(self._gradients_seen(failed_first), named_deviations(said))
+        left = not_following(self._gradients_seen(failed_first), named_deviations(forward))
         if not left:
-            return said
+            return forward
         sentence = f"Not accounted for: gradients of {', '.join(left)}."
-        return said.model_copy(update={"confidence": "closest", "observed": (*said.observed, sentence)})
+        return forward.model_copy(update={"confidence": "closest", "observed": (*forward.observed, sentence)})
 
     def see(
         self,
@@ -158,7 +140,7 @@ class Observations:
     ) -> None:
         """Take from the answers to a check what a diagnosis needs. `read_again` gives `expected` anew: then it does
         not stay in memory."""
-        if found := failed(task, record, expected, answers):
+        if found := failed_numbers(task, record, expected, answers):
             with self._one_at_a_time:
                 self._failures.append(found)
         if task.check == "gradients":
@@ -188,7 +170,7 @@ class Observations:
         amiss = record.outcome is Outcome.FAIL
         if not amiss and record.outcome is not Outcome.PASS:
             return
-        seen = gradients_seen(task.case, expected, task.format, answers, failed=amiss)
+        seen = observe_gradients(task.case, expected, task.format, answers, failed=amiss)
         tensors = None if seen is None else self._spool.put(dict(answers))
         with self._one_at_a_time:
             if tensors is None:
@@ -201,7 +183,7 @@ class Observations:
                 self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)
 
     def _backward(self, name: str, dtype: str) -> Diagnosis | None:
-        """What is wrong with gradients of layers whose forward pass is right; None where nothing is."""
+        """Diagnose the gradients of layers whose forward pass is right; None where nothing is wrong with them."""
         wrong = {each.case.layer.layer for each in self._by_dtype().get(dtype, ()) if each.failed}
         kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
         if not any(each.failed for each in kept):
@@ -209,10 +191,10 @@ class Observations:
         not_tried = sorted(self._not_tried.get(dtype, ()))
         return diagnose_backward(name, dtype, [*self._gradients_seen(kept)], not_tried)
 
-    def _gradients_seen(self, kept: Iterable[_Kept]) -> Iterator[GradientsSeen]:
+    def _gradients_seen(self, kept: Iterable[_Kept]) -> Iterator[ObservedGradients]:
         for each in kept:
             tensors = self._spool.get(each.tensors)
-            if seen := gradients_seen(each.case, each.expected(), each.dtype, tensors, failed=each.failed):
+            if seen := observe_gradients(each.case, each.expected(), each.dtype, tensors, failed=each.failed):
                 yield seen
 
     def forget(self) -> None:
@@ -225,7 +207,7 @@ class Observations:
             self._spool.free(each.tensors)
 
     def of(self, dtype: str) -> list[Observation]:
-        """One observation a case in this dtype."""
+        """Return one observation of each case in this dtype."""
         return self._read(self._by_dtype().get(dtype, []))
 
     def _read(self, kept: Iterable[_Kept]) -> list[Observation]:
@@ -235,7 +217,8 @@ class Observations:
         ]
 
     def _by_dtype(self) -> dict[str, list[_Kept]]:
-        """One observation a case: its stages, unless there are none, or they pass where the output fails."""
+        """Choose one observation of each case: its stages, unless there are none, or they pass where the output
+        fails."""
         chosen: dict[str, list[_Kept]] = {}
         for dtype, cases in sorted(self._found.items()):
             for _, checks in sorted(cases.items()):  # whichever of two workers saw it first
@@ -248,5 +231,5 @@ class Observations:
 
 
 def _seen(by_themselves: Iterable[Diagnosis]) -> set[tuple[str, str]]:
-    """The dtypes and cases of causes that were seen."""
+    """Return the dtypes and cases of causes that were seen."""
     return {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}

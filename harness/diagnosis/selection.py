@@ -1,4 +1,4 @@
-"""Which of the cases that were seen a diagnosis tries its hypotheses on."""
+"""Chooses the observations that a diagnosis tries its hypotheses on."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from encoder_conformance.spec.case import Case
 
 TRIED = 30
 """Observations that a hypothesis is tried on."""
-_SCOUTS = 6
+_SCREENING = 6
 """Small cases that refute most of what is wrong of a layer."""
 _PAIRS = 1500
 """Pairs that are played, of those that may explain most. Enough for any that show their stages."""
@@ -25,8 +25,8 @@ _POSITIONS = 20
 """More of them say no more."""
 
 
-class Candidate(Protocol):
-    """What the choice depends on: an observation, or one whose tensors lie on disk."""
+class ObservedCase(Protocol):
+    """Has all that the choice depends on: an observation, or one whose tensors lie on disk."""
 
     @property
     def case(self) -> Case: ...
@@ -36,11 +36,11 @@ class Candidate(Protocol):
     def in_format(self) -> bool: ...
 
 
-Chosen = TypeVar("Chosen", bound=Candidate)
+Chosen = TypeVar("Chosen", bound=ObservedCase)
 
 
 def choose(observations: Sequence[Chosen]) -> list[Chosen]:
-    """Each layer in turn; of a layer, from situations that have been taken least, those that say most.
+    """Choose from each layer in turn, and of a layer, from situations that were taken least, those that say most.
 
     Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
     a query with no key, have unspecified rows, which a deviation that mixes items or positions carries into others:
@@ -50,9 +50,9 @@ def choose(observations: Sequence[Chosen]) -> list[Chosen]:
     predicted = _predicted(observations)
     small = _small(predicted)
     by_layer: dict[str, list[Chosen]] = {}
-    for observation in sorted(small or predicted, key=_telling):
+    for observation in sorted(small or predicted, key=_informative_first):
         by_layer.setdefault(observation.case.layer.layer, []).append(observation)
-    queues = sorted(by_layer.values(), key=lambda queue: _telling(queue[0]))
+    queues = sorted(by_layer.values(), key=lambda queue: _informative_first(queue[0]))
     chosen: list[Chosen] = []
     taken: Counter[str] = Counter()
     wanted = TRIED if small else _LARGE
@@ -66,7 +66,7 @@ def choose(observations: Sequence[Chosen]) -> list[Chosen]:
 
 
 def _predicted(observations: Sequence[Chosen]) -> list[Chosen]:
-    """Those whose answers can be predicted; all, where none of them failed."""
+    """Return those whose answers can be predicted; all, where none of them failed."""
     predicted = [observation for observation in observations if _can_be_predicted(observation)]
     return predicted if any(observation.failed for observation in predicted) else list(observations)
 
@@ -75,25 +75,25 @@ def _small(observations: Sequence[Chosen]) -> list[Chosen]:
     return [observation for observation in observations if not is_large(observation.case.layer)]
 
 
-def beyond(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Cases that could have been chosen and were not, those that failed first. Large ones, where there are no small."""
+def not_chosen(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Return what could have been chosen and was not, failed first. Large layers, where there are no small ones."""
     taken = {observation.case.id for observation in chosen}
     left = [each for each in _predicted(observations) if each.case.id not in taken]
     return sorted(_small(left) if _small(chosen) else left, key=lambda each: not each.failed)
 
 
 def of_other_large_layers(observations: Sequence[Chosen], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Of each large layer that failed, and that none of the chosen is of, the case that says most."""
+    """Return the case that says most of each large layer that failed, and that none of the chosen is of."""
     taken = {each.case.layer.layer for each in chosen}
     found: dict[str, Chosen] = {}
-    for each in sorted(filter(_can_be_predicted, observations), key=_telling):
+    for each in sorted(filter(_can_be_predicted, observations), key=_informative_first):
         layer = each.case.layer
         if each.failed and is_large(layer) and layer.layer not in taken:
             found.setdefault(layer.layer, each)
     return list(found.values())
 
 
-def _can_be_predicted(observation: Candidate) -> bool:
+def _can_be_predicted(observation: ObservedCase) -> bool:
     case = observation.case
     row = case.layer.attention.fully_masked_row
     if not observation.in_format or row == "nan" or (row == "unspecified" and has_empty_row(case)):
@@ -101,9 +101,9 @@ def _can_be_predicted(observation: Candidate) -> bool:
     return case.situation.input.padding == "as_drawn" and bool(case.valid().any(axis=1).all())
 
 
-def _telling(observation: Candidate) -> tuple[bool, bool, int, int, str]:
-    """Failed ones first, and of those the ones with a mask and many positions; of a large layer no more of them than
-    say more, for each costs as much as a small layer."""
+def _informative_first(observation: ObservedCase) -> tuple[bool, bool, int, int, str]:
+    """Return a key that sorts failed ones first, and of those the ones with a mask and many positions; of a large layer
+    no more of them than say more, for each costs as much as a small layer."""
     situation, case = observation.case.situation, observation.case
     positions = situation.batch * situation.sequence
     beyond = positions if is_large(case.layer) else 0
@@ -111,9 +111,9 @@ def _telling(observation: Candidate) -> tuple[bool, bool, int, int, str]:
 
 
 @dataclass(frozen=True)
-class Scouts:
-    """What every hypothesis is tried on, `first`, and what the slower questions are asked of, `slower`: which epsilon,
-    and which two causes. Only what is left of either is tried on all that was chosen."""
+class Screening:
+    """The evidence that every hypothesis is tried on, `first`, and that the slower questions are asked of, `slower`:
+    which epsilon, and which two causes. Only what passes either is tried on all that was chosen."""
 
     first: Sequence[Evidence]
     slower: Sequence[Evidence]
@@ -121,23 +121,23 @@ class Scouts:
     """How many of them can be played."""
 
 
-def scouts(evidence: Sequence[Evidence]) -> Scouts:
-    """Some cases, and then all; of large layers both times the item of the first case that is most out of line."""
+def screening(evidence: Sequence[Evidence]) -> Screening:
+    """Return some cases, and then all; of large layers both times the item of the first one most out of line."""
     first = evidence[0].observation
     if not is_large(first.case.layer):
-        return Scouts(evidence[:_SCOUTS], evidence, _PAIRS)
+        return Screening(evidence[:_SCREENING], evidence, _PAIRS)
     item = [Evidence(first, _item_most_out_of_line(first))]
-    return Scouts(item, item, _PAIRS_OF_LARGE)
+    return Screening(item, item, _PAIRS_OF_LARGE)
 
 
 def _item_most_out_of_line(observation: Observation) -> int:
-    """By the last tensor that can be compared: the output, unless its shape or dtype is wrong."""
+    """Judge by the last tensor that can be compared: the output, unless its shape or dtype is wrong."""
     worst = np.zeros(observation.case.situation.batch)
     for name, value in observation.values.items():
         tensor = observation.expected.tensors[name]
         if value is not None and value.size:
             items = tensor.positions // int(np.prod(tensor.shape[1:]))
-            apart = np.nan_to_num(np.abs(value - tensor.golden), nan=np.inf)
+            difference = np.nan_to_num(np.abs(value - tensor.golden), nan=np.inf)
             worst = np.full_like(worst, -1.0)  # of items that are not compared
-            np.maximum.at(worst, items, apart)
+            np.maximum.at(worst, items, difference)
     return int(worst.argmax())

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-DtypeName = Literal["float64", "float32", "bfloat16", "float16"]
+from encoder_conformance.spec.level import DtypeName as DtypeName
 
 
 @dataclass(frozen=True)

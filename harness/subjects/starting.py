@@ -16,8 +16,8 @@ from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.limits import Limits
-from encoder_conformance.worker.log import end_of_log
+from encoder_conformance.worker.launch import end_of_log
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 _LAST_LINES = 8
@@ -61,7 +61,7 @@ def new_session(
     threads: int = 1,
     *,
     variables: Mapping[str, str] | None = None,
-    limits: Limits | None = None,
+    limits: WorkerLimits | None = None,
 ) -> Session:
     """A session on the processor with a log of its own; its worker starts with the first request.
 
@@ -74,7 +74,7 @@ def new_session(
 
 @contextmanager
 def open_session(
-    ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None, limits: Limits | None = None
+    ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None, limits: WorkerLimits | None = None
 ) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
     """A session, closed at the end of the block, and a function that returns an answer's tensors.
 
@@ -87,7 +87,7 @@ def open_session(
         def require_answer(answer: Tensors | Failure) -> Tensors:
             if not isinstance(answer, Failure):
                 return answer
-            session.write_log()
+            session.worker.write_log()
             raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_last_lines(log)]))
 
         try:

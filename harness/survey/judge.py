@@ -8,10 +8,8 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from encoder_conformance.errors import InputError
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.choices import named
-from encoder_conformance.impl.interpreter import Missing, resolve
 from encoder_conformance.impl.manifest import (
     Implementation,
     find_implementation,
@@ -23,12 +21,14 @@ from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.plan import plan, select
 from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
-from encoder_conformance.runner import Run
+from encoder_conformance.run_options import RunOptions
+from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.starting import require_ready
 from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, Row, keep, kept
 from encoder_conformance.task import Task
 
@@ -93,15 +93,11 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
     Raises InputError if the variant cannot be started.
     """
     folder, implementation = find_implementation(variant)
-    interpreter = resolve(implementation, folder, dict(interpreters or {}))
-    if isinstance(interpreter, Missing):
-        raise InputError(f"{variant}: {interpreter.reason}", hint=interpreter.hint)
+    ready = require_ready(implementation, folder, interpreters or {}, "", variant)
     tasks = [task for task in plan(implementation, cases(), dtypes) if is_counted(task)]
     with tempfile.TemporaryDirectory() as logs:
-        assignment, goldens = Assignment(interpreter, tasks), expected()
-        run = Run(
-            [assignment], lambda case: goldens[case.id], constants(), jobs=1, threads=1, device="cpu", logs=Path(logs)
-        )
+        assignment, goldens = Assignment(ready, tasks), expected()
+        run = SuiteRun([assignment], lambda case: goldens[case.id], RunOptions(jobs=1, threads=1), Path(logs))
         records = list(run)
         versions = run.session(implementation.name).versions
     judged_records = [record for record in records if record.outcome != Outcome.UNSUPPORTED]

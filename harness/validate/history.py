@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judging.difference import difference
 from encoder_conformance.spec.case import Case
 from encoder_conformance.task import Task
 from encoder_conformance.worker.failure import Failure
@@ -74,7 +74,7 @@ def ask_history(session: Session, tasks: Mapping[str, Task], expected: Mapping[s
 
 def _answers(session: Session, tasks: list[Task]) -> list[Array] | None:
     """The outputs of these tasks, in this order, of a file that is loaded for them; None if one of them fails."""
-    session.lost()
+    session.forget()
     found = []
     for task in tasks:
         answer = session.observe(task, _NO_ROWS)

@@ -11,7 +11,7 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.wire.description import MaskMeaning
 from encoder_conformance.wire.messages import MOST_NODES
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ValidationRequest:
     limit: float | None
     strict: bool = False
     against: SubjectRequest | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
     seconds: float | None = None
     fix: Path | None = None
     deviations: tuple[str, ...] = ()

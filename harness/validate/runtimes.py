@@ -20,18 +20,18 @@ from encoder_conformance.judge.tally import Tally
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
+from encoder_conformance.processors import share
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.subjects.subject import Subject
-from encoder_conformance.threads import share
 from encoder_conformance.validate.history import LARGE, SMALL, Dependence, ask_history
 from encoder_conformance.validate.results import RuntimeResult
 from encoder_conformance.wire.description import FileDescription
 from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES, onnx_runtime
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
@@ -137,7 +137,7 @@ def runtime_runs(
 def as_numbers(model: Path, pythons: Mapping[str, str], like: RuntimeRun, folder: Path = FOLDER) -> RuntimeRun:
     """A run of the numbers that the file's integers stand for, in the runtime of another and without optimisation, for
     ONNX Runtime's optimiser puts integers in again."""
-    level = "disable" if like.level else ""
+    level = next(iter(onnx_runtime(like.runtime).levels))
     found = _found(model, pythons, (like.runtime, level), folder, integers="as_numbers")
     return RuntimeRun(like.runtime, level, found, as_numbers=True)
 
@@ -205,7 +205,7 @@ def ask_all(
     questions: RuntimeQuestions,
     logs: Path,
     report: Callable[[RuntimeRun, Record], None],
-    limits: Limits,
+    limits: WorkerLimits,
 ) -> None:
     """Ask every run every case, as many workers side by side as there are processors, each within `limits`; `report`
     gets each record."""

@@ -16,11 +16,11 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.parameters import parameter_count
+from encoder_conformance.validate.large import LARGE
 from encoder_conformance.wire.description import FileDescription
 from encoder_conformance.wire.findings import PhaseFinding
 
 Array = npt.NDArray[Any]
-LARGE = 20_000_000
 _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
 
@@ -77,7 +77,7 @@ def _transposed(matrices: Mapping[str, Array]) -> Iterator[tuple[str, str]]:
 
 
 def _equal_layers(parameters: Mapping[str, Array]) -> tuple[dict[str, list[str]], set[str]]:
-    """Of a stack: a layer → the later ones that equal it; and the parameters of those later ones."""
+    """Layer of a stack → the later ones that equal it; and the parameters of those later ones."""
     layers: dict[str, dict[str, str]] = defaultdict(dict)
     for name in parameters:
         if name.startswith("layers."):

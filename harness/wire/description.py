@@ -14,7 +14,10 @@ from encoder_conformance.spec.strict import Frozen
 from encoder_conformance.wire.findings import PhaseFinding, Plain
 
 MaskMeaning = Literal["attend", "ignore", "additive"]
-"""The meaning of true in a mask, or that its numbers are added to the scores."""
+MEANINGS: dict[MaskMeaning, str] = {
+    "attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"
+}  # fmt: skip
+"""The meaning of true in a mask, or that its numbers are added to the scores; and in words."""
 Layout = Literal["BSD", "SBD", "SD"]
 """The order of batch, sequence and features in x, as runs show it: attention goes along S."""
 Form = Literal[
@@ -77,7 +80,7 @@ class MaskArgument(MaskInput):
 
 
 class Description(Frozen):
-    """What both readers find: `layer`, read off the subject, or None where it is none; and the evidence for it."""
+    """The findings of both readers: `layer`, read off the subject; None where it is none; and the evidence for it."""
 
     layer: Layer | None = None
     facts: tuple[Fact, ...] = ()
@@ -214,7 +217,7 @@ class ModuleSource(Frozen):
     more: float = 0.0
 
 
-class Proof(Frozen):
+class LiveProof(Frozen):
     """`rms`: of the live output, in σ; `moved`: parameters that were moved alone, `of` all; `inert`: those that change
     nothing, in the module and in the oracle; `wrong`: those that change something else."""
 
@@ -266,7 +269,7 @@ class ModuleDescription(Description):
     read_twice: tuple[tuple[str, str, str], ...]
     unread: tuple[tuple[str, str], ...]
     misnamed: tuple[tuple[str, str, str], ...]
-    proof: Proof | None
+    proof: LiveProof | None
     searched: MapSearch | None
     stages: dict[str, str]
     dtypes: tuple[DtypeName, ...]

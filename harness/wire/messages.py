@@ -99,7 +99,7 @@ class Export(_Message):
 
 
 MOST_NODES = 1_000_000
-"""Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
+"""Nodes of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
 
 
 class Inspect(_Message):

@@ -9,9 +9,9 @@ import pytest
 from products import daily
 
 from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
-from encoder_conformance.diagnosis.backward.of_explained import not_following
-from encoder_conformance.diagnosis.backward.seen import GradientsSeen, gradients_seen
+from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
 from encoder_conformance.diagnosis.epsilon import measured_epsilon
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -52,10 +52,10 @@ def of_equations(case: Case, equations: Mapping[str, Equation], dtype: Any = np.
     return {**{name: np.zeros_like(value) for name, value in parameters.items()}, **found}
 
 
-def seen(case: Case, found: Gradients) -> GradientsSeen:
+def seen(case: Case, found: Gradients) -> ObservedGradients:
     expected = read_golden(case, read_golden_manifest(), constants())
     answers = {name: value.astype(np.float32) for name, value in found.items()}
-    known = gradients_seen(case, expected, FLOAT32, answers, failed=True)
+    known = observe_gradients(case, expected, FLOAT32, answers, failed=True)
     assert known is not None
     return known
 

@@ -13,7 +13,7 @@ import pytest
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.update import update_declared
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
-from encoder_conformance.diagnosis.predictions import drops
+from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.manifest import read_implementation
@@ -134,7 +134,7 @@ def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Observation]:
 
 
 def repeats(*ids: str) -> Repeats:
-    return "differ" if drops([catalogue()[name] for name in ids]) else "same"
+    return "differ" if has_dropout([catalogue()[name] for name in ids]) else "same"
 
 
 @pytest.mark.parametrize(

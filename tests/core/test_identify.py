@@ -10,8 +10,9 @@ from wrong_layers import CASES, FLOAT32, Wrong, observed
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.simulate import simulate
-from encoder_conformance.diagnosis.diagnose import diagnose, not_by_all, unaccounted
+from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.explanation import as_closest, unaccounted
 from encoder_conformance.diagnosis.identify.from_output import output_samples
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.observation import observation_of
@@ -94,7 +95,7 @@ def test_what_an_explanation_leaves_out_elsewhere_is_found() -> None:
     assert unaccounted(explained, [observed(case, halved)], None) == []
     [left] = unaccounted(explained, [observed(case, both)], None)
     assert left.case.id == case.id
-    said = not_by_all(explained, [left])
+    said = as_closest(explained, [left])
     assert said.confidence == "closest"
     assert f"Not accounted for: {case.id}." in diagnosis_text(said)
 

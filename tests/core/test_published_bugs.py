@@ -11,7 +11,7 @@ from encoder_conformance import Masks, RunRequest
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.selection import choose, scouts
+from encoder_conformance.diagnosis.selection import choose, screening
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.observation import Observation, observation_of
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -95,7 +95,7 @@ def test_of_a_large_layer_one_item_of_its_cheapest_case_is_tried_first() -> None
     chosen = choose(placeholder_at_512("published-batch", "length-100", "no-mask"))
     assert [each.case.situation.situation for each in chosen] == ["no-mask", "length-100", "published-batch"]
     evidence = [Evidence(each) for each in chosen]
-    [first] = scouts(evidence).first
+    [first] = screening(evidence).first
     [own] = [piece for piece in evidence if piece.case.id == "post-relu-512/no-mask"]
     assert 0 < first.right.size < own.right.size
     exact = first.against(())

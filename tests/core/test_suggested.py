@@ -8,11 +8,10 @@ from wrong_layers import Wrong, observed
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.characteristics import characteristics
-from encoder_conformance.diagnosis.identify.effort import Effort
-from encoder_conformance.diagnosis.identify.identify import of_output
-from encoder_conformance.diagnosis.identify.of_steps import curve
+from encoder_conformance.diagnosis.identify.equation_search import Effort, nearest_equations
+from encoder_conformance.diagnosis.identify.identify import describe_outputs
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
-from encoder_conformance.diagnosis.identify.search import nearest_equations
+from encoder_conformance.diagnosis.identify.step_characteristics import curve
 from encoder_conformance.spec.load import load
 
 CASES = [load().cases[f"post-relu/{situation}"] for situation in ("no-mask", "mask-per-head", "low-variance")]
@@ -107,7 +106,7 @@ def test_no_equation_explains_nan_everywhere() -> None:
 def test_an_output_alone_is_described(wrong: str, said: str) -> None:
     case = load().cases["pre-gelu/no-mask"]
     seen = observed(case, {"residual2": lambda text: wrong.format(text)}, output_only=True)
-    assert said in " ".join(of_output([Evidence(seen)]))
+    assert said in " ".join(describe_outputs([Evidence(seen)]))
 
 
 def test_a_right_step_is_described_as_nothing_else() -> None:

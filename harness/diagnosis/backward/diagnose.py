@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from encoder_conformance.diagnosis.backward.arrangement import rearranged
 from encoder_conformance.diagnosis.backward.hypotheses import Hypothesis, hypotheses
-from encoder_conformance.diagnosis.backward.seen import Equations, GradientsSeen, in_line
-from encoder_conformance.judge.observation import Array
+from encoder_conformance.diagnosis.backward.observed import Equations, ObservedGradients
+from encoder_conformance.diagnosis.in_sigma import conforms, rms, robust_cost
 from encoder_conformance.results import Diagnosis, StageEquation
+from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.equation import Equation
 
@@ -20,6 +20,8 @@ _CASES = 6
 """Cases of layers with the same equations that are looked at."""
 _NEAR = 50.0
 """The rms error, in σ of right gradients, up to which a wrong step's own noise may be all that is left."""
+_MORE_THAN_NOISE = 100.0
+"""The rms, in σ, of a gradient that can be known again: that of a key's bias is 0 but for rounding."""
 _SAME_EFFECT = "Another place on the same way back has the same effect, where nothing branches off between the two."
 _WORDS = {
     "detach": "detach(a) is a, and nothing goes back through it.",
@@ -28,16 +30,16 @@ _WORDS = {
 
 
 def diagnose_backward(
-    implementation: str, dtype: str, seen: Sequence[GradientsSeen], not_tried: Sequence[str] = ()
+    implementation: str, dtype: str, seen: Sequence[ObservedGradients], not_tried: Sequence[str] = ()
 ) -> Diagnosis:
-    """One diagnosis of all gradients out of line in a format: explained, if what was found accounts for all of them.
+    """Return one diagnosis of all gradients out of line in a format: explained, if what was found accounts for all.
 
     `not_tried`: cases that failed, and that equations say nothing of; the diagnosis says so.
     """
-    groups = [group for group in _alike(seen) if any(case.failed for case in group)]
+    groups = [group for group in _by_specification(seen) if any(case.failed for case in group)]
     found = [_of_layers(group) for group in groups]
     cases = tuple(case.case.id for group in groups for case in group)
-    if arranged := rearranged([case for group in groups for case in group]):
+    if arranged := _rearranged([case for group in groups for case in group]):
         return Diagnosis(
             implementation=implementation,
             dtype=dtype,
@@ -68,28 +70,28 @@ def diagnose_backward(
     )
 
 
-def _alike(seen: Iterable[GradientsSeen]) -> Iterator[list[GradientsSeen]]:
-    """Cases of layers whose equations are the same."""
-    groups: dict[tuple[str, ...], list[GradientsSeen]] = {}
+def _by_specification(seen: Iterable[ObservedGradients]) -> Iterator[list[ObservedGradients]]:
+    """Yield the cases of layers whose equations are the same."""
+    groups: dict[tuple[str, ...], list[ObservedGradients]] = {}
     for case in seen:
         groups.setdefault(tuple(each.form for each in case.specified.values()), []).append(case)
     yield from groups.values()
 
 
-def _most_telling(group: Sequence[GradientsSeen]) -> list[GradientsSeen]:
-    """Failed ones first, and those of different sizes and masks; but not passed ones alone."""
+def _informative(group: Sequence[ObservedGradients]) -> list[ObservedGradients]:
+    """Choose failed cases first, and those of different sizes and masks; but not passed ones alone."""
     ranked = sorted(group, key=lambda case: (not case.failed, case.case.mask() is None, case.case.id))
     of_sizes = {case.case.x_shape[:2]: case for case in reversed(ranked)}
     first = sorted(of_sizes.values(), key=ranked.index)[: _CASES // 2]
     return [*first, *(case for case in ranked if case not in first)][:_CASES]
 
 
-def _of_layers(every: Sequence[GradientsSeen]) -> list[StageEquation] | None:
-    """The wrong equations of layers that specify the same ones, found in some cases and held to all of them; None where
-    something is left that none accounts for."""
-    cases = _most_telling(every)
+def _of_layers(every: Sequence[ObservedGradients]) -> list[StageEquation] | None:
+    """Return the wrong equations of layers that specify the same ones, found in some cases and held to all; None
+    where something is left that none accounts for."""
+    cases = _informative(every)
     now: dict[str, Equation] = dict(cases[0].specified)
-    specified_rms = _rms(every, [case.right for case in every])
+    specified_rms = max(rms(error) for case in every for error in case.errors(case.right).values())
     gradients = [case.right for case in cases]
     for _ in range(_CAUSES):
         first = _first_out_of_line(cases, gradients)
@@ -101,9 +103,9 @@ def _of_layers(every: Sequence[GradientsSeen]) -> list[StageEquation] | None:
         now[best.stage] = Equation(best.text)
         gradients = [case.given_by(now) for case in cases]
     errors = [case.errors(case.given_by(now), case.noise_of(now)) for case in every]
-    if not all(in_line(own, constants()) for each in errors for own in each.values()):
+    if not all(conforms(error, constants()) for each in errors for error in each.values()):
         return None
-    left = max(float(np.sqrt(np.mean(own**2))) for each in errors for own in each.values())
+    left = max(rms(error) for each in errors for error in each.values())
     ids = tuple(case.case.id for case in every)
     return [
         StageEquation(
@@ -119,23 +121,18 @@ def _of_layers(every: Sequence[GradientsSeen]) -> list[StageEquation] | None:
     ]
 
 
-def _rms(cases: Sequence[GradientsSeen], found: Sequence[Mapping[str, Array]]) -> float:
-    errors = [each for case, own in zip(cases, found, strict=True) for each in case.errors(own).values()]
-    return max(float(np.sqrt(np.mean(each**2))) for each in errors)
-
-
-def _first_out_of_line(cases: Sequence[GradientsSeen], found: Sequence[Mapping[str, Array]]) -> str | None:
-    """By name, in the order of the backward pass."""
-    errors = [case.errors(own) for case, own in zip(cases, found, strict=True)]
+def _first_out_of_line(cases: Sequence[ObservedGradients], found: Sequence[Mapping[str, P]]) -> str | None:
+    """Return the first gradient, in the order of the backward pass, that does not conform in some case."""
+    errors = [case.errors(gradients) for case, gradients in zip(cases, found, strict=True)]
     names = dict.fromkeys(name for each in errors for name in each)
-    return next((name for name in names if not all(in_line(each[name], constants()) for each in errors)), None)
+    return next((name for name in names if not all(conforms(each[name], constants()) for each in errors)), None)
 
 
 def _best(
-    cases: Sequence[GradientsSeen], now: Equations, gradients: Sequence[Mapping[str, Array]], first: str
+    cases: Sequence[ObservedGradients], now: Equations, gradients: Sequence[Mapping[str, P]], first: str
 ) -> Hypothesis | None:
-    """The hypothesis that puts most of the backward pass in line, from its beginning on, and `first` in any case; of
-    those that do as much, the one that leaves least; of those, the one of the largest part of an equation."""
+    """Return the hypothesis that puts most of the backward pass in line, from its start on, and `first` at least; of
+    several the one that leaves least, and of these that of the largest part of an equation."""
     ranked = sorted(
         (-reach, round(left, 1), len(each.text) - len(each.part), len(each.part), each.text, each)
         for each in hypotheses(cases, now, gradients, first)
@@ -148,33 +145,65 @@ def _best(
     return None
 
 
-def _reach(cases: Sequence[GradientsSeen], one: Hypothesis, first: str) -> tuple[int, float]:
-    """How many gradients come near, one after the other; 0 if `first` does not. And the mean of log(1 + error²)."""
-    errors = [case.errors(own) for case, own in zip(cases, one.gradients, strict=True)]
-    left = float(np.mean([np.mean(np.log1p(own**2)) for each in errors for own in each.values()]))
+def _reach(cases: Sequence[ObservedGradients], one: Hypothesis, first: str) -> tuple[int, float]:
+    """Return how many gradients come near, one after the other, 0 if `first` does not; and the mean `robust_cost`."""
+    errors = [case.errors(gradients) for case, gradients in zip(cases, one.gradients, strict=True)]
+    left = float(np.mean([robust_cost(error) for each in errors for error in each.values()]))
     count, names = 0, list(errors[0])
     for name in names:
-        if any(float(np.sqrt(np.mean(each[name] ** 2))) > _NEAR for each in errors if name in each):
+        if any(rms(each[name]) > _NEAR for each in errors if name in each):
             break
         count += 1
     return (count if count > names.index(first) else 0), left
 
 
-def _accounts_for(cases: Sequence[GradientsSeen], equations: Equations, first: str) -> bool:
+def _accounts_for(cases: Sequence[ObservedGradients], equations: Equations, first: str) -> bool:
     """Whether the gradient is in line with these, in their own noise, in every case."""
     for case in cases:
         found, sigma = case.given_by(equations), case.noise_of(equations)
-        if not in_line(case.errors(found, sigma)[first], constants()):
+        if not conforms(case.errors(found, sigma)[first], constants()):
             return False
     return True
 
 
-def _out_of_line(groups: Sequence[Sequence[GradientsSeen]]) -> Iterator[str]:
-    """Sentences about the gradients of each case's layer, where no equation was found."""
+def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]:
+    """Yield sentences about the gradients of all cases, where no equation was found."""
     right, wrong = dict[str, None](), dict[str, None]()
     for case in (case for group in groups for case in group):
         for name, errors in case.errors(case.right).items():
-            (right if in_line(errors, constants()) else wrong)[name] = None
+            (right if conforms(errors, constants()) else wrong)[name] = None
     yield f"Gradients out of line, from the output back: {', '.join(wrong)}."
     if alone := [name for name in right if name not in wrong]:
         yield f"Right in every case: {', '.join(alone)}."
+
+
+def _rearranged(cases: Sequence[ObservedGradients]) -> tuple[str, ...]:
+    """Return a sentence for each gradient out of line, if each is a right one of another name or layout in every case;
+    else none."""
+    wrong = dict.fromkeys(
+        name for case in cases for name, errors in case.errors(case.right).items() if not conforms(errors, constants())
+    )
+    found = [_arrangement(name, cases) for name in wrong]
+    return tuple(each for each in found if each) if all(found) else ()
+
+
+def _arrangement(name: str, cases: Sequence[ObservedGradients]) -> str | None:
+    """Return under which other name, or in which other layout, the gradient was handed over; None if it was not."""
+    holding = [case for case in cases if name in case.observed]
+    for other in dict.fromkeys(other for case in holding for other in case.observed):
+        for turned in (False, True):
+            if (other != name or turned) and all(_is_gradient_of(case, name, other, turned=turned) for case in holding):
+                whose = "" if other == name else f" of {other}"
+                return f"The gradient of {name} is that{whose}{', transposed' if turned else ''}."
+    return None
+
+
+def _is_gradient_of(case: ObservedGradients, name: str, other: str, *, turned: bool) -> bool:
+    """Whether what was given for `name` is the gradient of `other`, which is more than noise."""
+    if other not in case.observed:
+        return False
+    given, right, sigma = case.whole[name], case.right[other], case.sigma[other]
+    given = given.T if turned else given
+    if given.shape != case.expected[other].shape or rms(right / sigma) < _MORE_THAN_NOISE:
+        return False
+    return conforms((given.reshape(-1)[case.expected[other].positions] - right) / sigma, constants())

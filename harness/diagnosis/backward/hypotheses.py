@@ -1,4 +1,4 @@
-"""What may be wrong with a backward pass whose forward pass is right: equations of equal values, and other gradients.
+"""Hypotheses on a backward pass whose forward pass is right: equations of equal values, and other gradients.
 
 Through each part of each equation what goes back may be left out (`detach`) or multiplied (`scale_gradient`); a
 softmax may be taken as if its denominator were constant; an activation may have the derivative of another one.
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.backward.seen import EXACT, Equations, GradientsSeen
-from encoder_conformance.diagnosis.identify.constants import Number, has_constant, written
+from encoder_conformance.diagnosis.backward.observed import EXACT, Equations, ObservedGradients
 from encoder_conformance.diagnosis.identify.edits import activations, parsed, places
-from encoder_conformance.judge.observation import Array
+from encoder_conformance.diagnosis.identify.fitted_numbers import Number, has_constant, written
 from encoder_conformance.oracle.backward import through_each_part
+from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
 
 _SIZES = (
@@ -45,19 +45,19 @@ Factors = tuple[str, list[float]]
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Another equation of a stage, and what each case's gradients are with it, in the order of the cases. `part` is
-    what is written otherwise."""
+    """Another equation of a stage, and each case's gradients with it, in the order of the cases: gradient → [P], P its
+    compared positions. `part` is what is written otherwise."""
 
     stage: str
     text: str
     part: str
-    gradients: tuple[Mapping[str, Array], ...]
+    gradients: tuple[Mapping[str, P], ...]
 
 
 def hypotheses(
-    cases: Sequence[GradientsSeen], now: Equations, right: Sequence[Mapping[str, Array]], first: str
+    cases: Sequence[ObservedGradients], now: Equations, right: Sequence[Mapping[str, P]], first: str
 ) -> Iterator[Hypothesis]:
-    """One wrong equation more, where `now` has those that were found and gives each case's gradients as in `right`.
+    """Yield one wrong equation more, where `now` has those that were found and gives the gradients in `right`.
 
     The factor of a part is fitted to the gradient `first`, the first in the backward pass that is out of line.
     """
@@ -68,47 +68,25 @@ def hypotheses(
 
 
 def _by_parts(
-    cases: Sequence[GradientsSeen], now: Equations, right: Sequence[Mapping[str, Array]], first: str
+    cases: Sequence[ObservedGradients], now: Equations, right: Sequence[Mapping[str, P]], first: str
 ) -> Iterator[Hypothesis]:
     through = [_through(case, now) for case in cases]
-    for stage, text, put in _parts(now):
-        parts = [found.get((stage, id(put.node))) for found in through]
-        if any(part is None for part in parts):
-            continue
-        own = [part for part in parts if part is not None]
-        factors = _factors(cases, right, own, first)
+    for stage, node, put in ((stage, *place) for stage, equation in now.items() for place in places(equation.tree)):
+        parts = [part for found in through if (part := found.get((stage, id(node)))) is not None]
+        factors = _factors(cases, right, parts, first) if len(parts) == len(cases) else None
         if factors is None:
             continue
         by_case = tuple(
             {name: whole[name] + (factor - 1.0) * part[name] for name in whole}
-            for whole, part, factor in zip(right, own, factors[1], strict=True)
+            for whole, part, factor in zip(right, parts, factors[1], strict=True)
         )
-        part = _scaled(text, factors[0])
-        yield Hypothesis(stage, ast.unparse(put(parsed(part))), part, by_case)
+        text = ast.unparse(node)
+        scaled = f"detach({text})" if factors[0] == "0" else f"scale_gradient({text}, {factors[0]})"
+        yield Hypothesis(stage, ast.unparse(put(parsed(scaled))), scaled, by_case)
 
 
-def _scaled(text: str, factor: str) -> str:
-    return f"detach({text})" if factor == "0" else f"scale_gradient({text}, {factor})"
-
-
-class _Put:
-    """How to put another part in the place of a node of an equation."""
-
-    def __init__(self, node: ast.expr, tree: ast.expr) -> None:
-        self.node, self._tree = node, tree
-
-    def __call__(self, other: ast.expr) -> ast.expr:
-        return next(put(other) for node, put in places(self._tree) if node is self.node)
-
-
-def _parts(equations: Equations) -> Iterator[tuple[str, str, _Put]]:
-    for stage, equation in equations.items():
-        for node, _ in places(equation.tree):
-            yield stage, ast.unparse(node), _Put(node, equation.tree)
-
-
-def _through(case: GradientsSeen, equations: Equations) -> dict[tuple[str, int], dict[str, Array]]:
-    """(stage, part) → what of the gradients goes back through it."""
+def _through(case: ObservedGradients, equations: Equations) -> dict[tuple[str, int], dict[str, P]]:
+    """Return (stage, part) → what of the gradients goes back through it, by gradient, [P]."""
     layer = case.played(equations)
     return {
         (stage, id(term.node)): case.at_positions(found)
@@ -117,13 +95,13 @@ def _through(case: GradientsSeen, equations: Equations) -> dict[tuple[str, int],
 
 
 def _factors(
-    cases: Sequence[GradientsSeen],
-    right: Sequence[Mapping[str, Array]],
-    parts: Sequence[Mapping[str, Array]],
+    cases: Sequence[ObservedGradients],
+    right: Sequence[Mapping[str, P]],
+    parts: Sequence[Mapping[str, P]],
     first: str,
 ) -> Factors | None:
-    """The factor as someone may have written it, and its value in each case; None where nothing goes back to `first`
-    through the part."""
+    """Return the factor as someone may have written it, and its value in each case; None where nothing goes back to
+    `first` through the part."""
     fitted = []
     for case, whole, part in zip(cases, right, parts, strict=True):
         if first not in part:
@@ -132,8 +110,8 @@ def _factors(
         length = float(direction @ direction)
         if length < 1.0:
             continue
-        apart = (case.observed[first] - whole[first]) / case.sigma[first]
-        fitted.append((case, Number(1.0 + float(apart @ direction) / length, 1.0 / np.sqrt(length))))
+        error = (case.observed[first] - whole[first]) / case.sigma[first]
+        fitted.append((case, Number(1.0 + float(error @ direction) / length, 1.0 / np.sqrt(length))))
     if not fitted:
         return None
     numbers = [number for _, number in fitted]
@@ -141,8 +119,8 @@ def _factors(
     return plain or _of_sizes(fitted, cases) or measured
 
 
-def _constant(numbers: Sequence[Number], cases: Sequence[GradientsSeen]) -> tuple[Factors | None, Factors | None]:
-    """A number that people write, and the same as it was measured; None where cases differ, or it is no such number."""
+def _constant(numbers: Sequence[Number], cases: Sequence[ObservedGradients]) -> tuple[Factors | None, Factors | None]:
+    """Return a number that people write, and the same as it was measured; None where cases differ, or it is none."""
     weights = np.array([1.0 / number.uncertainty**2 for number in numbers])
     value = float(weights @ [number.value for number in numbers] / weights.sum())
     mean = Number(value, float(np.sqrt(1.0 / weights.sum())))
@@ -152,7 +130,8 @@ def _constant(numbers: Sequence[Number], cases: Sequence[GradientsSeen]) -> tupl
     return next(iter(plain), None), measured
 
 
-def _of_sizes(fitted: Sequence[tuple[GradientsSeen, Number]], cases: Sequence[GradientsSeen]) -> Factors | None:
+def _of_sizes(fitted: Sequence[tuple[ObservedGradients, Number]], cases: Sequence[ObservedGradients]) -> Factors | None:
+    """Return the factor of sizes that is right in every case; None if there is none."""
     for text in _SIZES:
         if all(_is(case.number(text), number) for case, number in fitted):
             return text, [case.number(text) for case in cases]
@@ -164,7 +143,7 @@ def _is(value: float, number: Number) -> bool:
 
 
 def _other_derivatives(equations: Equations) -> Iterator[tuple[str, str]]:
-    """(stage, equation): the same values, and the derivative of something else."""
+    """Yield (stage, equation) with the same values, and the derivative of something else."""
     if "ffn_activation" in equations:
         text = equations["ffn_activation"].text
         for other in activations("ffn_hidden"):

@@ -1,38 +1,38 @@
-"""What can be said of a step whose equation was not found: sentences about its results, each of them tested."""
+"""Sentences on the results of a step whose equation was not found, each of them tested on every case."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.of_steps import (
+from encoder_conformance.diagnosis.identify.samples import Sample
+from encoder_conformance.diagnosis.identify.step_characteristics import (
     IN_LINE,
     activation,
     linear,
     norm,
-    rms,
     scores,
     sum_by_feature,
     weights,
 )
-from encoder_conformance.diagnosis.identify.samples import Sample
 from encoder_conformance.diagnosis.identify.suggested import wrong_slices
-from encoder_conformance.judge.observation import Array
+from encoder_conformance.diagnosis.in_sigma import rms
+from encoder_conformance.spec.axes import Array
 
 _MOST = 3
 """Sentences that are said of a stage."""
 
 
 def characteristics(stage: str, samples: Sequence[Sample]) -> tuple[str, ...]:
-    """Sentences about what the stage holds, the most telling first; () where nothing of this is so."""
+    """Return sentences on what the stage holds, the most informative first; () where nothing of this is so."""
     if sentence := in_one_sentence(stage, samples):
         return (sentence,)
-    said = [_in_some_slices(stage, samples), *weights(stage, samples)]
-    said += [test(stage, samples) for test in (activation, linear, norm, sum_by_feature, scores)]
-    return tuple(filter(None, said))[:_MOST]
+    found = [_in_some_slices(stage, samples), *weights(stage, samples)]
+    found += [test(stage, samples) for test in (activation, linear, norm, sum_by_feature, scores)]
+    return tuple(filter(None, found))[:_MOST]
 
 
 def in_one_sentence(stage: str, samples: Sequence[Sample]) -> str:
-    """What accounts for all that it holds, or that it holds NaN; "" where it is neither."""
+    """Return what accounts for all that it holds, or that it holds NaN; "" where it is neither."""
     tests = (_not_finite, _proportional, _shifted, _permuted)
     return next((sentence for test in tests if (sentence := test(stage, samples))), "")
 
@@ -44,7 +44,7 @@ _AXES = {
 
 
 def _in_some_slices(stage: str, samples: Sequence[Sample]) -> str:
-    """Where an axis has slices that are right."""
+    """Say which slices of an axis are out of line, where others are right."""
     for slices in wrong_slices(samples[0].specified.tree, samples):
         axes = _AXES[len(samples[0].shape)]
         of_keys = stage in ("attention_scores", "attention_weights")
@@ -78,7 +78,7 @@ def _where(these: Array, sample: Sample) -> str:
 
 
 def _comparable(samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
-    """What is specified, what was seen, and σ, of all cases, where neither is NaN or infinite."""
+    """Return what is specified, what was observed, and σ, of all cases, [n] each, where none is NaN or infinite."""
     right = np.concatenate([_specified(sample) for sample in samples])
     seen = np.concatenate([sample.observed for sample in samples])
     sigma = np.concatenate([np.maximum(sample.sigma, sample.relative * np.abs(sample.observed)) for sample in samples])
@@ -86,12 +86,8 @@ def _comparable(samples: Sequence[Sample]) -> tuple[Array, Array, Array]:
     return right[finite], seen[finite], sigma[finite]
 
 
-def _all(samples: Sequence[Sample], test: Callable[[Sample], bool]) -> bool:
-    return all(test(sample) for sample in samples)
-
-
 def _proportional(stage: str, samples: Sequence[Sample]) -> str:
-    """One factor for all values of all cases."""
+    """Test for one factor of all values of all cases."""
     right, seen, sigma = _comparable(samples)
     factor = float((right / sigma) @ (seen / sigma) / max(float((right / sigma) @ (right / sigma)), 1e-300))
     if rms((seen - right) / sigma) < IN_LINE or rms((seen - factor * right) / sigma) > IN_LINE:
@@ -100,19 +96,18 @@ def _proportional(stage: str, samples: Sequence[Sample]) -> str:
 
 
 def _shifted(stage: str, samples: Sequence[Sample]) -> str:
-    """One number added to all values of all cases."""
+    """Test for one number added to all values of all cases."""
     right, seen, sigma = _comparable(samples)
-    apart = seen - right
-    offset = float(np.average(apart, weights=1 / sigma**2))
-    return f"{stage} is what is specified plus {offset:.6g}." if rms((apart - offset) / sigma) < IN_LINE else ""
+    offset = float(np.average(seen - right, weights=1 / sigma**2))
+    return f"{stage} is what is specified plus {offset:.6g}." if rms((seen - right - offset) / sigma) < IN_LINE else ""
 
 
 def _permuted(stage: str, samples: Sequence[Sample]) -> str:
-    """The same values in other places, of each case."""
+    """Test for the same values in other places, of each case."""
 
     def permuted(sample: Sample) -> bool:
         seen, right = np.sort(sample.observed), np.sort(_specified(sample))
         sigma = np.maximum(np.median(sample.sigma), sample.relative * np.abs(right))
         return sample.observed.size > 8 and rms((seen - right) / sigma) < IN_LINE
 
-    return f"{stage} holds the specified values in other places." if _all(samples, permuted) else ""
+    return f"{stage} holds the specified values in other places." if all(map(permuted, samples)) else ""

@@ -1,4 +1,4 @@
-"""The neighbourhood of an equation: every equation that differs from it in one place.
+"""Edits of an equation: every equation that differs from it in one place.
 
 An edit is one of those that people make by mistake: another operand, an operation left out or done twice, another axis,
 another order of a tensor's elements, another use of the mask, a number. A number that an edit needs is the name `c`,
@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
-from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_MASK, OF_SCORES, OF_SOFTMAX, OTHERWISE_CENTRED
+from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, CENTRES, OF_MASK, OF_SCORES, OF_SOFTMAX
 from encoder_conformance.spec.equation import FUNCTIONS, dotted
 
 CONSTANT = "c"
@@ -40,8 +40,10 @@ def parsed(text: str) -> ast.expr:
 
 
 def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
-    """Every tree that differs in one place, some of them with the name `c` for a number, and some of them twice.
-    `shape` is that of the result."""
+    """Yield every tree that differs in one place, some with the name `c` for a number, and some of them twice.
+
+    `shapes` are those of the operands, `shape` is that of the result.
+    """
     yield from _of_the_result(ast.unparse(tree), shapes, shape)
     for node, put in places(tree):
         for other in _instead(node, shapes):
@@ -49,7 +51,7 @@ def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[as
 
 
 def _of_the_result(text: str, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
-    """The result in another order of its elements, and with another tensor added."""
+    """Yield the result in another order of its elements, and with another tensor added."""
     for other, its_shape in shapes.items():
         if its_shape in (shape, shape[-1:]) and other != "mask":
             yield parsed(f"{text} + {other}")
@@ -65,7 +67,7 @@ def _reordered(text: str, shape: tuple[int, ...]) -> Iterator[ast.expr]:
 
 
 def places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
-    """Each part of the tree, and how to put another in its place."""
+    """Yield each part of the tree, and how to put another in its place."""
     yield tree, lambda other: other
     if dotted(tree):
         return
@@ -93,7 +95,7 @@ def _places_below(
 
 
 def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
-    """What may stand in the place of one part."""
+    """Yield what may stand in the place of one part."""
     text = ast.unparse(node)
     match node:
         case ast.Constant(value=int() | float()):
@@ -185,17 +187,18 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def activations(of: str) -> Iterator[ast.expr]:
-    """The activations of the field, of this input."""
+    """Yield the activations of the field, of this input."""
     yield from (parsed(form.format(of)) for form in ACTIVATIONS)
 
 
 def positional_scores(of: ast.expr) -> Iterator[ast.expr]:
-    """Scores that depend on more than products of queries and keys."""
+    """Yield scores that depend on more than products of queries and keys."""
     yield from (parsed(form.format(f"({ast.unparse(of)})")) for form in OF_SCORES)
 
 
 def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:
-    """Norms of this input that differ in more than one place: the divisors, centres and affine parts there are."""
+    """Yield norms of this input that differ in more than one place: all divisors, centres and affine parts there
+    are."""
     centred = f"({of} - mean({of}, -1))"
     inner = (of, centred)
     divisors = (
@@ -211,6 +214,6 @@ def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:
     )
     affine = (f"* {gain} + {shift}", f"* (1 + {gain}) + {shift}", f"* {gain}", f"+ {shift}", "")
     yield from (parsed(f"{x} / {divisor} {ending}") for x, divisor, ending in product(inner, divisors, affine))
-    for x in (each.format(of) for each in OTHERWISE_CENTRED):  # and the divisor is made of the same
+    for x in (each.format(of) for each in CENTRES):  # and the divisor is made of the same
         divisor = f"sqrt(mean({x} ** 2, -1) + epsilon)"
         yield from (parsed(f"{x} / {divisor} {ending}") for ending in affine[:2])

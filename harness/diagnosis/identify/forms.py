@@ -97,7 +97,7 @@ OF_SOFTMAX = (
     "log(softmax({0}, mask))",
 )
 """Ways to make weights of the scores {0}."""
-OTHERWISE_CENTRED = (
+CENTRES = (
     "({0} - mean({0}, 0))",
     "({0} - mean({0}, 1))",
     "({0} - c * mean({0}, -1))",
@@ -109,4 +109,4 @@ OTHERWISE_CENTRED = (
     "(c * {0} - mean({0}, -1))",
     "({0} + c)",
 )
-"""What a norm divides by the root of the mean square of, where it is not its input {0} less the mean."""
+"""What a norm divides by its root mean square, where that is not its input {0} less the mean."""

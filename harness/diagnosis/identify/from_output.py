@@ -1,4 +1,4 @@
-"""The equation of one wrong step, where an implementation shows its output alone.
+"""Finds the equation of one wrong step, where an implementation shows its output alone.
 
 No stage was seen, so each edit of each stage's equation is played to the output: the stages before it are the
 specified ones, and those after it follow by their specified equations.
@@ -11,10 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.identify.constants import has_constant
-from encoder_conformance.diagnosis.identify.effort import Effort
-from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, operands_of, rms
-from encoder_conformance.diagnosis.identify.search import Candidate, neighbours, tells_numbers, with_number
+from encoder_conformance.diagnosis.identify.equation_search import (
+    Effort,
+    EquationCandidate,
+    has_numbers,
+    neighbours,
+    with_number,
+)
+from encoder_conformance.diagnosis.identify.fitted_numbers import has_constant
+from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, largest_rms, operands_of
 from encoder_conformance.judge.observation import Array, is_large
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.spec.equation import Equation
@@ -35,7 +40,7 @@ _FIT = 20
 
 @dataclass(frozen=True)
 class OutputSample(Sample):
-    """An output of one case, as computed with another equation of a stage, which gives `stage_size`. `operands` are
+    """The output of one case, as computed with another equation of a stage, which gives `stage_size`. `operands` are
     those before the stage, `every` has all stages as specified, and `later` are the equations that depend on it."""
 
     changed: str
@@ -54,17 +59,17 @@ class OutputSample(Sample):
                 value = evaluate_tree(tree, EXACT, operands)
                 if value.shape != self.stage_size:
                     return None
-                output = _played(self.every.having(self.changed, value), self.later)["output"]
+                output = _with_stages(self.every.having(self.changed, value), self.later)["output"]
         except (ValueError, IndexError, TypeError, KeyError):
             return None
         return np.asarray(output, dtype=np.float64).reshape(-1)[self.positions]
 
     def _at_once(self, tree: ast.expr, constants: Sequence[float]) -> None:
-        """The equations after the stage have no such axis."""
+        """Return None: the equations after the stage have no axis for the values of `c`."""
 
 
-def _played(operands: Operands, equations: Iterable[tuple[str, Equation]]) -> Operands:
-    """The operands with these stages computed, one from the other."""
+def _with_stages(operands: Operands, equations: Iterable[tuple[str, Equation]]) -> Operands:
+    """Return the operands with these stages computed, one from the other."""
     values = dict(operands.values)
     played = Operands(operands.layer, values, operands.softmax_choices)
     for stage, equation in equations:
@@ -73,7 +78,7 @@ def _played(operands: Operands, equations: Iterable[tuple[str, Equation]]) -> Op
 
 
 def _dependent(stage: str, after: Sequence[tuple[str, Equation]]) -> list[tuple[str, Equation]]:
-    """Those of the equations after a stage whose stages depend on it."""
+    """Return the equations after a stage whose stages depend on it."""
     changed, found = {stage}, list[tuple[str, Equation]]()
     for name, equation in after:
         if equation.names & changed:
@@ -83,7 +88,7 @@ def _dependent(stage: str, after: Sequence[tuple[str, Equation]]) -> list[tuple[
 
 
 def output_samples(evidence: Sequence[Evidence], known: Patches = NONE) -> dict[str, list[OutputSample]]:
-    """Stage → the cases of layers that have it; small ones, since a large one takes hours to play so often.
+    """Return stage → the cases of layers that have it; small ones, since a large one takes hours to play so often.
 
     `known`: equations that were found before, and are played in place of the specified ones.
     """
@@ -99,7 +104,7 @@ def output_samples(evidence: Sequence[Evidence], known: Patches = NONE) -> dict[
         seen = shape, positions, piece.observed, piece.output_sigma()
         relative = piece.relative_noise("output") * piece.dtype.roundoff
         operands = operands_of(piece)
-        every = _played(operands, equations)
+        every = _with_stages(operands, equations)
         for number, (stage, equation) in enumerate(equations):
             changing = stage, every[stage].shape, every, _dependent(stage, equations[number + 1 :])
             sample = OutputSample(piece, "output", "", operands, equation, *seen, relative, *changing)
@@ -113,22 +118,28 @@ def _is_plain(piece: Evidence, evidence: Sequence[Evidence]) -> bool:
     return bool(piece.case.valid().all()) or not any(other.case.valid().all() for other in evidence)
 
 
-def nearest_by_output(stage: str, samples: Sequence[OutputSample], effort: Effort, *, numbers: bool) -> list[Candidate]:
-    """Equations one edit away that give every output, but for their own noise. `numbers`: those with a fitted number,
-    which take longer, and no others."""
-    if not tells_numbers(samples):
+def nearest_by_output(
+    stage: str, samples: Sequence[OutputSample], effort: Effort, *, numbers: bool
+) -> list[EquationCandidate]:
+    """Return equations one edit away that give every output, but for their own noise. `numbers`: those with a fitted
+    number, which take longer, and no others."""
+    if not has_numbers(samples):
         return []
-    scout = min(samples, key=lambda sample: sample.observed.size)
-    enough = cost([scout], scout.specified.tree) / 2
-    found, tried = list[Candidate](), set[str]()
-    for tree in neighbours(stage, scout.specified.tree, scout):
+    smallest = min(samples, key=lambda sample: sample.observed.size)
+    enough = cost([smallest], smallest.specified.tree) / 2
+    found, tried = list[EquationCandidate](), set[str]()
+    for tree in neighbours(stage, smallest.specified.tree, smallest):
         text = ast.unparse(tree)
         if text in tried or has_constant(tree) is not numbers:
             continue
         tried.add(text)
         if not effort.spend(_FIT if numbers else 1):
             break
-        one = with_number(tree, [scout], _STARTS, enough) if numbers else Candidate(tree, cost([scout], tree))
+        one = (
+            with_number(tree, [smallest], _STARTS, enough)
+            if numbers
+            else EquationCandidate(tree, cost([smallest], tree))
+        )
         found += [one] if one else []
     hopeful = sorted((one for one in found if one.cost < enough), key=lambda one: (one.cost, one.length))
-    return [one for one in hopeful[:_HOPEFUL] if rms(samples, one.tree) < _NEAR]
+    return [one for one in hopeful[:_HOPEFUL] if largest_rms(samples, one.tree) < _NEAR]

@@ -1,27 +1,31 @@
-"""Which equation each stage out of line is computed by: the sentence of a diagnosis where no catalogue has a name."""
+"""Identifies the equation that each stage out of line is computed by, where no catalogue has a name for it."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.characteristics import characteristics, in_one_sentence
-from encoder_conformance.diagnosis.identify.effort import Effort
-from encoder_conformance.diagnosis.identify.from_output import NONE, Patches, nearest_by_output, output_samples
+from encoder_conformance.diagnosis.identify.equation_search import Effort, EquationCandidate, nearest_equations
+from encoder_conformance.diagnosis.identify.from_output import (
+    NONE,
+    OutputSample,
+    Patches,
+    nearest_by_output,
+    output_samples,
+)
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
-from encoder_conformance.diagnosis.identify.search import Candidate, nearest_equations
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.results import StageEquation
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation, Patch
 from encoder_conformance.spec.stages import layer_of, step_of
 
 AnySample = TypeVar("AnySample", bound=Sample)
-EVALUATIONS = 10000
+_EVALUATIONS = 10000
 """Of equations, of all stages together: some ten seconds."""
-OF_OUTPUTS = 20000
+OUTPUT_EVALUATIONS = 20000
 """The same where each is played to the output."""
 _OF_THE_OUTPUT = "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell."
 _TRIED = 3
@@ -30,8 +34,8 @@ _TRIED = 3
 
 @dataclass(frozen=True)
 class Identified:
-    """`equations` of the stages that were identified, and the deviation that has them; `left` are stages out of line
-    of which no equation was found, and `observed` are sentences about the first of these."""
+    """The `equations` of the stages that were identified, and the deviation that has them. `left` are stages out of
+    line of which no equation was found, and `observed` are sentences on the first of these."""
 
     equations: tuple[StageEquation, ...]
     deviation: Deviation | None
@@ -39,28 +43,37 @@ class Identified:
     observed: tuple[str, ...]
 
 
-def identify(evidence: Sequence[Evidence], nothing: Match, until: float | None) -> Identified:
-    """The equation of every stage that is out of line given the stages before it, in each layer of a stack too. Cases
-    that show an output alone, or whole layers, do not say which step is wrong; they are judged with what is found."""
-    effort = Effort(EVALUATIONS, until)
+def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> Identified:
+    """Identify the equation of every stage that is out of line given the stages before it, in each layer of a stack
+    too.
+
+    `null` is the null hypothesis on this evidence. Cases that show an output alone, or whole layers, do not say which
+    step is wrong; they are judged with what is found.
+    """
+    effort = Effort(_EVALUATIONS, until)
     shown = [
         (piece, fit)
-        for piece, fit in zip(evidence, nothing.fits, strict=True)
+        for piece, fit in zip(evidence, null.fits, strict=True)
         if len(piece.stages) > 1 and (not piece.case.layer.is_stack or any(map(layer_of, piece.stages)))
     ]
     if not shown:
-        return _by_output([piece for piece in evidence if piece.stages == ("output",)], Effort(OF_OUTPUTS, until))
+        outputs = output_samples([piece for piece in evidence if piece.stages == ("output",)])
+        equations = identify_by_output(outputs, Effort(OUTPUT_EVALUATIONS, until))
+        if not equations:
+            return Identified((), None, (), ())
+        return Identified(tuple(equations), deviation_of(patches_of(equations)), (), (_OF_THE_OUTPUT,))
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
     first: dict[str, str] = {}
     for stage in (name for piece, _ in shown for name in piece.stages if name in out):
         first.setdefault(step_of(stage), stage)
     found, left = list[StageEquation](), list[str]()
     for step, stage in first.items():
-        equations = _of_stage(step, evidence, effort)
-        if equations is None:
+        find = partial(nearest_equations, step, effort=effort)
+        of_step = equations_of_groups(step, step, samples_of(step, evidence), find)
+        if of_step is None:
             left.append(stage)
         else:
-            found += equations
+            found += of_step
     deviation = deviation_of(patches_of(found)) if found else None
     return Identified(tuple(found), deviation, tuple(left), _observed(left, evidence))
 
@@ -70,46 +83,48 @@ def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, .
     return characteristics(step_of(left[0]), samples) if samples else ()
 
 
-def of_output(evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    """What can be said of outputs of small layers that show nothing else."""
+def describe_outputs(evidence: Sequence[Evidence]) -> tuple[str, ...]:
+    """Return what can be said of outputs of small layers that show nothing else."""
     samples = output_samples([piece for piece in evidence if piece.stages == ("output",)]).get("output", [])
     return tuple(filter(None, [in_one_sentence("output", samples)])) if samples else ()
 
 
-def _by_output(evidence: Sequence[Evidence], effort: Effort) -> Identified:
-    """One step that accounts for every output, where no stage is shown: first without a fitted number, then with."""
-    by_stage = output_samples(evidence)
+def identify_by_output(
+    outputs: Mapping[str, Sequence[OutputSample]],
+    effort: Effort,
+    known: Patches = NONE,
+    accepts: Callable[[list[StageEquation]], bool] = bool,
+) -> list[StageEquation]:
+    """Return the equations of one step that account for every output, first without a fitted number, then with.
+
+    `outputs` by the stage that may be wrong; `known`: equations of other stages. [] where `accepts` takes none.
+    """
     for numbers in (False, True):
-        for stage, samples in by_stage.items():
+        for stage, samples in outputs.items():
             find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
-            if equations := of_groups(stage, "output", samples, find):
-                return Identified(tuple(equations), deviation_of(patches_of(equations)), (), (_OF_THE_OUTPUT,))
+            equations = equations_of_groups(stage, "output", samples, find, known)
+            if equations and accepts(equations):
+                return equations
             if effort.is_over:
                 break
-    return Identified((), None, (), ())
+    return []
 
 
-def _of_stage(stage: str, evidence: Sequence[Evidence], effort: Effort) -> list[StageEquation] | None:
-    return of_groups(stage, stage, samples_of(stage, evidence), partial(nearest_equations, stage, effort=effort))
-
-
-def of_groups(
+def equations_of_groups(
     stage: str,
     judged: str,
     samples: Sequence[AnySample],
-    find: Callable[[list[AnySample]], list[Candidate]],
+    find: Callable[[list[AnySample]], list[EquationCandidate]],
     known: Patches = NONE,
 ) -> list[StageEquation] | None:
-    """One for each equation that the layers specify, where the stage that is `judged` is out of line; None where one of
-    them is not found. `known`: equations of other stages that were found before."""
+    """Return an equation for each that the layers specify, where the stage that is `judged` is out of line; None where
+    one is not found. `known`: equations of other stages that were found before."""
     groups: dict[str, list[AnySample]] = {}
     for sample in samples:
         groups.setdefault(sample.specified.form, []).append(sample)
     found = []
     for specified, group in sorted(groups.items(), key=lambda group: -len(group[1])):
-        right = Match((deviation_of(known),) if known else (), constants())
-        for sample in group:
-            right.try_on(sample.evidence)
+        right = Match.of((deviation_of(known),) if known else (), [sample.evidence for sample in group])
         if _in_line(right, judged):
             continue
         equation = _verified(stage, judged, group, find(group), known)
@@ -129,12 +144,12 @@ def of_groups(
 
 
 def _verified(
-    stage: str, judged: str, samples: Sequence[Sample], candidates: Sequence[Candidate], known: Patches
+    stage: str, judged: str, samples: Sequence[Sample], candidates: Sequence[EquationCandidate], known: Patches
 ) -> tuple[str, float] | None:
-    """The first that puts what is judged in line in every case, in the noise of the wrong step itself."""
+    """Return the first that puts what is judged in line in every case, in the noise of the wrong step itself."""
     for candidate in candidates[:_TRIED]:
         deviation = deviation_of({**known, stage: {samples[0].specified.form: candidate.text}})
-        match = Match((deviation,), constants())
+        match = Match((deviation,))
         for sample in samples:
             match.try_on(sample.evidence, measured=True)
             if not _in_line(match, judged):
@@ -153,12 +168,12 @@ def _rms(match: Match, stage: str) -> float:
 
 
 def _places(stages: Sequence[str], stage: str) -> list[int]:
-    """Where a stage is among those of a layer, or of every layer of a stack."""
+    """Return where a stage is among those of a layer, or of every layer of a stack."""
     return [at for at, name in enumerate(stages) if step_of(name) == stage]
 
 
 def patches_of(equations: Iterable[StageEquation]) -> dict[str, dict[str, str]]:
-    """Stage → the specified equation → the one that was found."""
+    """Return stage → the specified equation → the one that was found."""
     patches: dict[str, dict[str, str]] = {}
     for each in equations:
         patches.setdefault(each.stage, {})[each.specified] = each.found
@@ -166,7 +181,7 @@ def patches_of(equations: Iterable[StageEquation]) -> dict[str, dict[str, str]]:
 
 
 def deviation_of(patches: Patches) -> Deviation:
-    """The deviation that computes these stages by these equations; another id for other equations."""
+    """Return the deviation that computes these stages by these equations; other equations have another id."""
     stages = {stage: dict(equations) for stage, equations in patches.items()}
     digest = hashlib.sha256(repr(stages).encode()).hexdigest()[:8]
     return Deviation(

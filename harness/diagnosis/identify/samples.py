@@ -1,4 +1,4 @@
-"""What a stage was computed from and what came out, case by case: the data that an equation is fitted to."""
+"""Samples: what a stage was computed from and what came out, case by case, which an equation is fitted to."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder_conformance.diagnosis.evidence import UNCOMPARABLE, Evidence
-from encoder_conformance.judge.observation import Array
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, in_sigma, rms, robust_cost
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
+from encoder_conformance.spec.axes import Array, P
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.parameters import prefix
 from encoder_conformance.spec.stage_equations import stage_equations
@@ -23,7 +24,7 @@ EXACT = Arithmetic(np.float64)
 class Sample:
     """A stage of one case, of the layer of a stack that its name begins `within` (`layer_0.`; "" of no stack).
 
-    `observed` and `sigma`, float64, are at the flat `positions` that are compared in `shape`; σ is that of the
+    `observed` and `sigma`, float64 [P], are at the P flat `positions` that are compared in `shape`; σ is that of the
     specified step, and `relative` times a value is a guess of what it would be for another step.
     """
 
@@ -33,14 +34,14 @@ class Sample:
     operands: Operands
     specified: Equation
     shape: tuple[int, ...]
-    positions: Array
-    observed: Array
-    sigma: Array
+    positions: P
+    observed: P
+    sigma: P
     relative: float
 
     def errors(self, tree: ast.expr, constant: float | None = None) -> Array | None:
-        """(computed − observed) / σ, [n], of an equation's tree; None where it gives another shape or cannot be. σ is a
-        guess: the larger of the specified step's and one in proportion to the computed value.
+        """Return (computed − observed) / σ, [P], of an equation's tree; None where it gives another shape or cannot be
+        computed. σ is a guess: the larger of the specified step's and one in proportion to the computed value.
 
         `constant` is the value of the name `c` in the tree.
         """
@@ -48,25 +49,21 @@ class Sample:
         return None if computed is None else self._errors(computed)
 
     def _errors(self, computed: Array) -> Array:
-        """Of what was computed [..., n]."""
-        both = np.isfinite(computed) & np.isfinite(self.observed)
-        same = both | (np.isnan(computed) & np.isnan(self.observed)) | (computed == self.observed)
+        """Return the errors of what was computed, [..., P]."""
         with np.errstate(all="ignore"):
             sigma = np.maximum(self.sigma, self.relative * np.abs(computed))
-            apart = np.where(both, (computed - self.observed) / sigma, np.where(same, 0.0, UNCOMPARABLE))
-        return np.clip(apart, -UNCOMPARABLE, UNCOMPARABLE)
+        return np.clip(in_sigma(computed, self.observed, sigma), -UNCOMPARABLE, UNCOMPARABLE)
 
     def costs(self, tree: ast.expr, constants: Sequence[float]) -> list[float]:
-        """`cost` with each value of the name `c`."""
+        """Return `cost` with each value of the name `c`."""
         at_once = self._at_once(tree, constants)
         if at_once is None:
             return [cost([self], tree, constant) for constant in constants]
-        errors = self._errors(at_once)
-        return [float(each) for each in _size(errors)]
+        return [float(each) for each in robust_cost(self._errors(at_once))]
 
     def _at_once(self, tree: ast.expr, constants: Sequence[float]) -> Array | None:
-        """What the tree gives at `positions` with each value of `c`, [len(constants), n]: the values are one more axis
-        before all others. None where the tree does not leave that axis alone, as two of the values show."""
+        """Return what the tree gives at `positions` with each value of `c`, [len(constants), P]: the values are one
+        more axis before all others. None where the tree does not leave that axis alone, as two of the values show."""
         values = np.reshape(np.asarray(constants, np.float64), (-1, *([1] * len(self.shape))))
         try:
             with np.errstate(all="ignore"):
@@ -84,16 +81,16 @@ class Sample:
 
     @property
     def stage_shape(self) -> tuple[int, ...]:
-        """The shape of what the equation gives."""
+        """Return the shape of what the equation gives."""
         return self.shape
 
     def computed(self, tree: ast.expr, constant: float | None = None) -> Array | None:
-        """What the tree gives at `positions`, [n], exact; None where it gives another shape or cannot be."""
+        """Return what the tree gives at `positions`, [P], exact; None where it gives another shape or cannot be."""
         value = self.whole(tree, constant)
         return None if value is None else value.reshape(-1)[self.positions]
 
     def whole(self, tree: ast.expr, constant: float | None = None) -> Array | None:
-        """What the tree gives, in the stage's shape; None where it gives another shape or cannot be."""
+        """Return what the tree gives, in the stage's shape; None where it gives another shape or cannot be."""
         operands = self.operands if constant is None else self.operands.having("c", np.asarray(constant))
         try:
             with np.errstate(all="ignore"):
@@ -103,20 +100,21 @@ class Sample:
         return value.astype(np.float64) if value.shape == self.shape else None
 
     def at_all_positions(self) -> "Sample":
-        """The sample with all that may be compared; the goldens keep some of it, which is enough to judge by."""
+        """Return the sample with all that may be compared; the goldens keep some of it, which is enough to judge by."""
         name, case = self.within + self.stage, self.evidence.case
         compared = np.flatnonzero(case.compared("stages")[name])
         seen, sigma = self.evidence.seen[name], self.evidence.sigma(name)
         return replace(self, positions=compared, observed=seen.reshape(-1)[compared], sigma=sigma.reshape(-1)[compared])
 
     def observed_whole(self) -> Array:
-        """What was observed, in the stage's shape; NaN where nothing is compared."""
+        """Return what was observed, in the stage's shape; NaN where nothing is compared."""
         whole = np.full(self.shape, np.nan)
         whole.reshape(-1)[self.positions] = self.observed
         return whole
 
     def rows(self, source: str) -> tuple[Array, Array, Array]:
-        """Of a linear map: inputs [n, in], outputs [n, out] and σ [n, out] at the rows that are compared whole."""
+        """Return inputs [rows, K] of a linear map, outputs [rows, M] and σ [rows, M], at the rows that are compared
+        whole."""
         given, out = self.operands[source], self.shape[-1]
         compared = np.bincount(self.positions // out, minlength=int(np.prod(self.shape[:-1])))
         whole = np.flatnonzero(compared == out)
@@ -130,8 +128,8 @@ class Sample:
 
 
 def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
-    """The layers, and layers of stacks, that show this stage and all stages before it whole, and where something of it
-    is compared."""
+    """Sample this stage of the layers, and layers of stacks, that show it and all stages before it whole, where some of
+    it is compared."""
     found = []
     for piece in evidence:
         specified = stage_equations(piece.case.layer.one_of_it)
@@ -156,8 +154,8 @@ def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
 
 
 def _layers(piece: Evidence) -> Iterator[tuple[str, Array | None]]:
-    """What the names of a layer's stages begin with, and its input as it was seen: of each layer of a stack, as far as
-    its input was; or of the one layer there is, whose input is the case's."""
+    """Yield what the names of a layer's stages begin with, and its input as it was seen: of each layer of a stack, as
+    far as its input was; or of the one layer there is, whose input is the case's."""
     layer = piece.case.layer
     if not layer.is_stack:
         yield "", None
@@ -170,8 +168,8 @@ def _layers(piece: Evidence) -> Iterator[tuple[str, Array | None]]:
 
 
 def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "", x: Array | None = None) -> Operands:
-    """The inputs and parameters of a case, and the stages that were seen; of the layer of a stack whose stages begin
-    with `within`, and whose input is `x`."""
+    """Return the inputs and parameters of a case, and the stages that were seen; of the layer of a stack whose stages
+    begin with `within`, and whose input is `x`."""
     what = given(piece.case)
     number = within.removeprefix("layer_").removesuffix(".")
     own = prefix(int(number)) if within else ""
@@ -180,31 +178,28 @@ def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "
     return Operands(piece.case.layer, {**inputs, **seen}, softmax_choices(piece.case.layer))
 
 
-def assigned(apart: Array) -> tuple[list[int], float, float]:
-    """The order in which rows [n, n] match columns with the least sum, its mean, and that of the order as it is."""
+def assigned(distances: Array) -> tuple[list[int], float, float]:
+    """Return the order in which rows [n, n] match columns with the least sum, its mean, and that of the order as it
+    is."""
     from scipy.optimize import linear_sum_assignment  # with every command, if it were imported above
 
-    rows, columns = linear_sum_assignment(apart)
-    return columns.tolist(), float(apart[rows, columns].mean()), float(np.diag(apart).mean())
-
-
-def _size(errors: Array) -> Array:
-    """Of errors [..., n], one number for each row, which no one element decides."""
-    return np.asarray(np.mean(np.log1p(errors * errors), axis=-1))
+    rows, columns = linear_sum_assignment(distances)
+    return columns.tolist(), float(distances[rows, columns].mean()), float(np.diag(distances).mean())
 
 
 def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:
-    """Mean of log(1 + error²) over elements and cases, which no one element decides; ∞ where it cannot be."""
+    """Return the mean of log(1 + error²) over elements and cases, which no one element decides; ∞ where it cannot
+    be."""
     total = 0.0
     for sample in samples:
         errors = sample.errors(tree, constant)
         if errors is None:
             return np.inf
-        total += float(_size(errors))
+        total += float(robust_cost(errors))
     return total / len(samples)
 
 
-def rms(samples: Sequence[Sample], tree: ast.expr) -> float:
-    """The largest rms error of any case, in σ of the specified step."""
+def largest_rms(samples: Sequence[Sample], tree: ast.expr) -> float:
+    """Return the largest rms error of any case, in σ of the specified step."""
     found = [sample.errors(tree) for sample in samples]
-    return max((np.inf if errors is None else float(np.sqrt(np.mean(errors**2))) for errors in found), default=np.inf)
+    return max((np.inf if errors is None else rms(errors) for errors in found), default=np.inf)

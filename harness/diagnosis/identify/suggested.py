@@ -14,7 +14,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import parsed
 from encoder_conformance.diagnosis.identify.samples import Sample, assigned
-from encoder_conformance.judge.observation import Array
+from encoder_conformance.spec.axes import KM, Array, Elementwise, M
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.equation import dotted
 
@@ -22,12 +22,12 @@ MOST_PERMUTED = 64
 """Elements of an axis that an equation can put in another order one by one."""
 _CLOSER = 0.5
 """What another order may leave of the cost, to be worth a try."""
-LIKE = 0.02
-"""The distance of a solved weight from the one that is meant, relative to its size: it has the noise of its rows."""
+WEIGHT_TOLERANCE = 0.02
+"""The distance of a solved weight from the parameter that it is, relative to its size: it has the noise of its rows."""
 
 
 def rearrangements(tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
-    """The result with the elements of one axis in the order in which they match what was observed."""
+    """Yield the result with the elements of one axis in the order in which they match what was observed."""
     sample = sample.at_all_positions()
     computed, observed = sample.whole(tree), sample.observed_whole()
     if computed is None:
@@ -37,13 +37,13 @@ def rearrangements(tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
         if not 1 < computed.shape[axis] <= MOST_PERMUTED:
             continue
         rows = [np.moveaxis(each, axis, 0).reshape(computed.shape[axis], -1) for each in (observed, computed, scale)]
-        order, left, before = assigned(_apart(*rows))
+        order, left, before = assigned(_log_distances(*rows))
         if left < _CLOSER * before:
             yield from (parsed(text) for text in ordered(f"({ast.unparse(tree)})", axis, order))
 
 
-def _apart(observed: Array, computed: Array, scale: Array) -> Array:
-    """[n, n]: how far each observed row is from each computed one, where it is compared."""
+def _log_distances(observed: Array, computed: Array, scale: Array) -> Array:
+    """Return how far each observed row is from each computed one, where it is compared: [n, k] each → [n, n]."""
     with np.errstate(all="ignore"):
         every = np.log1p(((observed[:, None] - computed[None]) / scale[None]) ** 2)
     compared = np.isfinite(every)
@@ -51,7 +51,7 @@ def _apart(observed: Array, computed: Array, scale: Array) -> Array:
 
 
 def ordered(text: str, axis: int, order: Sequence[int]) -> Iterator[str]:
-    """The tensor with its elements along the axis in this order; of an exchange of two, whatever the axis' size."""
+    """Yield the tensor with its elements along the axis in this order; an exchange of two fits axes of any size."""
     moved = [at for at, of in enumerate(order) if at != of]
     if len(moved) == 2:
         yield f"exchange({text}, {axis}, {moved[0]}, {moved[1]})"
@@ -60,17 +60,18 @@ def ordered(text: str, axis: int, order: Sequence[int]) -> Iterator[str]:
 
 
 class LinearMap(NamedTuple):
-    """observed = source @ weight + bias, with the name of the source and `error`, rms in σ, that it leaves."""
+    """observed = source @ weight [K, M] + bias [M], with the name of the source, and the rms `error` in σ that it
+    leaves."""
 
     source: str
-    weight: Array
-    bias: Array
+    weight: KM
+    bias: M
     error: float
 
 
 def solved(samples: Sequence[Sample]) -> LinearMap | None:
-    """The linear map of the specified source that is nearest to what was observed, over the cases of the first one's
-    parameters; None where they have too few rows."""
+    """Return the linear map of the specified source that is nearest to what was observed, over the cases of the first
+    one's parameters; None where they have too few rows."""
     [source] = (name for name in samples[0].specified.names if "." not in name)
     build = _parameters_of(samples[0])
     parts = [sample.at_all_positions().rows(source) for sample in samples if _parameters_of(sample) == build]
@@ -94,24 +95,25 @@ def _parameters_of(sample: Sample) -> tuple[str, str, object]:
 
 
 def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
-    """The map with the weight and the bias that were solved for, said by the parameters that they are like."""
+    """Yield the map with the weight and the bias that were solved for, written with the parameters they are near to."""
     found = solved(samples)
     if found is None:
         return
     parameters = {name: value for name, value in samples[0].operands.values.items() if "." in name}
     weights = [f"0 * {name}" for name, value in parameters.items() if not np.abs(found.weight).max()] + [
-        text for name, value in parameters.items() for text in _like(name, value, found.weight)
+        text for name, value in parameters.items() for text in _written_with(name, value, found.weight)
     ]
-    biases = [text for name, value in parameters.items() for text in _like(name, value, found.bias)]
-    without = float(np.abs(found.bias).max()) < LIKE * max(float(np.abs(found.weight).max()), 1e-300)
+    biases = [text for name, value in parameters.items() for text in _written_with(name, value, found.bias)]
+    without = float(np.abs(found.bias).max()) < WEIGHT_TOLERANCE * max(float(np.abs(found.weight).max()), 1e-300)
     for weight in weights[:3]:
         if without or not biases:
             yield parsed(f"{found.source} @ {weight}")
         yield from (parsed(f"{found.source} @ {weight} + {bias}") for bias in biases[:3])
 
 
-def _like(name: str, value: Array, wanted: Array) -> Iterator[str]:
-    """How this parameter gives what is wanted: as it is, transposed, or with an axis in another order."""
+def _written_with(name: str, value: Array, wanted: Array) -> Iterator[str]:
+    """Yield how this parameter gives what is `wanted`: as it is, transposed, or with an axis in another order; both are
+    [K, M] or [M]."""
     if value.shape == wanted.shape and _near(value, wanted):
         yield name
         return
@@ -128,8 +130,8 @@ def _like(name: str, value: Array, wanted: Array) -> Iterator[str]:
                 yield from ordered(name, axis, order)
 
 
-def _near(value: Array, wanted: Array) -> bool:
-    return float(np.linalg.norm(value - wanted)) < LIKE * max(float(np.linalg.norm(value)), 1e-300)
+def _near(value: Elementwise, wanted: Elementwise) -> bool:
+    return float(np.linalg.norm(value - wanted)) < WEIGHT_TOLERANCE * max(float(np.linalg.norm(value)), 1e-300)
 
 
 class Slices(NamedTuple):
@@ -141,7 +143,7 @@ class Slices(NamedTuple):
 
 
 def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
-    """Of each axis a condition that exactly the slices out of line meet, in every case, if there is one."""
+    """Yield for each axis a condition that exactly the slices out of line meet, in every case, if there is one."""
     samples = [sample.at_all_positions() for sample in samples]
     for axis in range(-len(samples[0].shape), 0):
         seen = [_slices_out_of_line(tree, sample, axis) for sample in samples]
@@ -164,7 +166,7 @@ _SIZES = ("num_heads", "sequence_length", "batch_size", "head_dim", "d_model", "
 
 
 def _sizes(axis: int, samples: Sequence[Sample]) -> list[str]:
-    """The size, by name, that an axis has in every case; [] of one that has none."""
+    """Return the name of the size that an axis has in every case; [] if it has none."""
     return [name for name in _SIZES if all(float(sample.operands[name]) == sample.shape[axis] for sample in samples)][
         :1
     ]
@@ -191,12 +193,12 @@ _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {
 }
 
 
-def _compared(compare: Callable[[Array, int], Array], k: int, at: Array, size: int) -> Array:
+def _compared(compare: Callable[[Array, int], Array], k: int, at: Elementwise, size: int) -> Elementwise:
     return compare(at, k)
 
 
 def _slices_out_of_line(tree: ast.expr, sample: Sample, axis: int) -> tuple[Array, Array] | None:
-    """[n] bool: which slices are out of line, and which are compared at all."""
+    """Return which slices of an axis of n are out of line, and which are compared at all: [n] of bool each."""
     errors = sample.errors(tree)
     if errors is None:
         return None
@@ -210,8 +212,8 @@ def _slices_out_of_line(tree: ast.expr, sample: Sample, axis: int) -> tuple[Arra
     return (rms > limits.rms_limit) | (largest > limits.max_limit), count > 0
 
 
-def within(slices: Slices, sample: Sample) -> Sample | None:
-    """The sample with what is compared in these slices alone; None where that is nothing."""
+def restricted_to(slices: Slices, sample: Sample) -> Sample | None:
+    """Return the sample with what is compared in these slices alone; None where that is nothing."""
     at = np.unravel_index(sample.positions, sample.shape)[slices.axis]
     kept = slices.holds(at, sample.shape[slices.axis])
     if not kept.any():
@@ -219,8 +221,8 @@ def within(slices: Slices, sample: Sample) -> Sample | None:
     return replace(sample, positions=sample.positions[kept], observed=sample.observed[kept], sigma=sample.sigma[kept])
 
 
-def in_slices(slices: Slices, other: ast.expr, tree: ast.expr, samples: Sequence[Sample]) -> ast.expr:
-    """The equation that is `other` in these slices, and `tree` in the rest."""
+def equation_in_slices(slices: Slices, other: ast.expr, tree: ast.expr, samples: Sequence[Sample]) -> ast.expr:
+    """Return the equation that is `other` in these slices, and `tree` in the rest."""
     stages = (name for name in samples[0].operands.values if "." not in name and name != "mask")
     alike = (name for name in stages if all(_shape(sample, name) == sample.shape for sample in samples))
     of = next(alike, f"({ast.unparse(tree)})")
@@ -229,7 +231,7 @@ def in_slices(slices: Slices, other: ast.expr, tree: ast.expr, samples: Sequence
 
 
 def _shape(sample: Sample, name: str) -> tuple[int, ...] | None:
-    """Of an operand; None where this case has none of that name."""
+    """Return an operand's shape; None where this case has none of that name."""
     value = sample.operands.values.get(name)
     return None if value is None else value.shape
 

@@ -128,8 +128,7 @@ def activation(name: str, *, exact: bool = True) -> Callable[[jax.Array], jax.Ar
     return jax.nn.gelu if name == "gelu_tanh" else getattr(jax.nn, name)
 
 
-def exact_gelu(x: jax.Array) -> jax.Array:
-    return jax.nn.gelu(x, approximate=False)
+exact_gelu: Callable[[jax.Array], jax.Array] = partial(jax.nn.gelu, approximate=False)
 
 
 def backward(

@@ -3,6 +3,7 @@
 import gc
 import os
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -26,7 +27,8 @@ def keep_what_is_compiled() -> None:
     JAX keeps them under a key of the program itself, of jaxlib and of the processor. A folder of the user's own choice
     (JAX_COMPILATION_CACHE_DIR) is left to be that; one that cannot be written to is done without.
     """
-    if jax.config.jax_compilation_cache_dir:
+    options: Any = jax.config  # which declares no option
+    if options.jax_compilation_cache_dir:
         return
     folder = cache_folder("jax")
     if folder is not None:

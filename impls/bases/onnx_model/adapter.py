@@ -52,19 +52,19 @@ class OnnxAdapter(Adapter):
         self.threads, self.opset = threads, int(self.choices["opset"])
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
         self.recent = Recent[dict[bool, onnx.ModelProto]](LAYERS_KEPT)
-        packages = {name: version(name) for name in (*self.packages, "onnx", "numpy")}
+        self.versions = {name: version(name) for name in (*self.packages, "onnx", "numpy")}
         sources = digest_of(
             "encoder_conformance.impls.bases.onnx_model.binding",
             "encoder_conformance.impls.bases.onnx_model.contract",
             *self.sources,
         )
         told = {name: value for name, value in self.choices.items() if name not in RUNNING}
-        self.made_by = {"exporter": self.exporter, "choices": told, "versions": packages, "sources": sources}
+        self.made_by = {"exporter": self.exporter, "choices": told, "versions": self.versions, "sources": sources}
         running = runtimes.PACKAGES[self.runtime]
         settings: dict[str, str | int | bool] = {"threads": threads, **self.choices}
         if self.runtime == "onnxruntime":
             settings |= {"disabled": runtimes.DISABLED, "provider": runtimes.PROVIDER}
-        return Environment({**packages, running: version(running)}, settings)
+        return Environment({**self.versions, running: version(running)}, settings)
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.models = self.recent.get((essence(layer), dtype), lambda: {})
@@ -85,16 +85,17 @@ class OnnxAdapter(Adapter):
     def write(self, layer: dict[str, Any], parameters: Tensors, dtype: str, mask: str) -> bytes:
         self.build(layer, parameters, dtype)
         model = deployed(self.model(biased=False))
-        return (padded(model) if mask == "padding" else model).SerializeToString()
+        file: bytes = (padded(model) if mask == "padding" else model).SerializeToString()
+        return file
 
     def exported(self, *, biased: bool) -> onnx.ModelProto:
         random = np.random.default_rng(0)
         drawn = {
-            name: random.standard_normal(value.shape).astype(value.dtype) for name, value in self.parameters.items()
+            name: np.asarray(random.standard_normal(value.shape), value.dtype)
+            for name, value in self.parameters.items()
         }
         model = self.export(self.layer, drawn, self.dtype, self.opset, biased=biased)
-        versions = self.made_by["versions"]
-        return finish(model, self.layer, drawn, exporter=self.exporter, opset=self.opset, versions=versions)
+        return finish(model, self.layer, drawn, exporter=self.exporter, opset=self.opset, versions=self.versions)
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
         return run.as_given(self.ask("deployed", run.batch_first(x), masks)["output"])

@@ -137,7 +137,7 @@ def _whole(parameter: Array, values: Tensors) -> Iterator[Place]:
 
 def _holds(value: Array, parameter: Array) -> bool:
     """Whether an initializer's dtype is the parameter's, or one that has all of its numbers."""
-    return value.dtype.itemsize >= parameter.dtype.itemsize
+    return bool(value.dtype.itemsize >= parameter.dtype.itemsize)
 
 
 def _slices(parameter: Array, values: Tensors) -> Iterator[Place]:

@@ -97,7 +97,7 @@ class TorchModule(Adapter):
         return seen
 
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
-        given, wanted = to_tensor(x), dict(self.module.named_parameters())
+        given, wanted = to_tensor(x), dict[str, Tensor](self.module.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
         memory = None if run.memory is None else to_tensor(run.memory).requires_grad_()
@@ -112,7 +112,7 @@ class TorchModule(Adapter):
             output, list(wanted.values()), grad_outputs=to_tensor(cotangent), materialize_grads=True
         )
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
-        by_inputs = {name: by.pop(name) for name in ("x", "memory") if name in by}
+        by_inputs: Tensors = {name: by.pop(name) for name in ("x", "memory") if name in by}
         return {**by_inputs, **self.parameters.to_spec(by)}
 
     def called(self, x: Tensor, masks: Masks, run: RunRequest, memory: Tensor | None = None) -> Tensor:

@@ -19,7 +19,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from encoder_conformance import Tensors
-from encoder_conformance.allocator import give_freed_memory_back
+from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.spec.axes import Array
 
 Session = TypeVar("Session")

@@ -1,4 +1,4 @@
-"""The number in an equation: fitted to the data by least squares, and written as someone would have written it."""
+"""Fits the number in an equation to the data, by least squares, and writes it as someone would have written it."""
 
 import ast
 import math
@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import CONSTANT, parsed
 from encoder_conformance.diagnosis.identify.samples import Sample, cost
-from encoder_conformance.judge.observation import Array
+from encoder_conformance.spec.axes import Array
 
 _GRID = tuple(sign * 10.0**exponent for exponent in np.arange(-12.0, 7.0, 1.0) for sign in (1.0, -1.0))
 """Where a number that the data are not linear in is looked for first."""
@@ -30,7 +30,7 @@ _MEASURABLE = 0.1
 
 @dataclass(frozen=True)
 class Number:
-    """A fitted number and one uncertainty of it."""
+    """A fitted number, and its standard uncertainty."""
 
     value: float
     uncertainty: float
@@ -39,7 +39,7 @@ class Number:
 def fitted(
     samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float] = STARTS, enough: float = np.inf
 ) -> Number | None:
-    """The value of `c` that leaves the least square error; None where there is none, or the data say nothing of it.
+    """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it.
 
     `starts` are tried first, where the values are not linear in `c`. Where they are, and the best value leaves a cost
     of `enough` or more, it is None too.
@@ -71,7 +71,8 @@ def fitted(
 
 
 def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
-    """The solution where the computed values are linear in `c`, tried at three values; None where they are not."""
+    """Return the solution where the computed values are linear in `c`, tried at three values; None where they are
+    not."""
     along, length = 0.0, 0.0
     for sample in samples:
         at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
@@ -89,25 +90,22 @@ def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
 
 
 def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float, float] | None:
-    """Gauss and Newton's step from a value, the uncertainty there, and the mean square error."""
+    """Return Gauss and Newton's step from a value, the uncertainty there, and the mean square error."""
     along, length, square, count = 0.0, 0.0, 0.0, 0
     width = _SMALL * (abs(value) or 1.0)
     for sample in samples:
         error, above, below = (sample.errors(tree, at) for at in (value, value + width, value - width))
         if error is None or above is None or below is None:
             return None
-        slope = _slope(above, below, width)
+        slope = (above - below) / (2 * width)
         along, length = along - float(slope @ error), length + float(slope @ slope)
         square, count = square + float(error @ error), count + error.size
     return (along / length, 1.0 / math.sqrt(length), square / count) if length and np.isfinite(along) else None
 
 
-def _slope(above: Array, below: Array, width: float) -> Array:
-    return np.asarray((above - below) / (2 * width))
-
-
 def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number] | None:
-    """The coefficient of each term in a sum that leaves the least square error; None where they are not told apart."""
+    """Return the coefficient of each term in a sum that leaves the least square error; None where they are not
+    unique."""
     columns, observed = list[Array](), list[Array]()
     for sample in samples:
         values = [sample.computed(term) for term in terms]
@@ -130,7 +128,7 @@ def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number]
 
 
 def written(number: Number) -> Iterator[str]:
-    """How someone may have written it: the plainest first, and as it was measured last."""
+    """Yield how someone may have written it: the plainest first, and as it was measured last."""
     for text, value in _PLAIN.items():
         if abs(value - number.value) <= max(_SURE * number.uncertainty, 1e-12 * abs(number.value)):
             yield text
@@ -152,7 +150,7 @@ _PLAIN = {
 """Numbers that people write otherwise than as a short decimal, and whole ones."""
 
 
-class _Put(ast.NodeTransformer):
+class _ConstantReplacer(ast.NodeTransformer):
     def __init__(self, text: str) -> None:
         self._text = text
 
@@ -160,11 +158,11 @@ class _Put(ast.NodeTransformer):
         return parsed(self._text) if node.id == CONSTANT else node
 
 
-def having(tree: ast.expr, text: str) -> ast.expr:
-    """The tree with this in the place of `c`."""
-    put = _Put(text).visit(ast.parse(ast.unparse(tree), mode="eval").body)
-    assert isinstance(put, ast.expr)
-    return put
+def with_constant(tree: ast.expr, text: str) -> ast.expr:
+    """Return the tree with this in the place of `c`."""
+    replaced = _ConstantReplacer(text).visit(parsed(ast.unparse(tree)))
+    assert isinstance(replaced, ast.expr)
+    return replaced
 
 
 def has_constant(tree: ast.expr) -> bool:

@@ -1,5 +1,6 @@
-"""What can be said of one kind of step whose equation was not found: an activation, a linear map, weights, a norm, a
-sum. Each sentence is tested on every case."""
+"""Sentences on one kind of step whose equation was not found: an activation, a linear map, weights, a norm, a sum.
+
+Each is tested on every case; "" where it is not so."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,8 +8,9 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import parsed
 from encoder_conformance.diagnosis.identify.samples import Sample
-from encoder_conformance.diagnosis.identify.suggested import LIKE, LinearMap, is_linear, solved
-from encoder_conformance.judge.observation import Array
+from encoder_conformance.diagnosis.identify.suggested import WEIGHT_TOLERANCE, LinearMap, is_linear, solved
+from encoder_conformance.diagnosis.in_sigma import rms
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.constants import constants
 
 IN_LINE = constants().rms_limit
@@ -19,26 +21,22 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLOTTED = 24
 
 
-def rms(errors: Array) -> float:
-    return float(np.sqrt(np.mean(errors * errors))) if errors.size else 0.0
-
-
 def curve(stage: str, of: str, given: Array, seen: Array) -> str:
-    """Whether the values are a function of others, by their neighbours in order; then what it does, with a small plot;
-    "" where they are none."""
+    """Describe, with a small plot, the curve that the `seen` values [n] are of those `given` [n], if neighbours in
+    order of the given say that there is one."""
     order = np.argsort(given)
     given, seen = given[order], seen[order]
     span = max(float(np.ptp(seen)), 1e-300)
     between = np.interp(given[1:-1:2], given[::2], seen[::2])
-    apart = float(np.median(np.abs(seen[1:-1:2] - between))) / span
-    if apart > SMOOTH:
+    distance = float(np.median(np.abs(seen[1:-1:2] - between))) / span
+    if distance > SMOOTH:
         return ""
     points = ", ".join(f"f({at:g}) = {float(np.interp(at, given, seen)):.3g}" for at in _points(given))
     plotted = np.interp(np.linspace(given[0], given[-1], _PLOTTED), given, seen)
     levels = ((plotted - plotted.min()) / max(float(np.ptp(plotted)), 1e-300) * (len(_BARS) - 1)).round().astype(int)
     plot = "".join(_BARS[level] for level in levels)
     return (
-        f"{stage} follows one curve of {of}, to {apart:.1g} of its range: {points}{_shape(given, seen, span)}; "
+        f"{stage} follows one curve of {of}, to {distance:.1g} of its range: {points}{_shape(given, seen, span)}; "
         f"from {given[0]:.3g} to {given[-1]:.3g} {plot} (from {plotted.min():.3g} to {plotted.max():.3g})."
     )
 
@@ -48,7 +46,7 @@ def _points(given: Array) -> Iterator[float]:
 
 
 def _shape(given: Array, seen: Array, span: float) -> str:
-    """Odd or even, flat at an end, and where f(x) = x."""
+    """Describe whether f is odd or even, flat at an end, and where f(x) = x; all arrays are [n]."""
     said = []
     reach = min(-given[0], given[-1])
     if reach > 0:
@@ -69,7 +67,7 @@ def _shape(given: Array, seen: Array, span: float) -> str:
 
 
 def activation(stage: str, samples: Sequence[Sample]) -> str:
-    """How far it is from a curve through neighbours in order of the input, and where that goes."""
+    """Describe the curve of an activation, or that there is none."""
     if stage != "ffn_activation":
         return ""
     parts = [(s.operands["ffn_hidden"].reshape(-1)[s.positions], s.observed) for s in samples]
@@ -78,7 +76,8 @@ def activation(stage: str, samples: Sequence[Sample]) -> str:
 
 
 def linear(stage: str, samples: Sequence[Sample]) -> str:
-    """Whether one weight and one bias give all cases that were built with the same parameters, and which they are."""
+    """Describe the weight and the bias that give all cases that were built with the same parameters, or that none
+    do."""
     if not is_linear(samples[0].specified.tree):
         return ""
     found = solved(samples)
@@ -99,10 +98,10 @@ def _rank(found: LinearMap) -> str:
 
 
 def _described(what: str, found: Array, parameters: dict[str, Array]) -> str:
-    """The parameter that it is nearest to, by a factor or but for some entries."""
+    """Describe the parameter that `found` [K, M] or [M] is nearest to, by a factor or but for some entries."""
     if not np.abs(found).max() > 1e-6:
         return f"its {what} is 0"
-    apart: list[tuple[float, str]] = []
+    distance: list[tuple[float, str]] = []
     for name, value in parameters.items():
         forms = {name: value, f"the transpose of {name}": value.T} if value.ndim == 2 else {name: value}
         for text, form in forms.items():
@@ -111,16 +110,16 @@ def _described(what: str, found: Array, parameters: dict[str, Array]) -> str:
                 continue
             factor = float((form * found).sum()) / size**2
             away = float(np.linalg.norm(found - factor * form)) / max(float(np.linalg.norm(found)), 1e-300)
-            if away < LIKE:
+            if away < WEIGHT_TOLERANCE:
                 return f"its {what} is {text if abs(factor - 1) < 1e-3 else f'{factor:.6g} times {text}'}"
-            differs = np.abs(found - form) > LIKE * max(float(np.sqrt(np.mean(form**2))), 1e-300)
+            differs = np.abs(found - form) > WEIGHT_TOLERANCE * max(float(np.sqrt(np.mean(form**2))), 1e-300)
             if differs.mean() <= 0.5:
                 where = " and ".join(f"{axis} {_range(np.flatnonzero(_any(differs, at)))}" for at, axis in _axes(form))
                 return f"its {what} is {text} but for {int(differs.sum())} of {differs.size} entries ({where})"
-            apart.append((away, text))
-    if not apart:
+            distance.append((away, text))
+    if not distance:
         return f"its {what} is like no parameter"
-    away, text = min(apart)
+    away, text = min(distance)
     return f"its {what} is like no parameter, nearest {text}, {away:.2g} of its size away"
 
 
@@ -129,6 +128,7 @@ def _axes(form: Array) -> tuple[tuple[int, str], ...]:
 
 
 def _any(differs: Array, axis: int) -> Array:
+    """Return which rows, columns or entries of [K, M] or [M] differ anywhere."""
     return np.asarray(differs.any(axis=1 - axis)) if differs.ndim == 2 else differs
 
 
@@ -139,7 +139,7 @@ def _range(at: Array) -> str:
 
 
 def weights(stage: str, samples: Sequence[Sample]) -> Iterator[str]:
-    """Which axis sums to what, and where weights are 0, against the mask."""
+    """Describe what the keys' axis sums to, and where weights are 0, against the mask."""
     if stage != "attention_weights":
         return
     sums, hidden, leaked, most, compared = list[Array](), 0, 0, 0.0, 0
@@ -166,7 +166,7 @@ def weights(stage: str, samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def norm(stage: str, samples: Sequence[Sample]) -> str:
-    """Whether each row is (x − centre) / divisor · gain + shift, and what centre and divisor are."""
+    """Describe centre and divisor, where each row is (x − centre) / divisor · gain + shift."""
     if stage not in ("norm1", "norm2"):
         return ""
     divisors, centres, worst = list[Array](), list[Array](), 0.0
@@ -203,7 +203,7 @@ def _span(values: Array) -> str:
 
 
 def sum_by_feature(stage: str, samples: Sequence[Sample]) -> str:
-    """Of a sum of two: whether each feature has factors of its own, the same in every row of one layer's cases."""
+    """Describe the factors of each feature in a sum of two, the same in every row of one layer's cases."""
     if stage not in ("residual1", "residual2"):
         return ""
     names = sorted(name for name in samples[0].specified.names if "." not in name)
@@ -227,7 +227,7 @@ def sum_by_feature(stage: str, samples: Sequence[Sample]) -> str:
 
 
 def scores(stage: str, samples: Sequence[Sample]) -> str:
-    """Whether what is wrong is a function of the specified score, or of positions alone."""
+    """Describe scores that are a function of the specified score, or wrong by what positions alone decide."""
     if stage != "attention_scores":
         return ""
     specified = parsed(samples[0].specified.form)
@@ -238,10 +238,12 @@ def scores(stage: str, samples: Sequence[Sample]) -> str:
         assert computed is not None
         given.append(computed.reshape(-1)[whole.positions])
         seen.append(whole.observed)
-        apart = whole.observed_whole() - computed
+        distance = whole.observed_whole() - computed
         with np.errstate(all="ignore"):
-            spread = np.fmax.reduce(apart, axis=(0, 1)) - np.fmin.reduce(apart, axis=(0, 1))  # no warning of NaN alone
-            several, most = apart.shape[0] * apart.shape[1] > 1, np.fmax.reduce(np.abs(apart), axis=None)
+            spread = np.fmax.reduce(distance, axis=(0, 1)) - np.fmin.reduce(
+                distance, axis=(0, 1)
+            )  # no warning of NaN alone
+            several, most = distance.shape[0] * distance.shape[1] > 1, np.fmax.reduce(np.abs(distance), axis=None)
             alone = alone and several and bool(np.fmax.reduce(spread, axis=None) < 1e-5 * most)
     if alone:
         return f"What is added to {stage} depends on the positions of query and key alone."

@@ -1,6 +1,8 @@
-"""Numbers of threads: a worker's share of the processors, and the environment variables of BLAS libraries."""
+"""The processors of this machine: their model, and how many threads of a worker share them."""
 
 import os
+import platform
+from pathlib import Path
 
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -17,3 +19,13 @@ def share(workers: int) -> int:
     suite of small layers then takes four times as long.
     """
     return max(1, ((os.cpu_count() or 1) - 1) // max(workers, 1))
+
+
+def processor() -> str:
+    """The model name of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""Gradients of a wrong forward pass, held to what explains it: they follow from it, where equations say how."""
+"""Holds the gradients of a wrong forward pass to what explains it: they follow from it, where equations say how."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,8 @@ from itertools import islice
 
 import numpy as np
 
-from encoder_conformance.diagnosis.backward.seen import GradientsSeen
+from encoder_conformance.diagnosis.backward.observed import ObservedGradients
+from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.oracle.deviant import active_parts, deviant
 from encoder_conformance.oracle.steps.needs import leaves_no_key
 from encoder_conformance.spec.deviation import Deviation
@@ -21,10 +22,10 @@ _SCALES = {"by-d-model": "d_model", "by-head-dim": "head_dim"}
 """Form of the scores → the scale of a layer that chooses it."""
 
 
-def not_following(seen: Iterable[GradientsSeen], deviations: Sequence[Deviation]) -> list[str]:
-    """The cases whose gradients are not those of a layer that is wrong in these ways.
+def not_following(seen: Iterable[ObservedGradients], deviations: Sequence[Deviation]) -> list[str]:
+    """Return the cases whose gradients are not those of a layer that is wrong in these ways.
 
-    Of six at most, in the order in which they are seen. A wrong form of a step that no layer chooses has no gradient
+    Six are looked at, at most, in their order. A wrong form of a step that no layer chooses has no gradient
     (V-3), and nobody specifies those of parameters that are exchanged: nothing is said where one of them is among the
     causes. Nor is anything of cases with padding: what a wrong mask lets through of it is the implementation's choice
     (M-3).
@@ -32,14 +33,14 @@ def not_following(seen: Iterable[GradientsSeen], deviations: Sequence[Deviation]
     found = []
     for case in islice(_followed(seen, deviations), _CASES):
         with np.errstate(all="ignore"):  # a wrong layer may overflow where the right one does not
-            rms = [float(np.sqrt(np.mean(each**2))) for each in case.errors(case.right).values()]
-        if max(rms, default=0.0) > _CEILING:
+            largest = max(map(rms, case.errors(case.right).values()), default=0.0)
+        if largest > _CEILING:
             found.append(case.case.id)
     return found
 
 
-def _followed(seen: Iterable[GradientsSeen], deviations: Sequence[Deviation]) -> Iterator[GradientsSeen]:
-    """Those cases whose gradients the deviations say, with the wrong layer taken for right."""
+def _followed(seen: Iterable[ObservedGradients], deviations: Sequence[Deviation]) -> Iterator[ObservedGradients]:
+    """Yield the cases whose gradients follow from the deviations, with the wrong layer taken for right."""
     for each in (each for each in seen if each.case.valid().all()):
         acting = active_parts(each.case, deviations)
         wrong = deviant(each.case, acting)
@@ -48,9 +49,9 @@ def _followed(seen: Iterable[GradientsSeen], deviations: Sequence[Deviation]) ->
             yield replace(each, explained=replace(wrong, layer=layer))
 
 
-def _with_choices(layer: Layer, ways: Mapping[str, str]) -> Layer | None:
-    """The layer that chooses these forms of its steps; None where no layer can."""
-    for step, form in ways.items():
+def _with_choices(layer: Layer, forms: Mapping[str, str]) -> Layer | None:
+    """Return the layer that chooses these forms of its steps; None where no layer can."""
+    for step, form in forms.items():
         update: dict[str, object]
         if step == "activation" and form in ACTIVATIONS:
             update = {"feed_forward": layer.feed_forward.model_copy(update={"activation": form})}

@@ -1,4 +1,4 @@
-"""What a deviation that is predicted in size only also predicts beside its size, and whether that came true (rule V-4).
+"""Tests what a noisy deviation, which is predicted in size only, predicts beside its size (rule V-4).
 
 Size alone says little: whatever is wrong by about as much has it. But given the stage before, a product of rounded
 operands has one value; a result in a narrow format lies on that format's grid; dropout leaves an element as it is,
@@ -8,19 +8,17 @@ rounds E[x²] by. None of these is so by chance.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.binomial import smaller_tail
+from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
 from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
 from encoder_conformance.oracle.steps import NOISY
 from encoder_conformance.oracle.steps.forward_only import narrowed
+from encoder_conformance.spec.axes import Array, D, P, Rows
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
-
-Array = npt.NDArray[Any]
 
 ENOUGH = 8
 """Values that have to bear a prediction out. On a narrow format's grid one lies by chance once in 2^13 or more."""
@@ -36,36 +34,36 @@ _STAGE_OF = {
 }
 """Step → the stage that shows its result, where that has another name."""
 _FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
-_DROPPING = frozenset({"dropout", "dropout-broadcast"})
+_DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
 
 
 @dataclass(frozen=True)
-class StageSeen:
-    """One stage, flat, at the positions that are kept: `observed`; `plain`, without what is noisy there; `predicted`,
-    with it, rounding as the oracle rounds. `index` [n, axes] says where. `rows`: those of a norm, if it is one."""
+class NoisyStage:
+    """One stage at its compared positions: `observed`; `plain`, without what is noisy there; `predicted`, with it, and
+    rounded as the oracle rounds. `index` [P, axes] says where. `rows`: those of a norm, if it is one."""
 
-    observed: Array
-    plain: Array
-    predicted: Array
-    sigma: Array
+    observed: P
+    plain: P
+    predicted: P
+    sigma: P
     index: Array
-    rows: "Rows | None"
+    rows: "NormRows | None"
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A norm, row by row [n, D]: what it was given, what was seen, what is right, the shift [D], and ε."""
+class NormRows:
+    """A norm, row by row, [rows, D]: its input `x`, what was observed, what is right and its σ; the shift, and ε."""
 
-    x: Array
-    observed: Array
-    right: Array
-    sigma: Array
-    shift: Array
+    x: Rows
+    observed: Rows
+    right: Rows
+    sigma: Rows
+    shift: D
     epsilon: float
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PredictionResult:
     """Whether a prediction came true. `errors`, in σ, where it is one of values, and so says more than a size."""
 
     true: bool
@@ -73,43 +71,43 @@ class Outcome:
 
 
 def noisy_steps(deviations: Sequence[Deviation]) -> dict[str, str]:
-    """Stage → the form of the step that is predicted in size only there; of two, what is applied last."""
+    """Return stage → the form of the step that is predicted in size only there; of two, what is applied last."""
     found: dict[str, str] = {}
     for deviation in deviations:
         for step, form in deviation.patch.steps.items():
             if form in NOISY:
                 stage = _STAGE_OF.get(step, step)
-                if stage not in found or form in _DROPPING:
+                if stage not in found or form in _DROPOUTS:
                     found[stage] = form
     return found
 
 
-def dropping(form: str) -> bool:
-    return form in _DROPPING
+def is_dropout(form: str) -> bool:
+    return form in _DROPOUTS
 
 
-def drops(deviations: Sequence[Deviation]) -> bool:
-    """Whether chance is in it, so that two answers to one question differ."""
-    return any(dropping(form) for deviation in deviations for form in deviation.patch.steps.values())
+def has_dropout(deviations: Sequence[Deviation]) -> bool:
+    """Whether one of them is dropout, so that two answers to one question differ."""
+    return any(is_dropout(form) for deviation in deviations for form in deviation.patch.steps.values())
 
 
 def prediction_of(form: str) -> str:
-    """What a form predicts, in a few words."""
-    if dropping(form):
+    """Return in a few words what a form predicts."""
+    if is_dropout(form):
         return "elements are 0, or all scaled by one number"
     if form == "fast-variance":
         return "the variance of each row is off as float32's E[x²] − E[x]² is"
     return f"values are those of {_FORMAT_OF.get(form, form.removeprefix('in-'))}"
 
 
-def without_dropping(deviations: Sequence[Deviation]) -> list[Deviation]:
-    return [deviation for deviation in deviations if not drops([deviation])]
+def without_dropout(deviations: Sequence[Deviation]) -> list[Deviation]:
+    return [deviation for deviation in deviations if not has_dropout([deviation])]
 
 
-def outcome(form: str, stage: StageSeen, limits: Constants) -> Outcome | None:
-    """Whether what a form predicts of a stage came true; None where the stage could not have said."""
-    if form in _DROPPING:
-        return _dropped(stage, limits, broadcast=form == "dropout-broadcast")
+def prediction_result(form: str, stage: NoisyStage, limits: Constants) -> PredictionResult | None:
+    """Return whether what a form predicts of a stage came true; None where the stage cannot show it."""
+    if form in _DROPOUTS:
+        return _scaled_or_dropped(stage, limits, broadcast=form == "dropout-broadcast")
     as_predicted = _as_predicted(stage, limits)
     if as_predicted is None or as_predicted.true:
         return as_predicted
@@ -118,27 +116,27 @@ def outcome(form: str, stage: StageSeen, limits: Constants) -> Outcome | None:
     return _on_grid(stage, _FORMAT_OF.get(form, form.removeprefix("in-")), limits)
 
 
-def _as_predicted(stage: StageSeen, limits: Constants) -> Outcome | None:
-    """The values themselves, rounded as the oracle rounds them."""
-    errors = _apart(stage.observed, stage.predicted, stage.sigma)
-    told = np.abs(_apart(stage.predicted, stage.plain, stage.sigma)) > limits.max_limit
-    if np.count_nonzero(told) < ENOUGH:
+def _as_predicted(stage: NoisyStage, limits: Constants) -> PredictionResult | None:
+    """Test the values themselves, rounded as the oracle rounds them."""
+    errors = in_sigma(stage.observed, stage.predicted, stage.sigma)
+    distinct = np.abs(in_sigma(stage.predicted, stage.plain, stage.sigma)) > limits.max_limit
+    if np.count_nonzero(distinct) < ENOUGH:
         return None
-    return Outcome(_conform(errors, limits), errors)
+    return PredictionResult(conforms(errors, limits), errors)
 
 
-def _on_grid(stage: StageSeen, dtype: str, limits: Constants) -> Outcome:
-    """Every value is one that the narrow format has, where few of the wide ones are. A framework may round elsewhere
+def _on_grid(stage: NoisyStage, dtype: str, limits: Constants) -> PredictionResult:
+    """Test that every value is one of the narrow format, as few of the wide one are. A framework may round elsewhere
     inside than the oracle does; if it rounds its result, that shows."""
     with np.errstate(all="ignore"):
-        told = np.abs(stage.plain - narrowed(stage.plain, dtype)) > limits.max_limit * stage.sigma
+        off_grid = np.abs(stage.plain - narrowed(stage.plain, dtype)) > limits.max_limit * stage.sigma
         on_grid = np.isnan(stage.observed) | (stage.observed == narrowed(stage.observed, dtype))
-    several = len(np.unique(stage.observed[told & (stage.observed != 0)])) >= ENOUGH  # zeros are on any grid
-    return Outcome(several and bool(on_grid.all()))
+    several = len(np.unique(stage.observed[off_grid & (stage.observed != 0)])) >= ENOUGH  # zeros are on any grid
+    return PredictionResult(several and bool(on_grid.all()))
 
 
-def _dropped(stage: StageSeen, limits: Constants, *, broadcast: bool) -> Outcome | None:
-    """Each element is 0 or one scale times what it would be, and as many are 0 as that scale says."""
+def _scaled_or_dropped(stage: NoisyStage, limits: Constants, *, broadcast: bool) -> PredictionResult | None:
+    """Test that each element is 0 or one scale times what it would be, and as many are 0 as that scale says."""
     finite = np.isfinite(stage.plain)
     large = finite & (np.abs(np.where(finite, stage.plain, 0.0)) > _FAR * stage.sigma)
     zero = stage.observed == 0
@@ -149,20 +147,21 @@ def _dropped(stage: StageSeen, limits: Constants, *, broadcast: bool) -> Outcome
     with np.errstate(all="ignore"):
         scale = float((weight @ stage.observed[kept]) / (weight @ stage.plain[kept]))
     if not scale > 1:
-        return Outcome(False)
-    errors = np.where(zero, 0.0, _apart(stage.observed, scale * stage.plain, scale * stage.sigma))
+        return PredictionResult(False)
+    errors = np.where(zero, 0.0, in_sigma(stage.observed, scale * stage.plain, scale * stage.sigma))
     total, dropped, rate = int(np.count_nonzero(large)), int(np.count_nonzero(gone)), 1 - 1 / scale
     tail = smaller_tail(dropped, total, rate)
     if not dropped and tail >= _CHANCE:
         return None  # so few that none need have been dropped
     alike = _same_in_every_item(stage.index[large], gone[large])
     shared = broadcast if alike is None else alike
-    true = _conform(errors, limits) and (tail >= _CHANCE or shared) and dropped > 0 and shared == broadcast
-    return Outcome(bool(true), errors if true else None)
+    true = conforms(errors, limits) and (tail >= _CHANCE or shared) and dropped > 0 and shared == broadcast
+    return PredictionResult(bool(true), errors if true else None)
 
 
-def _same_in_every_item(index: Array, gone: Array) -> bool | None:
-    """Whether the same (query, key) or (position, feature) is dropped in every item and head; None if few can say."""
+def _same_in_every_item(index: Array, gone: P) -> bool | None:
+    """Whether the same (query, key) or (position, feature) is dropped in every item and head; None if few can say.
+    `index` is [P, axes]."""
     groups: dict[tuple[int, ...], list[bool]] = {}
     for at, zero in zip(index[:, -2:].tolist(), gone.tolist(), strict=True):
         groups.setdefault(tuple(at), []).append(zero)
@@ -172,8 +171,8 @@ def _same_in_every_item(index: Array, gone: Array) -> bool | None:
     return all(all(group) for group in hit)
 
 
-def _variance_off(rows: Rows, limits: Constants) -> Outcome | None:
-    """In each row one variance that is off by what float32 rounds E[x²] by, and otherwise in the next."""
+def _variance_off(rows: NormRows, limits: Constants) -> PredictionResult | None:
+    """Test that the variance of each row is off by no more than float32 rounds E[x²] by, and not alike in all rows."""
     normal, seen = rows.right - rows.shift, rows.observed - rows.shift
     with np.errstate(all="ignore"):
         weight = normal / rows.sigma**2
@@ -184,20 +183,6 @@ def _variance_off(rows: Rows, limits: Constants) -> Outcome | None:
         off = whole * (scale**-2.0 - 1)
         unsure = 2 * whole * scale**-2.0 * relative
         most = 2 * rows.x.shape[-1] * FLOAT32_ROUNDOFF * np.mean(rows.x**2, -1)
-        told = bool(np.any(np.abs(off - np.median(off)) > limits.max_limit * unsure))
+        differs = bool(np.any(np.abs(off - np.median(off)) > limits.max_limit * unsure))
         bounded = bool(np.all(np.abs(off) <= most + limits.max_limit * unsure))
-    return Outcome(told and bounded and _conform(errors.reshape(-1), limits))
-
-
-def _conform(errors: Array, limits: Constants) -> bool:
-    with np.errstate(over="ignore", invalid="ignore"):
-        rms = float(np.sqrt(np.mean(errors * errors)))
-    return rms <= limits.rms_limit and float(np.abs(errors).max()) <= limits.max_limit
-
-
-def _apart(one: Array, other: Array, sigma: Array) -> Array:
-    """(one − other) / σ; 0 where both are NaN, or infinite alike, and infinite where one of them is."""
-    finite = np.isfinite(one) & np.isfinite(other)
-    same = (np.isnan(one) & np.isnan(other)) | (one == other)
-    with np.errstate(all="ignore"):
-        return np.where(finite, (one - other) / sigma, np.where(same, 0.0, np.inf))
+    return PredictionResult(differs and bounded and conforms(errors.reshape(-1), limits))
