@@ -24,7 +24,7 @@ from encoder_conformance.impls.onnx_file.interface.input_semantics import InputS
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.wire.description import Fact, Proof
+from encoder_conformance.wire.description import Fact, LiveProof
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
 
@@ -46,7 +46,7 @@ class Examination:
     """What it is read and proved in, the widest first."""
     taken: tuple[DtypeName, ...] = ()
     """Those of the formats asked for in which it computes."""
-    proof: Proof | None = None
+    proof: LiveProof | None = None
     searched: SearchedMap | None = None
     stages: dict[str, Place] = field(default_factory=dict)
     stated: Layer | None = None

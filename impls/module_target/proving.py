@@ -15,7 +15,7 @@ from encoder_conformance.spec.case import causal_mask, layer_parameters
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import parameters_of
-from encoder_conformance.wire.description import Proof
+from encoder_conformance.wire.description import LiveProof
 
 _MOVED = 64
 """The most parameters that are moved, evenly chosen."""
@@ -73,7 +73,7 @@ def parameters_for(layer: Layer, absent: tuple[str, ...]) -> dict[str, Array]:
     return drawn
 
 
-def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> Proof:
+def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> LiveProof:
     """Compares the output with the oracle's, as it is and with each parameter moved alone."""
     x, parameters = bench.x(), parameters_for(layer, absent)
     for first, second in map.shared():
@@ -103,7 +103,7 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
                 wrong.append(name)
     map.load(bench.module, parameters)
     problem = "" if conforms else f"the output is {rms or 0:.3g} σ off"
-    return Proof(
+    return LiveProof(
         holds=not problem and not wrong and len(chosen) > len(inert),
         dtype=bench.dtype,
         rms=rms,

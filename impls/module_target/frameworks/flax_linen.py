@@ -141,7 +141,8 @@ def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
 
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     """Its variables, for the first width that it takes and gives. Raises BadTarget."""
-    problem, variables = "it gives another width than it takes", dict[str, Any]()
+    problem = "it gives another width than it takes"
+    variables: Mapping[str, Any]
     for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
         x = jnp.zeros((3, 5, width), jnp.float32)
         try:
