@@ -19,8 +19,7 @@ from encoder_conformance.checks.refusals import BEGINS, Refused, refused
 from encoder_conformance.checks.training.dropout import put_dropout
 from encoder_conformance.checks.training.initialisation import put_initialisation
 from encoder_conformance.golden.narrow import LINEAR_BELOW, in_format
-from encoder_conformance.judge.answers import Answers, Sampled
-from encoder_conformance.judge.digest import digest_of
+from encoder_conformance.judge.answers import Answers, Sampled, digest_of
 from encoder_conformance.judge.expected import NOTHING, Expected, key
 from encoder_conformance.judge.observation import is_large
 from encoder_conformance.judge.outcome import EXPECTED, Outcome

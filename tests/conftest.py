@@ -200,7 +200,7 @@ def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         plants = importlib.import_module(f"{name}.steps").VARIANTS
         for step, forms in VARIANTS.items():
             right = {"rms_norm", "shared_by_heads", "none"} - set(plants[step])  # a layer's choice, and no wrong form
-            # A wrong form of a layer's choice is that of its standard form under one more name (own_forms).
+            # A wrong form of a layer's choice is that of its standard form under one more name (forms_of).
             own = {f"{choice}-{form}" for choice in forms for form in forms}
             assert set(forms) - right - own | {"standard"} == set(plants[step]), step
 

@@ -11,8 +11,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from encoder_conformance.cli.main import cli
-from encoder_conformance.spec.clauses import clauses
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import clauses, load
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {

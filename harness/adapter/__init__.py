@@ -8,7 +8,7 @@ from encoder_conformance.adapter.request import RunRequest
 from encoder_conformance.adapter.serve import serve
 from encoder_conformance.adapter.stopwatch import between_taps, timed
 from encoder_conformance.recent import Recent
-from encoder_conformance.spec.depth import shows_inside
+from encoder_conformance.spec.stages import shows_inside
 
 __all__ = [
     "Adapter",

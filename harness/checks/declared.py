@@ -1,9 +1,6 @@
 """Judges an implementation that declares deviations against the patched specification, in σ (rules V-5, V-6)."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.deviations.simulate import scatter, simulate_with_noise
@@ -11,13 +8,12 @@ from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected, ExpectedTensor
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Verdict, judge
+from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.task import Task
-
-Array = npt.NDArray[Any]
 
 
 def judge_declared(
@@ -86,7 +82,7 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
     return Expected(tensors, expected.kinked_rows)
 
 
-def _distribute_scatter(scatter: Array, condition: Array) -> Array:
+def _distribute_scatter(scatter: P, condition: P) -> P:
     """The scatter of each value under a deviation that is predicted in size only. Its mean square is that of `scatter`.
 
     Half of the mean square is the same for all values. Half is proportional to the squared condition, since the values

@@ -9,7 +9,7 @@ from encoder_conformance.docs.core import PAGE, page
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
 from encoder_conformance.paths import SPECS, shown
-from encoder_conformance.spec.core import FILE
+from encoder_conformance.spec.load import CORE
 
 _TEXT = """# yaml-language-server: $schema=schema/core.schema.json
 # Written by `conform core build`; docs/core.md says what each case is there for.
@@ -45,6 +45,6 @@ def build(jobs: int) -> None:
 def write(selection: CoreSelection) -> list[str]:
     """Write the core, its sensitivity table and its page. Returns a line for each file."""
     write_sensitivity(selection.sensitivity)
-    replace_file(SPECS / FILE, _TEXT.format(cases="\n".join(f"  - {case}" for case in selection.cases)).encode())
+    replace_file(SPECS / CORE, _TEXT.format(cases="\n".join(f"  - {case}" for case in selection.cases)).encode())
     replace_file(PAGE, page(selection).encode())
-    return [f"{shown(path)}: {len(selection.cases)} cases" for path in (SPECS / FILE, PAGE)]
+    return [f"{shown(path)}: {len(selection.cases)} cases" for path in (SPECS / CORE, PAGE)]

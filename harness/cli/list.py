@@ -14,9 +14,8 @@ from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
 from encoder_conformance.report.terminal import console
-from encoder_conformance.spec.clauses import clauses
 from encoder_conformance.spec.coverage import coverage
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import clauses, load
 
 Row = dict[str, str | int]
 

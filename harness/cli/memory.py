@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -74,10 +74,7 @@ Examples:
 @looking.impl_option
 @looking.json_option
 def memory(
-    layer: str | None,
-    d_model: int | None,
-    num_heads: int | None,
-    d_ff: int | None,
+    layer: looking.LayerOptions,
     dropout: float | None,
     batch: int | None,
     sequences: tuple[int, ...],
@@ -98,49 +95,60 @@ def memory(
     for is_set, option in ((impl is not None, "--impl"), (backward, "--backward")):
         if is_set and not measured:
             raise InputError("only a measurement asks an implementation", where=option, hint="add --measure")
-    chosen = looking.chosen_layer(layer, d_model, num_heads, d_ff, dropout)
+    chosen = layer.chosen(dropout)
     encoder_layer_of(chosen, "`memory` counts the activations of an encoder layer")
-    layers = layers or chosen.stack.layers
-    one_layer, batch, sequences = chosen.one_of_it, batch or looking.BATCH, sequences or (looking.SEQUENCE,)
-    itemsize = FORMATS[dtype].numpy.itemsize
+    one_layer, sequences = chosen.one_of_it, sequences or (looking.SEQUENCE,)
+    sizes = _Sizes(one_layer, layers or chosen.stack.layers, batch or looking.BATCH, dtype)
     limit_bytes = parse_amount(limit, "--limit") if limit is not None else None
     facts: dict[str, Any] = {
         "d_model": one_layer.d_model,
         "num_heads": one_layer.attention.num_heads,
         "d_ff": one_layer.feed_forward.d_ff,
-        "batch": batch,
-        "layers": layers,
+        "batch": sizes.batch,
+        "layers": sizes.layers,
         "dtype": dtype,
         "dropout": one_layer.dropout.model_dump(),
-        "bytes": [_predict(one_layer, batch, S, itemsize, layers) for S in sequences],
+        "bytes": [_predict(sizes, S) for S in sequences],
     }
     if state_set is not None:
-        facts["states"] = states(chosen, state_set, itemsize, layers)
+        facts["states"] = states(chosen, state_set, sizes.itemsize, sizes.layers)
     if measured:
-        facts["measured"] = _measure_peaks(impl, one_layer, batch, sequences, dtype, layers, backward=backward)
+        facts["measured"] = _measure_peaks(impl, sizes, sequences, backward=backward)
     if limit_bytes is not None:
-        facts["limit"] = _find_longest(
-            one_layer, batch, itemsize, layers, limit_bytes, sum(facts.get("states", {}).values())
-        )
+        facts["limit"] = _find_longest(sizes, limit_bytes, sum(facts.get("states", {}).values()))
     if as_json:
         click.echo(json.dumps(facts, indent=1))
     else:
         show(facts)
 
 
-def _find_longest(
-    layer: Layer, batch: int, itemsize: int, layers: int, limit_bytes: int, state_bytes: int
-) -> dict[str, int]:
+@dataclass(frozen=True)
+class _Sizes:
+    """The sizes of one question: `layers` layers like `layer`, of some batch and dtype."""
+
+    layer: Layer
+    layers: int
+    batch: int
+    dtype: DtypeName
+
+    @property
+    def itemsize(self) -> int:
+        return FORMATS[self.dtype].numpy.itemsize
+
+
+def _find_longest(sizes: _Sizes, limit_bytes: int, state_bytes: int) -> dict[str, int]:
     """The longest sequence within `limit_bytes`. `state_bytes`: the part of the limit that the parameters take."""
+    layer, batch, itemsize, layers = sizes.layer, sizes.batch, sizes.itemsize, sizes.layers
     longest = longest_sequence(layer, batch, itemsize, layers, limit_bytes - state_bytes)
     total_bytes, next_bytes = (state_bytes + total(layer, batch, S, itemsize, layers) for S in (longest, longest + 1))
     return {"bytes": limit_bytes, "sequence": longest, "total": total_bytes, "next": next_bytes, "states": state_bytes}
 
 
-def _predict(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int) -> dict[str, Any]:
+def _predict(sizes: _Sizes, sequence: int) -> dict[str, Any]:
+    layers, itemsize = sizes.layers, sizes.itemsize
     by_placement: dict[str, Any] = {}
     for placement in PLACEMENTS:
-        model = liveness(at_size(layer, batch, sequence), placement)
+        model = liveness(at_size(sizes.layer, sizes.batch, sequence), placement)
         by_placement[placement] = {
             "peak": model.peak * itemsize,
             "at": model.at,
@@ -150,7 +158,7 @@ def _predict(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int
             "kept_in_training": layers * model.kept_in_training * itemsize,
             "keeping_in_training": model.keeping_in_training,
         }
-    part_bytes = parts(layer, batch, sequence, itemsize)
+    part_bytes = parts(sizes.layer, sizes.batch, sequence, itemsize)
     return {
         "sequence": sequence,
         **part_bytes,
@@ -162,29 +170,22 @@ def _predict(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int
 
 
 def _measure_peaks(
-    impl: str | None,
-    layer: Layer,
-    batch: int,
-    sequences: tuple[int, ...],
-    dtype: DtypeName,
-    layers: int,
-    *,
-    backward: bool,
+    impl: str | None, sizes: _Sizes, sequences: tuple[int, ...], *, backward: bool
 ) -> list[dict[str, Any]]:
     """The peak of one layer forward and, with `backward`, of a stack of all layers forward and backward."""
     require_linux()
-    peaks, stack = [], stacked(layer, layers)
-    refuse_larger(stack if backward else layer, LARGEST_BUILT, "--layers, --layer" if backward else "--layer")
-    training = bool(layer.dropout.rates())  # where nothing is dropped, both modes are the same
+    peaks, stack = [], stacked(sizes.layer, sizes.layers)
+    refuse_larger(stack if backward else sizes.layer, LARGEST_BUILT, "--layers, --layer" if backward else "--layer")
+    training = bool(sizes.layer.dropout.rates())  # where nothing is dropped, both modes are the same
     for S in sequences:
-        passes: list[tuple[str, Case, Check]] = [("forward", at_size(layer, batch, S), "output")]
+        passes: list[tuple[str, Case, Check]] = [("forward", at_size(sizes.layer, sizes.batch, S), "output")]
         for checkpoint, description in BACKWARD.items() if backward else ():
-            case = at_size(stack, batch, S, checkpoint=checkpoint, training=training)
+            case = at_size(stack, sizes.batch, S, checkpoint=checkpoint, training=training)
             passes.append((description, case, "gradients"))
         for description, case, check in passes:
-            ready, task = find_task(impl, case, dtype, check)
+            ready, task = find_task(impl, case, sizes.dtype, check)
             name = ready.implementation.name
-            refuse_too_large(sum(map(prod, case.expected_shapes(check).values())), case.situation.batch, dtype)
+            refuse_too_large(sum(map(prod, case.expected_shapes(check).values())), case.situation.batch, sizes.dtype)
             with looking.at_work(f"measuring {name}, {description}, at S = {S}"):
                 peak = measure(ready, task, os.cpu_count() or 1)
             facts = {"implementation": name, "sequence": S, "layers": case.layer.stack.layers, "pass": description}

@@ -2,25 +2,19 @@
 
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
+from encoder_conformance.cli import looking
 from encoder_conformance.inspect.liveness import PLACEMENTS
 from encoder_conformance.inspect.memory import PARTS, PUBLISHED_PARTS, added_as_shown, growth, mib
 from encoder_conformance.inspect.peak import BACKWARD
-from encoder_conformance.report.terminal import console
 
 
 def show(facts: dict[str, Any]) -> None:
     """Print the table. `facts` is the content of `--json`."""
-    screen = console()
     sizes = f"B = {facts['batch']}, D = {facts['d_model']}, H = {facts['num_heads']}, F = {facts['d_ff']}"
-    screen.print(f"Activations in MiB: {sizes}, {facts['dtype']}", style="bold", highlight=False, soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("part", no_wrap=True)
-    table.add_column("numbers", no_wrap=True)
-    for predicted in facts["bytes"]:
-        table.add_column(f"S = {predicted['sequence']}", justify="right", no_wrap=True)
+    screen = looking.heading(f"Activations in MiB: {sizes}, {facts['dtype']}")
+    table = looking.table(("part", "numbers"), (f"S = {predicted['sequence']}" for predicted in facts["bytes"]))
     _add_parts(table, facts)
     _add_alive(table, facts)
     _add_states(table, facts)

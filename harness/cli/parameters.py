@@ -6,14 +6,11 @@ from dataclasses import asdict
 from math import prod
 
 import click
-from rich import box
-from rich.table import Table
 
 from encoder_conformance.cli import looking
 from encoder_conformance.inspect.layer_selection import describe_case, refuse_too_large
 from encoder_conformance.inspect.parameters import Parameters
 from encoder_conformance.inspect.parameters import parameters as read_parameters
-from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
@@ -39,11 +36,8 @@ Examples:
 )
 @looking.json_option
 def parameters(
+    layer: looking.LayerOptions,
     impl: str | None,
-    layer: str | None,
-    d_model: int | None,
-    num_heads: int | None,
-    d_ff: int | None,
     batch: int | None,
     sequence: int | None,
     dtype: DtypeName,
@@ -56,7 +50,7 @@ def parameters(
     gradients are of the sum of output times a drawn cotangent. Exit status: 0; 1 there was no answer, or the layer
     does not return the parameters that it was sent; 2 wrong usage or bad input.
     """
-    case = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
+    case = layer.case(batch, sequence)
     check: Check = "gradients" if gradients else "output"
     ready, task = find_task(impl, case, dtype, check)
     refuse_too_large(sum(map(prod, case.expected_shapes("gradients").values())), case.situation.batch, dtype)
@@ -73,15 +67,10 @@ def parameters(
 
 
 def _show(case: Case, title: str, result: Parameters) -> None:
-    screen = console()
-    screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
+    screen = looking.heading(title)
     with_gradients = any(row.gradient is not None for row in result.rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("parameter", no_wrap=True)
-    table.add_column("shape", no_wrap=True)
-    for heading in ("numbers", "trainable", *(["gradient's norm"] if with_gradients else [])):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("its own name", overflow="fold")
+    numbers = ("numbers", "trainable", *(["gradient's norm"] if with_gradients else []))
+    table = looking.table(("parameter", "shape"), numbers, ["its own name"])
     if result.by_input is not None:
         table.add_row("x, the input", looking.bracketed(case.x_shape), "", "", f"{result.by_input:.4g}", "")
     for row in result.rows:

@@ -5,14 +5,11 @@ import os
 from dataclasses import asdict
 
 import click
-from rich import box
-from rich.table import Table
 
 from encoder_conformance.cli import looking
 from encoder_conformance.errors import InputError, Unanswered
 from encoder_conformance.inspect.layer_selection import describe_case, refuse_too_large
 from encoder_conformance.inspect.profile import FEWEST, Times, times
-from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.subjects.starting import find_task, open_session
 from encoder_conformance.worker.failure import Failure
@@ -36,11 +33,8 @@ Examples:
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Passes to time.")
 @looking.json_option
 def profile(
+    layer: looking.LayerOptions,
     impl: str | None,
-    layer: str | None,
-    d_model: int | None,
-    num_heads: int | None,
-    d_ff: int | None,
     batch: int | None,
     sequence: int | None,
     dtype: DtypeName,
@@ -54,7 +48,7 @@ def profile(
 
     How a stage is timed depends on the framework, see docs/looking.md; `whole` is an ordinary pass, uninstrumented.
     """
-    case = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence)
+    case = layer.case(batch, sequence)
     ready, task = find_task(impl, case, dtype, "stages")
     name, threads = ready.implementation.name, threads or os.cpu_count() or 1
     refuse_too_large(case.x_shape[0] * case.x_shape[1] * case.x_shape[2], case.situation.batch, dtype)
@@ -77,34 +71,26 @@ def profile(
 
 
 def _show(title: str, measured: Times) -> None:
-    screen = console()
-    screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("stage", no_wrap=True)
-    for heading in ("ms", "share", "lower quartile", "upper"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    screen = looking.heading(title)
+    table = looking.table(["stage"], ("ms", "share", "lower quartile", "upper"))
     for stage in measured.stages:
-        row = (
-            f"{stage.seconds * 1e3:.3f}",
-            f"{stage.share:.1%}",
-            f"{stage.lower * 1e3:.3f}",
-            f"{stage.upper * 1e3:.3f}",
-        )
-        table.add_row(stage.stage, *row)
+        table.add_row(stage.stage, _ms(stage.seconds), f"{stage.share:.1%}", _ms(stage.lower), _ms(stage.upper))
     table.add_section()
-    table.add_row("all stages", f"{measured.total * 1e3:.3f}", "100.0%")
-    table.add_row(
-        "whole", f"{measured.whole * 1e3:.3f}", f"{measured.whole / measured.total:.1%}" if measured.total else ""
-    )
+    table.add_row("all stages", _ms(measured.total), "100.0%")
+    table.add_row("whole", _ms(measured.whole), f"{measured.whole / measured.total:.1%}" if measured.total else "")
     screen.print(table)
     screen.print(_most_expensive_line(measured), highlight=False, soft_wrap=True, markup=False)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f}"
 
 
 def _most_expensive_line(measured: Times) -> str:
     if not measured.most_expensive:
         return f"Most expensive: of fewer than {FEWEST} passes no stage is named"
     first, indistinguishable = measured.stages[0], measured.most_expensive[1:]
-    spread = f"{first.lower * 1e3:.3f} to {first.upper * 1e3:.3f} ms in half of the passes"
+    spread = f"{_ms(first.lower)} to {_ms(first.upper)} ms in half of the passes"
     text = f"Most expensive: {first.stage}, {first.share:.1%} of all stages, {spread}"
     if not indistinguishable:
         return f"{text}; no other stage's quartiles reach that"

@@ -2,13 +2,11 @@
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from math import prod
 
 import click
 import numpy as np
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.cli import looking
@@ -21,7 +19,6 @@ from encoder_conformance.inspect.stack_layers import input_rows, trace_inside
 from encoder_conformance.inspect.trace import TracedRow, estimate_judging_seconds
 from encoder_conformance.inspect.trace import trace as compute_trace
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
@@ -56,12 +53,9 @@ Examples:
 @click.option("--judge", is_flag=True, help="Judge each stage by the oracle; slow at large sizes.")
 @looking.json_option
 def trace(
+    layer: looking.LayerOptions,
     impl: str | None,
     case: str | None,
-    layer: str | None,
-    d_model: int | None,
-    num_heads: int | None,
-    d_ff: int | None,
     batch: int | None,
     sequence: int | None,
     lengths: tuple[int, ...],
@@ -76,14 +70,13 @@ def trace(
     specified; 1 a stage is not, or there was no answer; 2 wrong usage or bad input.
     """
     if case is not None:
-        if judge or any(
-            value is not None for value in (layer, d_model, num_heads, d_ff, batch, sequence, lengths or None)
-        ):
+        sizes = (*astuple(layer), batch, sequence, lengths or None)
+        if judge or any(value is not None for value in sizes):
             hint = "leave out --layer, the sizes and --judge, or leave out --case"
             raise InputError("a case has a layer, sizes and a golden of its own", where="--case", hint=hint)
         selected = find_case(case)
     else:
-        selected = looking.chosen_case(layer, d_model, num_heads, d_ff, batch, sequence, lengths)
+        selected = layer.case(batch, sequence, lengths)
     ready, task = find_task(impl, selected, dtype, "stages")
     refuse_too_large(
         sum(prod(shape) for shape in selected.expected_shapes("stages").values()), selected.situation.batch, dtype
@@ -127,14 +120,8 @@ def _expected_stages(case: Case, *, judge: bool, frozen: bool) -> Expected | Non
 
 
 def _show(title: str, inputs: list[TracedRow], rows: list[TracedRow], *, judged: bool) -> None:
-    screen = console()
-    screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("stage", no_wrap=True)
-    table.add_column("shape", no_wrap=True)
-    if judged:
-        table.add_column("rms σ", justify="right", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
+    screen = looking.heading(title)
+    table = looking.table(("stage", "shape"), ["rms σ"] if judged else [], ["what it is"])
     for row in (*inputs, *rows):
         shape = looking.bracketed(row.shape) if row.shape is not None else "–"
         sigma = (

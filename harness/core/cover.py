@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
+from encoder_conformance.spec.axes import Bools
 
 
 def greedy_cover(has: Bools, cost: Callable[[Sequence[int]], npt.NDArray[np.float64]]) -> list[int]:

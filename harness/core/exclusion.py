@@ -6,7 +6,7 @@ from encoder_conformance.core.sensitivity import read_sensitivity
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Record, Shown
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.spec.load import clauses
 
 _JUDGED = frozenset({Outcome.PASS, Outcome.DEVIATES, Outcome.STALE, Outcome.FAIL})
 

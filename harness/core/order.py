@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from encoder_conformance.core.sensitivity import Sensitivity, read_sensitivity
-from encoder_conformance.spec.clauses import clauses
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import clauses
 from encoder_conformance.task import Task
 
 ACTIVATIONS = 2e5

@@ -11,9 +11,9 @@ from encoder_conformance.deviations.kill import PLAYED
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
-from encoder_conformance.oracle.arithmetic import Array
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.pool import Pool
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format

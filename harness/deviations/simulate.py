@@ -9,13 +9,14 @@ import numpy.typing as npt
 from encoder_conformance.deviations.catalogue import is_noisy
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.verdict import Verdict, judge
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant, deviant
 from encoder_conformance.oracle.encoder import forward_on, given
 from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape
 from encoder_conformance.recent import Recent
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation

@@ -7,8 +7,7 @@ from encoder_conformance.core.criteria import Criterion
 from encoder_conformance.core.sensitivity import CONFORMING_RMS, MARGIN
 from encoder_conformance.docs.tables import markdown
 from encoder_conformance.paths import ROOT
-from encoder_conformance.spec.clauses import clauses
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import clauses, load
 
 PAGE = ROOT / "docs" / "core.md"
 _PAIRS_NAMED = 3

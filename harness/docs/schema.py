@@ -14,9 +14,9 @@ from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.paths import SPECS
 from encoder_conformance.results import Report
 from encoder_conformance.spec.constants import Constants
-from encoder_conformance.spec.core import Core
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import Core
 from encoder_conformance.spec.published import Published
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.wire.messages import Answer, Built, Initialised, Request, Started

@@ -1,12 +1,14 @@
 """A trace: the stages of a case with their shapes in the live module, judged by a golden if there is one."""
 
+import re
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 
 from encoder_conformance.errors import InputError
-from encoder_conformance.inspect.stage_docs import stage_notes
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.verdict import judge_tensor
+from encoder_conformance.paths import SPECS
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
@@ -18,7 +20,17 @@ _SECONDS_PER_PRODUCT = 20e-9
 _SECONDS_PER_PARAMETER = 0.7e-6
 """The oracle's time for golden and condition on one core of 2024; measured, right within a factor of two."""
 LONGEST_JUDGING = 600.0
+_HEADING = "| stage | shape | what it is |"
+_NOTES = re.compile(r"^\| (`[a-z0-9_`, ]+`) \| \[B, [A-Za-z, ]+\] \| (.+?) \|$", re.MULTILINE)
+"""The table of clause T-1 in `specs/README.md`."""
 _DROPPED = "; then dropout of {:g}, in the same shape (A-1)"
+
+
+@cache
+def stage_notes() -> dict[str, str]:
+    """Stage → its description in clause T-1."""
+    table = (SPECS / "README.md").read_text(encoding="utf-8").partition(_HEADING)[2].partition("\n\n")[0]
+    return {name: note for names, note in _NOTES.findall(table) for name in re.findall(r"[a-z0-9_]+", names)}
 
 
 @dataclass(frozen=True)

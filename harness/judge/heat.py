@@ -1,18 +1,18 @@
 """Where in a tensor the error is: a coarse picture of it, for the report."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+
+from encoder_conformance.spec.axes import P
 
 MOST_ROWS, MOST_COLUMNS = 16, 24
 Heat = tuple[tuple[float | None, ...], ...]
 
 
-def heat_map(error: npt.NDArray[Any], positions: npt.NDArray[np.int64], shape: tuple[int, ...]) -> Heat:
+def heat_map(error: P, positions: npt.NDArray[np.int64], shape: tuple[int, ...]) -> Heat:
     """The largest error in each field of a grid over the last two axes, at most 16 × 24; None where none is compared.
 
-    `error`: in σ, at flat `positions` of a tensor of this shape. Other axes are taken together.
+    `error` [P]: in σ, at the flat `positions` [P] of a tensor of this shape. Other axes are taken together.
     """
     rows, columns = (1, 1, *shape)[-2:]
     height, width = min(rows, MOST_ROWS), min(columns, MOST_COLUMNS)

@@ -5,10 +5,8 @@ A verdict is a pure function of the answer, the expectation and the constants. I
 
 from collections.abc import Callable, Sequence
 from math import sqrt
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from encoder_conformance.judge.answers import Answers, Observed, values_at
@@ -16,11 +14,10 @@ from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
 from encoder_conformance.judge.heat import Heat, heat_map
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.reason import Kind, Reason
+from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.situation import Check
-
-Array = npt.NDArray[Any]
 
 
 class TensorVerdict(BaseModel):
@@ -41,7 +38,7 @@ class TensorVerdict(BaseModel):
     sigma: float | None = None
     problem: Reason | None = None
     heat: Heat = ()
-    """Of the first tensor of a check that does not conform: where in it the error is (judge/heat.py)."""
+    """The error by place in the first tensor of a check that does not conform (judge/heat.py); () for the others."""
 
 
 class Verdict(BaseModel):
@@ -142,14 +139,14 @@ def _unlike(name: str, observed: Observed, expected: ExpectedTensor, dtype: Form
     return None
 
 
-def _not_finite(name: str, values: Array, mismatched: Array, expected: ExpectedTensor) -> TensorVerdict:
+def _not_finite(name: str, values: P, mismatched: P, expected: ExpectedTensor) -> TensorVerdict:
     at, count = int(np.flatnonzero(mismatched)[0]), int(mismatched.sum())
     text = f"{values[at]:g} at {list(_index(expected, at))} instead of {expected.golden[at]:.6g}"
     return _not_comparable(name, "non-finite", f"{text} ({count} of {values.size} compared elements)")
 
 
 def _compared(
-    name: str, values: Array, error: Array, sigma: Array, expected: ExpectedTensor, constants: Constants
+    name: str, values: P, error: P, sigma: P, expected: ExpectedTensor, constants: Constants
 ) -> TensorVerdict:
     if not error.size:
         return TensorVerdict(tensor=name, conforms=True, rms=0.0, max=0.0)
@@ -168,12 +165,12 @@ def _compared(
     )
 
 
-def _joined(parts: Sequence[Array]) -> Array:
-    """Flat arrays as one, in float64."""
+def _joined(parts: Sequence[P]) -> P:
+    """The compared values of several tensors as one array, in float64."""
     return np.concatenate([part.astype(np.float64, copy=False) for part in parts])
 
 
-def _errors(values: Array, golden: Array, condition: Array, dtype: Format) -> tuple[Array, Array]:
+def _errors(values: P, golden: P, condition: P, dtype: Format) -> tuple[P, P]:
     """The error in σ at each compared position, 0 where the expected value is not finite; and σ. All are float64."""
     sigma = np.maximum(dtype.roundoff * condition, dtype.smallest_normal)
     finite = np.isfinite(golden)
@@ -190,7 +187,7 @@ def _heat(observed: Observed, expected: ExpectedTensor, dtype: Format) -> Heat:
     return heat_map(np.nan_to_num(error, nan=0.0, posinf=_LARGEST), expected.positions, expected.shape)
 
 
-def _mismatched(values: Array, golden: Array) -> Array | None:
+def _mismatched(values: P, golden: P) -> P | None:
     """True where one is finite and the other not, or not in the same way; None where everything is finite, as nearly
     always."""
     finite, found = np.isfinite(golden), np.isfinite(values)
@@ -199,7 +196,7 @@ def _mismatched(values: Array, golden: Array) -> Array | None:
     return np.asarray(~np.where(finite, found, _same_non_finite(values, golden)))
 
 
-def _same_non_finite(values: Array, golden: Array) -> Array:
+def _same_non_finite(values: P, golden: P) -> P:
     """True where both are NaN, or both are the same infinity."""
     return np.asarray((np.isnan(values) & np.isnan(golden)) | (values == golden))
 

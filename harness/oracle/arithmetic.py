@@ -1,21 +1,19 @@
 """The few operations that the oracle is written over: exact, or with Monte-Carlo rounding (rule C-1 to C-4).
 
-The oracle's equations call these and nothing else, so that the same code that says what a layer computes also says
-how much rounding noise the computation makes.
+The oracle's equations call these and nothing else: the code that computes a layer also measures the rounding noise of
+the computation.
 """
 
 import itertools
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.oracle import special
 from encoder_conformance.portable import seed, splitmix64
-
-Array = npt.NDArray[Any]
+from encoder_conformance.spec.axes import KM, Array, Elementwise, M, Mapped, Reduced, Rows
 
 ELEMENTARY = 4.0
 """exp, log, sin, cos, tanh and erf are not correctly rounded anywhere: vector libraries promise 1 or 2 units in the
@@ -23,78 +21,80 @@ last place, which is 4 u (the CUDA Programming Guide's table, SLEEF's _u10 and _
 
 
 class Arithmetic:
-    """Exact: each operation as the dtype of its operands gives it."""
+    """Exact arithmetic: each operation as the dtype of its operands gives it."""
 
     def __init__(self, dtype: npt.DTypeLike = np.float64, draw: int = 0, held_in: npt.DTypeLike | None = None) -> None:
-        """`draw` numbers what a wrong form leaves to chance, as dropout does; right ones leave nothing. `held_in`: the
-        format in which `as_held` takes a sum to be."""
+        """`draw` numbers the random draws of wrong forms, as of dropout; right forms draw nothing. `held_in`: the
+        format that `as_held` rounds to."""
         self.dtype, self.draw = np.dtype(dtype), draw
         self._held_in = None if held_in is None else np.dtype(held_in)
 
-    def as_held(self, total: Array) -> Array:
-        """A sum of which one term is so large that a format loses the other: rounding it is no noise around it."""
+    def as_held(self, total: Elementwise) -> Elementwise:
+        """A sum with a term so large that a format loses the other one: its rounding is an error, and no noise."""
         return total if self._held_in is None else total.astype(self._held_in).astype(self.dtype)
 
     @cached_property
     def float32(self) -> "Arithmetic":
-        """What a wrong form computes in float32 with: one order of its roundings, or in further draws, roundings by
-        chance. One order may be a lucky one: a mean that happens to be exact says nothing of another's."""
+        """The arithmetic of a wrong form in float32: one order of roundings, or random ones in further draws.
+
+        One order may be a lucky one: a mean that happens to be exact says nothing of another's.
+        """
         return Rounded(FLOAT32_ROUNDOFF, self.draw) if self.draw else Float32()
 
-    def exact(self, values: npt.ArrayLike) -> Array:
-        """A portable tensor, which every format holds as it is."""
+    def exact(self, values: npt.ArrayLike) -> Elementwise:
+        """A portable tensor, which every format represents exactly."""
         return np.asarray(values, dtype=self.dtype)
 
-    def constant(self, value: Array | float) -> Array:
+    def constant(self, value: Elementwise | float) -> Elementwise:
         """A real constant that a format has to round."""
         return self._rounded(np.asarray(value, dtype=self.dtype))
 
-    def add(self, x: Array, y: Array) -> Array:
+    def add(self, x: Elementwise, y: Elementwise) -> Elementwise:
         return self._rounded(x + y)
 
-    def subtract(self, x: Array, y: Array) -> Array:
+    def subtract(self, x: Elementwise, y: Elementwise) -> Elementwise:
         return self._rounded(x - y)
 
-    def multiply(self, x: Array, y: Array) -> Array:
+    def multiply(self, x: Elementwise, y: Elementwise) -> Elementwise:
         return self._rounded(x * y)
 
-    def divide(self, x: Array, y: Array) -> Array:
+    def divide(self, x: Elementwise, y: Elementwise) -> Elementwise:
         return self._rounded(x / y)
 
-    def sqrt(self, x: Array) -> Array:
+    def sqrt(self, x: Elementwise) -> Elementwise:
         return self._rounded(np.sqrt(x))
 
-    def exp(self, x: Array) -> Array:
+    def exp(self, x: Elementwise) -> Elementwise:
         return self._rounded(np.exp(x), ELEMENTARY)
 
-    def log(self, x: Array) -> Array:
+    def log(self, x: Elementwise) -> Elementwise:
         return self._rounded(np.log(x), ELEMENTARY)
 
-    def sin(self, x: Array) -> Array:
+    def sin(self, x: Elementwise) -> Elementwise:
         return self._rounded(np.sin(x), ELEMENTARY)
 
-    def cos(self, x: Array) -> Array:
+    def cos(self, x: Elementwise) -> Elementwise:
         return self._rounded(np.cos(x), ELEMENTARY)
 
-    def tanh(self, x: Array) -> Array:
+    def tanh(self, x: Elementwise) -> Elementwise:
         return self._rounded(np.tanh(x), ELEMENTARY)
 
-    def erf(self, x: Array) -> Array:
+    def erf(self, x: Elementwise) -> Elementwise:
         return self._rounded(special.erf(x), ELEMENTARY)
 
-    def sum(self, x: Array, axis: int | tuple[int, ...], keepdims: bool = True) -> Array:
+    def sum(self, x: Elementwise, axis: int | tuple[int, ...], keepdims: bool = True) -> Reduced:
         total = x.sum(axis=axis, keepdims=keepdims)
         terms = x.size // max(total.size, 1)
         return self._rounded_sum(total, terms, 0.0, lambda: (x * x).sum(axis=axis, keepdims=keepdims))
 
-    def mean(self, x: Array) -> Array:
-        """Over the last axis, which is kept."""
+    def mean(self, x: Elementwise) -> Reduced:
+        """The mean over the last axis, which is kept."""
         return self.divide(self.sum(x, -1), self.exact(float(x.shape[-1])))
 
-    def matmul(self, x: Array, y: Array) -> Array:
+    def matmul(self, x: Rows, y: KM) -> Mapped:
         return self._rounded_sum(x @ y, x.shape[-1], 1.0, lambda: (x * x) @ (y * y))
 
-    def affine(self, x: Array, weight: Array, bias: Array) -> Array:
+    def affine(self, x: Rows, weight: KM, bias: M) -> Mapped:
         """x @ weight + bias as one sum that begins with the bias, as a matrix product that accumulates onto it does."""
         rows, (K, F) = x.reshape(-1, x.shape[-1]), weight.shape  # one product, for NumPy reads the weight for each item
         # Wider than a BLAS knows NumPy goes down the columns of the weight, which are to lie together.
@@ -104,12 +104,17 @@ class Arithmetic:
             total.reshape(shape), K, 1.0, lambda: ((rows * rows) @ (weight * weight)).reshape(shape), begin=bias
         )
 
-    def _rounded(self, result: Array, times: float = 1.0) -> Array:
+    def _rounded(self, result: Elementwise, times: float = 1.0) -> Elementwise:
         return result
 
     def _rounded_sum(
-        self, total: Array, terms: int, products: float, squares: Callable[[], Array], begin: Array | None = None
-    ) -> Array:
+        self,
+        total: Elementwise,
+        terms: int,
+        products: float,
+        squares: Callable[[], Array],
+        begin: Elementwise | None = None,
+    ) -> Elementwise:
         """`begin` and `terms` terms that sum to `total`, their squares to `squares()`.
 
         `products` is 1 when each term was rounded too, and else 0.
@@ -127,26 +132,26 @@ class Float32(Arithmetic):
     def __init__(self) -> None:
         super().__init__(np.float32)
 
-    def exp(self, x: Array) -> Array:
+    def exp(self, x: Elementwise) -> Elementwise:
         return np.exp(x.astype(np.float64)).astype(np.float32)
 
-    def log(self, x: Array) -> Array:
+    def log(self, x: Elementwise) -> Elementwise:
         return np.log(x.astype(np.float64)).astype(np.float32)
 
-    def erf(self, x: Array) -> Array:
+    def erf(self, x: Elementwise) -> Elementwise:
         return special.erf(x.astype(np.float64)).astype(np.float32)
 
-    def sum(self, x: Array, axis: int | tuple[int, ...], keepdims: bool = True) -> Array:
+    def sum(self, x: Elementwise, axis: int | tuple[int, ...], keepdims: bool = True) -> Reduced:
         assert isinstance(axis, int)
         return np.cumsum(x, axis).take([-1] if keepdims else -1, axis)  # NumPy accumulates one term after another
 
-    def matmul(self, x: Array, y: Array) -> Array:
+    def matmul(self, x: Rows, y: KM) -> Mapped:
         total = x[..., :, 0, None] * y[..., 0, None, :]
         for k in range(1, x.shape[-1]):
             total += x[..., :, k, None] * y[..., k, None, :]
         return np.asarray(total)
 
-    def affine(self, x: Array, weight: Array, bias: Array) -> Array:
+    def affine(self, x: Rows, weight: KM, bias: M) -> Mapped:
         return self.add(self.matmul(x, weight), bias)
 
 
@@ -164,18 +169,23 @@ class Rounded(Arithmetic):
         self.roundoff, self.run = roundoff, run
         self._calls = itertools.count()
 
-    def _disturbance(self, shape: tuple[int, ...]) -> Array:
+    def _disturbance(self, shape: tuple[int, ...]) -> Elementwise:
         """Uniform in −u … u, drawn by the portable generator from the run and the operation's number (C-2)."""
         start = seed(f"noise {self.run} {next(self._calls)}")
         bits = splitmix64(start, int(np.prod(shape))).reshape(shape)
         return np.asarray((bits.astype(np.float64) * 2.0**-63 - 1.0) * self.roundoff)
 
-    def _rounded(self, result: Array, times: float = 1.0) -> Array:
+    def _rounded(self, result: Elementwise, times: float = 1.0) -> Elementwise:
         return np.asarray(result * (1.0 + times * self._disturbance(result.shape)))
 
     def _rounded_sum(
-        self, total: Array, terms: int, products: float, squares: Callable[[], Array], begin: Array | None = None
-    ) -> Array:
+        self,
+        total: Elementwise,
+        terms: int,
+        products: float,
+        squares: Callable[[], Array],
+        begin: Elementwise | None = None,
+    ) -> Elementwise:
         """Recursive summation rounds each partial sum once (Higham, Accuracy and Stability, §4.2).
 
         Seen from its end, a partial sum after k of K terms is k/K of the total plus a bridge of variance

@@ -1,15 +1,15 @@
 """The gradients of a layer whose stages are computed by equations: reverse accumulation over them (B-1, V-13)."""
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands, combined, evaluate_tree, parts_of
 from encoder_conformance.oracle.pullbacks import pullback_of
+from encoder_conformance.oracle.tape import ByOperands, Pullback
+from encoder_conformance.spec.axes import Array, Elementwise
 from encoder_conformance.spec.equation import Equation, dotted
-
-Pullback = Callable[[Array], tuple[Array, ...]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ Gradients = dict[str, Array]
 
 
 def played(equations: Mapping[str, Equation], a: Arithmetic, operands: Operands) -> Played:
-    """Every stage, each from those before it. Raises ValueError for what an equation has no gradient of."""
+    """Every stage, each from those before it. Raises ValueError for an operation without a rule for its gradient."""
     found: Played = {}
     for stage, equation in equations.items():
         found[stage] = _term(equation.tree, a, operands)
@@ -47,7 +47,7 @@ def gradients(layer: Played, a: Arithmetic, cotangent: Array) -> Gradients:
 
 
 def through_each_part(layer: Played, a: Arithmetic, cotangent: Array) -> Iterator[tuple[str, Term, Gradients]]:
-    """Stage and part → what of the gradients goes back through that part: they are linear in its factor."""
+    """Yields stage, part, and the share of the gradients that goes back through the part: linear in its factor."""
     by = {"output": a.exact(cotangent)}
     for stage in reversed(layer):
         if stage not in by:
@@ -61,26 +61,26 @@ def through_each_part(layer: Played, a: Arithmetic, cotangent: Array) -> Iterato
 
 
 def _finished(layer: Played, a: Arithmetic, by: Gradients, stages: list[str]) -> Gradients:
-    """What is left when the gradients by these stages have gone back."""
+    """The gradients by inputs and parameters, once those by these stages have gone back."""
     for stage in reversed(stages):
         if stage in by:
             _pull_back(layer[stage], by.pop(stage), a, by)
     return by
 
 
-def _pull_back(term: Term, gradient: Array, a: Arithmetic, by: Gradients) -> None:
+def _pull_back(term: Term, gradient: Elementwise, a: Arithmetic, by: Gradients) -> None:
     if term.name is not None:
         by[term.name] = a.add(by[term.name], gradient) if term.name in by else gradient
     elif term.pullback is not None:
-        for operand, own in zip(term.operands, term.pullback(gradient), strict=True):
-            _pull_back(operand, own, a, by)
+        for operand, by_operand in zip(term.operands, term.pullback(gradient), strict=True):
+            _pull_back(operand, by_operand, a, by)
 
 
-def _arriving(term: Term, gradient: Array) -> Iterator[tuple[Term, Array]]:
+def _arriving(term: Term, gradient: Elementwise) -> Iterator[tuple[Term, Elementwise]]:
     yield term, gradient
     if term.pullback is not None:
-        for operand, own in zip(term.operands, term.pullback(gradient), strict=True):
-            yield from _arriving(operand, own)
+        for operand, by_operand in zip(term.operands, term.pullback(gradient), strict=True):
+            yield from _arriving(operand, by_operand)
 
 
 def _term(node: ast.expr, a: Arithmetic, operands: Operands) -> Term:
@@ -96,9 +96,9 @@ def _term(node: ast.expr, a: Arithmetic, operands: Operands) -> Term:
     if whole is None:
         return Term(node, value)
 
-    def pullback(gradient: Array) -> tuple[Array, ...]:
+    def pullback(gradient: Elementwise) -> ByOperands:
         of_parts = zip(whole(gradient), live, strict=False)  # a rule may know more parts than were given
-        return tuple(own for own, wanted in of_parts if wanted and own is not None)
+        return tuple(by_part for by_part, wanted in of_parts if wanted and by_part is not None)
 
     taking = [part for part, wanted in zip(parts, live, strict=True) if wanted]
     return Term(node, value, None, tuple(taking), pullback)

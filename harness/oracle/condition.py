@@ -1,14 +1,15 @@
-"""Goldens and conditions of a case: what it should give, and how much noise one unit of roundoff makes there."""
+"""Goldens and conditions of a case: the right values, and the noise that one unit of roundoff makes there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.encoder import Evaluation, LayerInputs, evaluate, given
 from encoder_conformance.oracle.independent import independent_numbers, sampled, widening
 from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
+from encoder_conformance.spec.axes import Array, Elementwise
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.stages import LAST_AXIS_IS_KEYS, step_of
 
@@ -18,7 +19,7 @@ SAMPLE_ROUNDOFF = 2.0**-32
 _RUNS_THROUGH_LARGEST = 16
 
 MATTERS = 1.25
-"""`rms_limit` over the largest error of a conforming implementation, 2 / 1.6: by what noise may grow (C-6)."""
+"""The factor by which noise may grow (C-6): `rms_limit` over a conforming implementation's largest error, 2 / 1.6."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +41,22 @@ def expectation(case: Case, runs: int) -> Expectation:
     """
     rows = kinked_rows(case)
     cotangent = case.cotangent(rows) if "gradients" in case.situation.checks else None
-    what = given(case)
-    golden = _keyed(evaluate(case, Arithmetic(np.longdouble), cotangent, what))
-    undisturbed = _keyed(evaluate(case, Arithmetic(np.float64), cotangent, what))
+    inputs = given(case)
+    golden = _keyed(evaluate(case, Arithmetic(np.longdouble), cotangent, inputs))
+    undisturbed = _keyed(evaluate(case, Arithmetic(np.float64), cotangent, inputs))
 
-    def add(spread: Spread, runs: range, what: LayerInputs) -> None:
+    def add(spread: Spread, runs: range, inputs: LayerInputs) -> None:
         for run in runs:
-            spread.add(_keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent, what)))
+            spread.add(_keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent, inputs)))
 
     spread, few = Spread(undisturbed), min(runs, _RUNS_THROUGH_LARGEST)
-    add(spread, range(few), what)
+    add(spread, range(few), inputs)
     of_few = spread.root_mean_squares()
-    add(spread, range(few, runs), what)
+    add(spread, range(few, runs), inputs)
     condition = spread.conditions()
     if cotangent is not None:
         through_largest = Spread(undisturbed)
-        add(through_largest, range(few), replace(what, through_largest=True))
+        add(through_largest, range(few), replace(inputs, through_largest=True))
         others = through_largest.conditions()
         for name, other in through_largest.root_mean_squares().items():
             if matters(other, of_few[name]):
@@ -64,19 +65,18 @@ def expectation(case: Case, runs: int) -> Expectation:
     return Expectation({name: value.astype(np.float64) for name, value in golden.items()}, condition, rows)
 
 
-def matters(other: Array, condition: Array) -> bool:
-    """Whether an implementation with another arrangement's noise might not conform: by rms over the tensor it is more
-    than `MATTERS` times as large (C-6)."""
+def matters(other: Elementwise, condition: Elementwise) -> bool:
+    """Whether an implementation with the noise `other` might not conform: its rms is `MATTERS` times as large (C-6)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         quotient = np.where(condition == other, 1.0, other / condition)
     return bool(np.sqrt(np.mean(quotient**2)) > MATTERS)
 
 
 class Spread:
-    """How far noise displaces each element: the root of the mean square over the runs, in units of u (C-3).
+    """The displacement of each element by noise: the root of the mean square over the runs, in units of u (C-3).
 
-    What displaces a softmax weight of 1e-190 has a square below the smallest float64. Where the last axis counts keys
-    an element is therefore measured in a power of two of its own, which changes no bit of what does not underflow.
+    The displacement of a softmax weight of 1e-190 has a square below the smallest float64. Where the last axis counts
+    keys, each element is therefore measured in a power of two of its own, which changes no bit of the others.
     """
 
     def __init__(self, undisturbed: Mapping[str, Array], roundoff: float = SAMPLE_ROUNDOFF) -> None:
@@ -111,7 +111,7 @@ class Spread:
         }
 
 
-def _unit(name: str, value: Array) -> Array:
+def _unit(name: str, value: Elementwise) -> Elementwise:
     """The power of two just above each element where the last axis counts keys, 1 for zero and everywhere else."""
     if step_of(name) not in LAST_AXIS_IS_KEYS:
         return np.ones(())
@@ -122,7 +122,7 @@ def _keyed(evaluation: Evaluation) -> dict[str, Array]:
     return {**evaluation.stages, **{f"gradient.{name}": value for name, value in evaluation.gradients.items()}}
 
 
-def _smoothed(name: str, squares: Array) -> Array:
+def _smoothed(name: str, squares: Elementwise) -> Elementwise:
     """Mean of each element's square with its two neighbours', weights 1 2 1, along an axis of features (C-3)."""
     if step_of(name) in LAST_AXIS_IS_KEYS or squares.shape[-1] < 3:
         return squares

@@ -1,4 +1,4 @@
-"""Plays a deviation: what a case gives when an implementation is wrong in these ways (rules V-1 to V-4)."""
+"""Plays deviations: the stages of a case as an implementation with these defects computes them (rules V-1 to V-4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from encoder_conformance.errors import InputError, nearest
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.edited_masks import OF_CAUSAL, OF_ONE_SEQUENCE, edited_mask
-from encoder_conformance.oracle.encoder import LayerInputs, forward, given, right_ways
-from encoder_conformance.oracle.steps import MIXES_ITEMS, VARIANTS, form_of
+from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.oracle.steps import MIXES_ITEMS, VARIANTS, form_of, right_forms
 from encoder_conformance.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
 from encoder_conformance.oracle.steps.softmax import EMPTY_ROW
-from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.axes import Array, Bools
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation, Measured, Patch
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
@@ -23,39 +24,40 @@ from encoder_conformance.spec.stage_equations import stage_equations
 
 @dataclass(frozen=True)
 class Deviant:
-    """A case as a wrong implementation takes it: its layer, and what it makes of what it is given."""
+    """A case as a wrong implementation takes it: its layer, and the inputs and wrong forms of a play."""
 
     layer: Layer
     given: LayerInputs
 
     def stages(self, arithmetic: Arithmetic) -> dict[str, Array]:
+        """Every stage by name."""
         with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
             return forward(self.layer, self.given, arithmetic)
 
 
 def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | None = None) -> Deviant:
-    """The case with every patch applied, in order. `start` is `given(case)`, for who plays it many times."""
+    """The case with every patch applied, in order. `start` is `given(case)`, for a caller of many plays."""
     start, patched = start or given(case), _patched_case(case, deviations)
-    parameters, mask, ways = dict(start.parameters), start.mask, dict[str, str]()
+    parameters, mask, forms = dict(start.parameters), start.mask, dict[str, str]()
     epsilons, equations = dict[str, float](), dict[str, Equation]()
     for deviation in deviations:
         patch = deviation.patch
         if patch.parameters:
             parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = edited_mask(case, mask, patch.mask)
-        ways |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
+        forms |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
         equations |= _equations(patched.layer, patch)
-    bias = None if "across-batch" in ways.values() else start.bias  # scores [S, H, B, B] cannot be given it
+    bias = None if "across-batch" in forms.values() else start.bias  # scores [S, H, B, B] cannot be given it
     wrong = replace(
-        start, parameters=parameters, mask=mask, bias=bias, ways=ways, epsilons=epsilons, equations=equations
+        start, parameters=parameters, mask=mask, bias=bias, forms=forms, epsilons=epsilons, equations=equations
     )
     return Deviant(patched.layer, wrong)
 
 
 def active_parts(case: Case, deviations: Sequence[Deviation]) -> list[Deviation]:
-    """Those that change the case, or the case as the others leave its layer: a post-norm layer that is pre-norm by one
-    deviation may norm its output once more by another."""
+    """The deviations that change the case, or the case with the layer that the others make: a post-norm layer that is
+    pre-norm by one deviation may norm its output once more by another."""
     left = _patched_case(case, deviations)
     return [d for d in deviations if changes(case, d) or (left is not case and changes(left, d))]
 
@@ -68,12 +70,12 @@ def _patched_case(case: Case, deviations: Sequence[Deviation]) -> Case:
 
 
 def changes(case: Case, deviation: Deviation) -> bool:
-    """Whether the patch says anything that the case does not say already."""
+    """Whether the patch changes anything in the case."""
     return inapplicable(case, deviation) is None
 
 
 def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
-    """Why the patch says nothing that the case does not say already; None where it does say something."""
+    """Why the patch changes nothing in the case; None if it changes something."""
     patch, layer = deviation.patch, case.layer
     found: list[Inapplicable | None] = []
     if patch.in_training:
@@ -113,7 +115,7 @@ def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
 def _of_step(case: Case, step: str, form: str) -> Inapplicable | None:
     if reason := unmet(case, step, form):
         return reason
-    right = right_ways(case.layer).get(step, "standard")
+    right = right_forms(case.layer).get(step, "standard")
     if right in (form, IS_CHOICE.get((step, form))):
         return Inapplicable.OWN_CHOICE
     return Inapplicable.OTHER_CHOICE if form_of(step, right, form) is None else None
@@ -160,7 +162,7 @@ def _of_mask(case: Case, edit: str) -> Inapplicable | None:
 
 def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
     """Each step that the case takes and the patch names → the wrong form that it has there, if it has one."""
-    right = right_ways(case.layer)
+    right = right_forms(case.layer)
     return {
         step: form_of(step, right.get(step, "standard"), form)
         for step, form in patch.steps.items()
@@ -169,24 +171,24 @@ def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
 
 
 def mixes_items(deviation: Deviation) -> bool:
-    """Whether it carries anything of one item of the batch into another."""
+    """Whether it makes an item of the batch depend on another."""
     patch = deviation.patch
     return patch.mask == "first-item" or bool(patch.stages) or any(form in MIXES_ITEMS for form in patch.steps.values())
 
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
-    """Whether it says only what a query with no key is given, where nobody specifies that (M-4)."""
+    """Whether it changes only the row of a query with no key, where nobody specifies that row (M-4)."""
     return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"
 
 
 def _row_it_gives(patch: Patch) -> str | None:
-    """What a patch gives a query with no key, where it says nothing else."""
+    """The row that a patch gives a query with no key, if it changes nothing else."""
     alone = set(patch.steps) == {"masked_softmax"} and not (patch.layer or patch.parameters or patch.mask)
     return EMPTY_ROW.get(patch.steps["masked_softmax"]) if alone else None
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
-    """The layer after the merge patch; the deviation is to blame if that is no layer."""
+    """The layer after the merge patch. Raises pydantic's ValidationError if that is no layer."""
     if deviation.patch.layer is None:
         return layer
     patch = deviation.patch.layer.model_dump(exclude_none=True)
@@ -202,7 +204,7 @@ def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
 
 
 def check_steps(deviation: Deviation, where: str) -> None:
-    """The steps and forms that a patch names exist, and are not the standard ones."""
+    """Raise InputError unless the steps and forms that a patch names exist, and are not the standard ones."""
     for step, form in deviation.patch.steps.items():
         if step not in VARIANTS:
             raise InputError(
@@ -217,14 +219,14 @@ def check_steps(deviation: Deviation, where: str) -> None:
 
 
 def _edit_of(name: str, patch: Patch) -> str | None:
-    """How the patch edits a parameter. It names one without the prefix of a layer, and means that of every layer."""
+    """The patch's edit of a parameter, or None. It names one without the prefix of a layer, and means every layer's."""
     prefix, bare = without_prefix(name)
     edit = patch.parameters.get(bare)
     return f"from {prefix}{edit.removeprefix('from ')}" if edit and edit.startswith("from ") else edit
 
 
 def _applies(name: str, edit: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """An edit of what the layer does not have, or from what has another shape or is the same, says nothing of it."""
+    """Whether an edit applies: the layer has the parameter, and another source of the same shape."""
     source = edit.removeprefix("from ")
     if edit.startswith("from ") and (source == name or shapes.get(source) != shapes.get(name)):
         return False

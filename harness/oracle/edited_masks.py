@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from encoder_conformance.spec.case import Bools, Case, causal_mask, joined
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case, causal_mask, joined
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.masking import Causal
 
 
 def edited_mask(case: Case, mask: Bools | None, edit: str | None) -> Bools | None:
-    """`mask` and what comes back are None or bool, broadcastable to [B, H, S, S] (rule V-2)."""
+    """The mask after the edit (rule V-2). Masks are None or bool, broadcastable to [B, H, S, S]."""
     if edit is None:
         return mask
     padding, attention = case.padding_mask(), case.attention_mask()
@@ -51,7 +52,7 @@ OF_ONE_SEQUENCE = frozenset({"causal", "on-queries", "transposed", *OF_CAUSAL})
 
 
 def leaves_an_empty_row(case: Case, deviations: Sequence[Deviation]) -> bool:
-    """Whether a mask that these edit leaves a query no key."""
+    """Whether these deviations edit the mask, and leave some query no key."""
     mask = case.mask()
     for edit in (deviation.patch.mask for deviation in deviations):
         mask = edited_mask(case, mask, edit)

@@ -1,6 +1,6 @@
 """Evaluates equations (rule V-12) over the oracle's arithmetic: exact, or with rounding noise.
 
-Shapes: B items, H heads, S queries, T keys; x is [B, S, D], heads are [B, H, S, d], scores [B, H, S, T].
+An equation's operands may have any shapes that broadcast: x is [B, S, D], heads are [B, H, S, d], scores [B, H, S, T].
 """
 
 import ast
@@ -12,23 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.oracle.steps.linear import shared_by_heads
+from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, Mapped, Reduced, Rows
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
 from encoder_conformance.spec.layer import Layer
 
 
 @dataclass(frozen=True)
 class Operands:
-    """What an equation may name: `values` are stages, parameters and inputs; sizes are the layer's."""
+    """The operands that an equation may name: `values` are stages, parameters and inputs; sizes are the layer's."""
 
     layer: Layer
     values: Mapping[str, Array]
     softmax_choices: Mapping[str, Any]
 
-    def __getitem__(self, name: str) -> Array:
-        """Raises ValueError for what this layer does not have, but for a bias or a shift: it adds 0."""
+    def __getitem__(self, name: str) -> Elementwise:
+        """Raises ValueError for an operand that this layer does not have, except a bias or a shift, which is 0."""
         if name in self.values:
             return self.values[name]
         if size := _SIZES.get(name):
@@ -40,7 +41,7 @@ class Operands:
         raise ValueError(f"this layer has no {name}, or not yet")
 
     def having(self, name: str, value: Array) -> "Operands":
-        """With one more."""
+        """These operands and one more."""
         return Operands(self.layer, {**self.values, name: value}, self.softmax_choices)
 
 
@@ -57,18 +58,17 @@ _SIZES: dict[str, Callable[[Operands], float]] = {
 
 
 def named_inputs(parameters: Mapping[str, Array], **inputs: Array | None) -> dict[str, Array]:
-    """What an equation may name before any stage is there: parameters, and those of x, memory, mask and bias that
-    there are."""
+    """The operands before any stage: parameters, and x, memory, mask and bias as far as there are any."""
     return {**parameters, **{name: value for name, value in inputs.items() if value is not None}}
 
 
-def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Array:
+def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Elementwise:
     """The stage that the equation gives. Raises ValueError where shapes do not fit."""
     return evaluate_tree(equation.tree, a, operands)
 
 
-def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Array:
-    """The same of an equation's tree, which may name operands that no equation may."""
+def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Elementwise:
+    """As `evaluate`, for an equation's tree, which may name operands that no equation may."""
     try:
         return np.asarray(_program(tree)(a, operands))
     except OverflowError:  # of an axis or an index
@@ -145,13 +145,13 @@ def _is_exact(number: float) -> bool:
     return (math.frexp(number)[0] * 2**8).is_integer()
 
 
-def _power(a: Arithmetic, x: Array, exponent: Array) -> Array:
+def _power(a: Arithmetic, x: Elementwise, exponent: Elementwise) -> Elementwise:
     if exponent in (2.0, 3.0, 4.0):
         return reduce(a.multiply, [x] * int(exponent))
     return a.sqrt(x) if exponent == 0.5 else a.constant(np.power(x, exponent))
 
 
-def _matmul(a: Arithmetic, x: Array, y: Array) -> Array:
+def _matmul(a: Arithmetic, x: Rows, y: KM) -> Mapped:
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-2]:
         raise ValueError(f"{x.shape} @ {y.shape}")
     return a.matmul(x, y)
@@ -176,22 +176,22 @@ _COMPARISONS: dict[type, Callable[[Array, Array], Array]] = {
 }
 
 
-def _sigmoid(a: Arithmetic, x: Array) -> Array:
+def _sigmoid(a: Arithmetic, x: Elementwise) -> Elementwise:
     return a.divide(a.exact(1.0), a.add(a.exact(1.0), a.exp(-x)))
 
 
-def _mean(a: Arithmetic, x: Array, axis: float) -> Array:
+def _mean(a: Arithmetic, x: Elementwise, axis: float) -> Reduced:
     return a.divide(a.sum(x, int(axis)), a.exact(float(x.shape[int(axis)])))
 
 
-def _var(a: Arithmetic, x: Array, axis: float, ddof: float = 0.0) -> Array:
+def _var(a: Arithmetic, x: Elementwise, axis: float, ddof: float = 0.0) -> Reduced:
     apart = a.subtract(x, _mean(a, x, axis))
     total = a.sum(a.multiply(apart, apart), int(axis))
     return a.divide(total, a.exact(float(x.shape[int(axis)]) - float(ddof)))
 
 
-def _softmax(a: Arithmetic, operands: Operands, scores: Array, mask: Array, axis: float = -1.0) -> Array:
-    """Over an axis, the keys' unless another is named. Masked scores are filled as the layer says."""
+def _softmax(a: Arithmetic, operands: Operands, scores: BHST, mask: BHST, axis: float = -1.0) -> BHST:
+    """Softmax over an axis, the keys' unless another is named. Masked scores are filled as the layer says."""
     form, at = VARIANTS["masked_softmax"]["standard"], int(axis)
     mask = np.broadcast_to(mask.astype(np.bool_), np.broadcast_shapes(mask.shape, scores.shape))
     choices = dict(operands.softmax_choices)
@@ -199,7 +199,7 @@ def _softmax(a: Arithmetic, operands: Operands, scores: Array, mask: Array, axis
     return np.swapaxes(turned.weights, at, -1)
 
 
-def _exchanged(x: Array, axis: int, one: int, other: int) -> Array:
+def _exchanged(x: Elementwise, axis: int, one: int, other: int) -> Elementwise:
     """x with two elements of an axis in each other's place; as it is, where it has not both."""
     order = np.arange(x.shape[axis])
     if max(one, other) < len(order):
@@ -208,7 +208,7 @@ def _exchanged(x: Array, axis: int, one: int, other: int) -> Array:
 
 
 def _heads(step: str) -> Callable[..., Array]:
-    def arrange(a: Arithmetic, operands: Operands, x: Array, form: str = "standard") -> Array:
+    def arrange(a: Arithmetic, operands: Operands, x: Elementwise, form: str = "standard") -> Elementwise:
         sizes = {"num_heads": operands.layer.attention.num_heads} if step == "query_heads" else {}
         return np.asarray(VARIANTS[step][form](a, x, **sizes)[0])
 

@@ -1,11 +1,11 @@
-"""Of how many independent numbers a tensor's errors are made, and how much larger a unit few of them need (C-8)."""
+"""The number of independent errors in a tensor, and how much larger a unit few of them need (C-8)."""
 
 from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Array
+from encoder_conformance.spec.axes import Array, Elementwise, P
 
 ENOUGH = 13
 """The root mean square of so many independent errors is above 2 σ, `rms_limit`, once in a million."""
@@ -15,8 +15,8 @@ _SAMPLED = 512
 _GOLDEN_RATIO = 0.6180339887498949
 
 
-def sampled(tensor: Array) -> Array:
-    """512 elements of a larger tensor, spread over rows and columns alike: enough to see whether errors move together.
+def sampled(tensor: Elementwise) -> P:
+    """At most 512 elements of a tensor of any shape, flat, spread over rows and columns: correlated errors show.
 
     Multiples of the golden ratio, modulo 1, times the size. A constant stride may be the length of a row, and take one
     column, whose errors do move together.
@@ -42,7 +42,7 @@ def independent_numbers(errors: Sequence[Array], condition: Array) -> float:
 
 
 def widening(numbers: float) -> float:
-    """By what κ grows: what the rms of so many errors exceeds once in a million, over the same of ENOUGH."""
+    """The factor by which κ grows: the rms that so many errors exceed once in a million, over that of ENOUGH."""
     return 1.0 if numbers >= ENOUGH else _exceeded(numbers) / _exceeded(ENOUGH)
 
 

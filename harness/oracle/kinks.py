@@ -1,26 +1,27 @@
-"""Where noise decides between a ReLU's two slopes: rows whose gradient nobody can be judged by (B-2), and elements
-whose own condition says too little (C-7)."""
+"""Kinks, where noise decides between a ReLU's two slopes: rows with no gradient to judge by (B-2), and elements whose
+own condition is too small (C-7)."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.encoder import evaluate, given
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import layer_of, step_of
 
 MARGIN = 10.0
-"""How many σ of its input from zero a ReLU is clear of its kink (clause B-2, in float32, and rule C-7). It is
-`max_limit`: an input that is further off its golden does not conform itself."""
+"""The distance of a ReLU's input from zero, in σ, from which it is clear of its kink (clause B-2, in float32, and rule
+C-7). It is `max_limit`: an input that is further off its golden does not conform itself."""
 _ROUNDOFF = FORMATS["float32"].roundoff
 _RUNS = 16
 
 
 def kinked_rows(case: Case) -> Array:
-    """The (item, position) pairs, [n, 2], of the rows whose gradient nobody can be judged by.
+    """The (item, position) pairs, [n, 2], of the rows with no gradient to judge by (clause B-2).
 
     A row's own feed-forward network touches no other row's output, so a zero cotangent there takes a kink, and nothing
     else, out of every gradient. In a stack that is so of the last layer: what a layer before it gives goes on into
@@ -28,11 +29,11 @@ def kinked_rows(case: Case) -> Array:
     """
     if not _has_relu(case.layer) or "gradients" not in case.situation.checks:
         return np.zeros((0, 2), dtype=np.int64)
-    what = given(case)
+    inputs = given(case)
 
     def hidden(arithmetic: Arithmetic) -> Array:
         """[layers, B, S, F]"""
-        return np.stack([stages["ffn_hidden"] for stages in evaluate(case, arithmetic, None, what).layers])
+        return np.stack([stages["ffn_hidden"] for stages in evaluate(case, arithmetic, None, inputs).layers])
 
     undisturbed = hidden(Arithmetic(np.float64))
     squares = np.zeros(undisturbed.shape)
@@ -58,8 +59,7 @@ def condition_at_kinks(
     for hidden in [name for name in found if step_of(name) == "ffn_hidden"] if _has_relu(layer) else ():
         activation = f"{layer_of(hidden)}ffn_activation"
         near = np.abs(undisturbed[hidden]) < MARGIN * roundoff * found[hidden]
-        own = found[activation]
-        found[activation] = np.where(near, np.fmax(own, found[hidden]), own)
+        found[activation] = np.where(near, np.fmax(found[activation], found[hidden]), found[activation])
     return found
 
 

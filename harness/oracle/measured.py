@@ -8,12 +8,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array, Rounded
+from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.encoder import evaluate, given
 from encoder_conformance.oracle.kinks import condition_at_kinks
 from encoder_conformance.oracle.samples import sampled_conditions
 from encoder_conformance.recent import Recent
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.parameters import parameter_count
 

@@ -1,4 +1,4 @@
-"""How a gradient by an expression becomes gradients by its parts: one rule for each operation of equations (V-13)."""
+"""Pullbacks of the equation language: one rule for each operation (V-13)."""
 
 import ast
 from collections.abc import Callable, Sequence
@@ -6,19 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands
 from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.oracle.steps.linear import shared_by_heads
+from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, M, Mapped, Reduced, Rows
 
-Pullback = Callable[[Array], Sequence[Array | None]]
-"""The gradient by a result → the gradient by each part, in its shape; None by what has none."""
+ByParts = Sequence[Array | None]
+"""The gradient by each part of an expression, in its shape; None by a part without one."""
+PartPullback = Callable[[Array], ByParts]
+"""The gradient by an expression's value → those by its parts."""
 
 
 def pullback_of(
-    node: ast.expr, a: Arithmetic, operands: Operands, value: Array, parts: Sequence[Any]
-) -> Pullback | None:
-    """The rule of an expression whose value and parts' values are these; None where it has no gradient.
+    node: ast.expr, a: Arithmetic, operands: Operands, value: Elementwise, parts: Sequence[Any]
+) -> PartPullback | None:
+    """The rule of an expression with this value and these values of its parts; None where it has no gradient.
 
     Raises ValueError for an operation that has a gradient, and no rule here.
     """
@@ -39,17 +42,17 @@ def pullback_of(
     raise ValueError(f"{ast.unparse(node)}: there is no rule for its gradient")
 
 
-def _fitted(rule: Pullback, parts: Sequence[Any]) -> Pullback:
-    """Summed over the axes along which a part was broadcast."""
+def _fitted(rule: PartPullback, parts: Sequence[Any]) -> PartPullback:
+    """The rule, with each gradient summed over the axes along which its part was broadcast."""
 
-    def pullback(g: Array) -> Sequence[Array | None]:
+    def pullback(g: Elementwise) -> ByParts:
         by_parts = zip(rule(g), parts, strict=False)  # a rule may know more parts than were given
-        return [own if own is None else _summed_to(own, np.shape(part)) for own, part in by_parts]
+        return [by if by is None else _summed_to(by, np.shape(part)) for by, part in by_parts]
 
     return pullback
 
 
-def _summed_to(gradient: Array, shape: tuple[int, ...]) -> Array:
+def _summed_to(gradient: Elementwise, shape: tuple[int, ...]) -> Reduced:
     more = gradient.ndim - len(shape)
     axes = tuple(range(more)) + tuple(
         at + more for at, size in enumerate(shape) if size == 1 and gradient.shape[at + more] != 1
@@ -57,13 +60,13 @@ def _summed_to(gradient: Array, shape: tuple[int, ...]) -> Array:
     return gradient.sum(axis=axes, keepdims=True).reshape(shape) if axes else np.broadcast_to(gradient, shape)
 
 
-def _power(a: Arithmetic, x: Array, exponent: Array) -> Pullback:
+def _power(a: Arithmetic, x: Elementwise, exponent: Elementwise) -> PartPullback:
     slope = a.multiply(exponent, np.power(x, exponent - 1))
     return lambda g: (a.multiply(g, slope), None)
 
 
-def _matmul(a: Arithmetic, x: Array, y: Array) -> Pullback:
-    def rule(g: Array) -> Sequence[Array | None]:
+def _matmul(a: Arithmetic, x: Rows, y: KM) -> PartPullback:
+    def rule(g: Elementwise) -> ByParts:
         if y.ndim == 2:  # one product over all rows, as the weight's gradient is one sum
             by_y = a.matmul(x.reshape(-1, x.shape[-1]).T, g.reshape(-1, g.shape[-1]))
         else:
@@ -73,7 +76,7 @@ def _matmul(a: Arithmetic, x: Array, y: Array) -> Pullback:
     return rule
 
 
-_BINARY: dict[type, Callable[[Arithmetic, Array, Array], Pullback]] = {
+_BINARY: dict[type, Callable[[Arithmetic, Array, Array], PartPullback]] = {
     ast.Add: lambda a, x, y: lambda g: (g, g),
     ast.Sub: lambda a, x, y: lambda g: (g, -g),
     ast.Mult: lambda a, x, y: lambda g: (a.multiply(g, y), a.multiply(g, x)),
@@ -82,37 +85,39 @@ _BINARY: dict[type, Callable[[Arithmetic, Array, Array], Pullback]] = {
 }
 
 
-def _of_slope(slope: Array, a: Arithmetic) -> Pullback:
+def _of_slope(slope: Elementwise, a: Arithmetic) -> PartPullback:
     return lambda g: (a.multiply(g, slope),)
 
 
-def _softmax(a: Arithmetic, weights: Array, scores: Array, mask: Array, axis: float = -1.0) -> Pullback:
-    def rule(g: Array) -> Sequence[Array | None]:
+def _softmax(a: Arithmetic, weights: BHST, scores: BHST, mask: BHST, axis: float = -1.0) -> PartPullback:
+    def rule(g: Elementwise) -> ByParts:
         along = a.sum(a.multiply(g, weights), int(axis))
         return np.where(mask, a.multiply(weights, a.subtract(g, along)), 0.0), *[None] * (1 if axis == -1.0 else 2)
 
     return rule
 
 
-def _var(a: Arithmetic, x: Array, axis: float, ddof: float = 0.0) -> Pullback:
+def _var(a: Arithmetic, x: Elementwise, axis: float, ddof: float = 0.0) -> PartPullback:
     count = x.shape[int(axis)]
     apart = a.subtract(x, a.divide(a.sum(x, int(axis)), a.exact(float(count))))
     slope = a.divide(2.0 * apart, a.exact(float(count) - float(ddof)))
     return lambda g: (a.multiply(g, slope), None, None)
 
 
-def _mean(a: Arithmetic, x: Array, axis: float) -> Pullback:
+def _mean(a: Arithmetic, x: Elementwise, axis: float) -> PartPullback:
     count = a.exact(float(x.shape[int(axis)]))
     return lambda g: (a.divide(np.broadcast_to(g, x.shape), count), None)
 
 
-def _chosen(first: Array) -> Pullback:
+def _chosen(first: Elementwise) -> PartPullback:
     """Where `first` is true the gradient goes to the first part, else to the second."""
     return lambda g: (np.where(first, g, 0.0), np.where(first, 0.0, g))
 
 
-def _heads(step: str) -> Callable[..., Pullback]:
-    def rule(a: Arithmetic, operands: Operands, value: Array, x: Array, form: str = "standard") -> Pullback:
+def _heads(step: str) -> Callable[..., PartPullback]:
+    def rule(
+        a: Arithmetic, operands: Operands, value: Elementwise, x: Elementwise, form: str = "standard"
+    ) -> PartPullback:
         sizes = {"num_heads": operands.layer.attention.num_heads} if step == "query_heads" else {}
         back = VARIANTS[step][form](a, x, **sizes)[1]
         return lambda g: (*back(g), None)
@@ -120,12 +125,12 @@ def _heads(step: str) -> Callable[..., Pullback]:
     return rule
 
 
-def _by_heads(a: Arithmetic, o: Operands, value: Array, x: Array, weight: Array, bias: Array) -> Pullback:
+def _by_heads(a: Arithmetic, o: Operands, value: Mapped, x: Rows, weight: KM, bias: M) -> PartPullback:
     wide = np.broadcast_to(bias, weight.shape[-1:])
     return shared_by_heads(a, x, weight, wide, o.layer.attention.num_heads)[1]
 
 
-_FUNCTIONS: dict[str, Callable[..., Pullback]] = {
+_FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
     "by_heads": _by_heads,
     "cos": lambda a, o, y, x: _of_slope(-a.sin(x), a),

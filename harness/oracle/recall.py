@@ -1,4 +1,4 @@
-"""What steps gave in earlier plays of one case: a hypothesis changes a step or two, and all before them is the same."""
+"""Recalls results of earlier plays of one case: a hypothesis changes a step or two, and all before them is the same."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -11,8 +11,10 @@ Key = tuple[object, ...]
 
 
 class Recall:
-    """Results by the step and the arrays themselves that it was given. Those are held, so that no other array takes the
-    place of one."""
+    """Results by the step and the identity of its operands.
+
+    The operands are kept alive, so that no other array takes their place.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self._room, self._found = most_bytes, dict[Key, tuple[Any, Any]]()
@@ -26,7 +28,7 @@ class Recall:
         *,
         keep: bool,
     ) -> Found:
-        """`keep`: what is computed now, as long as there is room."""
+        """The result of `compute`, which is kept for later calls if `keep` and while there is room."""
         key: Key = (step, *map(_identity, operands), *((name, _identity(value)) for name, value in choices.items()))
         if key in self._found:
             found: Found = self._found[key][0]

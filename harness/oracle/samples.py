@@ -5,16 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Array, Rounded
+from encoder_conformance.oracle.arithmetic import Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 
 
 def sampled_conditions(
     layer: Layer, inputs: LayerInputs, undisturbed: Mapping[str, Array], runs: int, roundoff: float = SAMPLE_ROUNDOFF
 ) -> dict[str, Array]:
-    """κ of every stage (C-1 to C-3, C-8), of so many runs that disturb by `roundoff`.
+    """κ of every stage (C-1 to C-3, C-8), from so many runs that disturb by `roundoff`.
 
     `undisturbed`: the stages in float64, of these `inputs`, whose items are all evaluated.
     """
@@ -24,7 +25,7 @@ def sampled_conditions(
 def disturbed(
     layer: Layer, samples: Sequence[LayerInputs], roundoff: float = SAMPLE_ROUNDOFF
 ) -> list[dict[str, Array]]:
-    """Every stage of each of the samples, which are alike but for x: noise is drawn for each of them by itself."""
+    """Every stage of each of the samples, which differ in x alone. Each sample has noise of its own."""
     first = samples[0]
     assert first.items is None
 

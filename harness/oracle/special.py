@@ -1,14 +1,13 @@
 """The error function beyond float64: SciPy has it in float64 only, and a golden must be better than what it judges."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
+
+from encoder_conformance.spec.axes import Elementwise
 
 _TWO_OVER_ROOT_PI = np.longdouble("1.1283791670955125738961589031215451716881")
 
 
-def erf(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def erf(x: Elementwise) -> Elementwise:
     """erf(x), elementwise, in the dtype of x: float64 by SciPy, long double by Maclaurin's series.
 
     erf x = 2/√π e^(−x²) Σ 2ⁿ x^(2n+1) / (2n+1)!!  (DLMF 7.6.2): all terms have one sign, so nothing cancels.

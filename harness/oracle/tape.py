@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from encoder_conformance.converted import Converted
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.recall import Recall
+from encoder_conformance.spec.axes import Array
 
 Found = TypeVar("Found")
 
-Pullback = Callable[[Array], tuple[Array, ...]]
-"""The gradient by a step's result → the gradients by its operands."""
+ByOperands = tuple[Array, ...]
+"""The gradients by a step's operands, each in the shape of its operand."""
+Pullback = Callable[[Array], ByOperands]
+"""The gradient by a step's result → those by its operands."""
 
 
 @dataclass(eq=False)
@@ -24,7 +27,7 @@ class Node:
 
 
 Onward = Callable[[str, Node], Node]
-"""(a stage's name, the stage as it was computed) → what the steps after it are given in its place."""
+"""(a stage's name, the stage as it was computed) → its replacement for the steps after it."""
 
 
 def as_computed(name: str, stage: Node) -> Node:
@@ -50,14 +53,14 @@ class Tape:
         return node
 
     def call(self, form: Callable[..., Found], *operands: Any, **choices: object) -> Found:
-        """What a form gives that is no step by itself."""
+        """The result of a form that is no step by itself."""
         return form(self.arithmetic, *operands, **choices)
 
     def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
         return {name: self.leaf(value) for name, value in values.items()}
 
     def gradients(self, result: Node, cotangent: Array, wanted: dict[str, Node]) -> dict[str, Array]:
-        """The gradient of sum(result * cotangent) by each of the wanted leaves."""
+        """The gradients of sum(result * cotangent) by the wanted leaves, in their shapes."""
         by: dict[Node, Array] = {result: self.arithmetic.exact(cotangent)}
         for node in reversed(self.nodes):
             if node in by and node.pullback:
@@ -67,7 +70,7 @@ class Tape:
 
 
 class ForwardTape(Tape):
-    """Keeps nothing that only a gradient needs: of a large stack, one layer's parameters at a time."""
+    """A tape without gradients, which keeps no nodes: one layer's parameters of a large stack at a time."""
 
     def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
         return Node(step(self.arithmetic, *(operand.value for operand in operands), **choices)[0])
@@ -78,9 +81,9 @@ class ForwardTape(Tape):
 
 @dataclass
 class RecallingTape(ForwardTape):
-    """Takes from an earlier play what a step gave for the very same arrays.
+    """A tape that takes the result of a step from an earlier play, where the operands are the very same arrays.
 
-    `keeps`: what this play computes is for later ones. It may leave nothing to chance.
+    `keeps`: the results of this play are kept for later ones. It must draw nothing at random.
     """
 
     recall: Recall = field(kw_only=True)

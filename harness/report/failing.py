@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from encoder_conformance.judge.answers import Answers, Array, Sampled, values_at
+from encoder_conformance.judge.answers import Answers, Sampled, values_at
 from encoder_conformance.judge.expected import Expected, key
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Record
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.task import Task
 
 NAME = "failing"

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.site.columns import Column, Table
-from encoder_conformance.spec.case import Bools, Case
-from encoder_conformance.spec.clauses import clauses
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import clauses, load
 
 OTHER = "other"
 """The group of cases that the specification does not have, such as those of --layer."""

@@ -22,10 +22,9 @@ from encoder_conformance.site.columns import OUTCOMES, Column
 from encoder_conformance.site.exporters import exporters_context
 from encoder_conformance.site.kill import kill_context
 from encoder_conformance.site.trends import trends
-from encoder_conformance.spec.clauses import clauses
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import clauses, load
 
 MARKER = "encoder-conformance-site"
 """A file that a site has, and by which --overwrite knows one."""

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from encoder_conformance.diagnosis.advice import ADVICE
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.results import Record
 from encoder_conformance.smoke.parameter_errors import parameter_errors
 from encoder_conformance.smoke.round_trip import with_own_names
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.wire.frames import Tensors
 

@@ -1,8 +1,9 @@
 """Types of arrays that say their axes, as jaxtyping writes them; a type checker reads each of them as `Array`.
 
 The letters are those of the stages (`spec/stages.py`): B items, S queries, T keys, H heads, d features of a head,
-D features of the model, F hidden units. K and M are the sizes of a linear map [K, M], P the compared positions of a
-tensor; "..." is any axes, and "*shape" one shape of all arrays of a signature, up to broadcasting.
+D features of the model, F hidden units, V tokens. K and M are the sizes of a linear map [K, M], P the compared
+positions of a tensor; "..." is any axes, "*shape" the one shape of all arrays of a signature, up to broadcasting, and
+"*reduced" that shape without some axes, or with 1 in their place.
 """
 
 from typing import Annotated, Any
@@ -22,10 +23,12 @@ BHSd = Annotated[Array, "B H S d"]
 BHTd = Annotated[Array, "B H T d"]
 BHST = Annotated[Array, "B H S T"]
 SD = Annotated[Array, "S D"]
+VD = Annotated[Array, "V D"]
 D = Annotated[Array, "D"]
 Rows = Annotated[Array, "... K"]
 Mapped = Annotated[Array, "... M"]
 KM = Annotated[Array, "K M"]
 M = Annotated[Array, "M"]
+Reduced = Annotated[Array, "*reduced"]
 P = Annotated[Array, "P"]
 Elementwise = Annotated[Array, "*shape"]

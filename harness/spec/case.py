@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from encoder_conformance import portable
 from encoder_conformance.portable import Floats
+from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.drawn import drawn
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
@@ -18,7 +19,6 @@ from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
 from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
 
-Bools = npt.NDArray[np.bool_]
 PADDING_ID = 0
 """The token id of padding, and of nothing else, where padding is given by ids (M-9, P-7)."""
 

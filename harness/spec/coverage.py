@@ -30,7 +30,7 @@ _Reader = Callable[[BaseModel], Iterable[object]]
 
 
 @dataclass(frozen=True)
-class Row:
+class ValueCount:
     """`cases` is the number of cases whose layer, or whose situation, has `value` at `key`."""
 
     language: str
@@ -43,7 +43,7 @@ OF_FILES = frozenset({("situation", "input.pattern", "raised")})
 """What no case of the suite has: it is for ONNX files with parameters of their own (P-4)."""
 
 
-def coverage(cases: Iterable[Case]) -> list[Row]:
+def coverage(cases: Iterable[Case]) -> list[ValueCount]:
     """One row for each value that a key may have, in the order of the models. Free values share one row, `any …`."""
     instances: dict[str, list[BaseModel]] = {"layer": [], "situation": []}
     for case in cases:
@@ -55,7 +55,7 @@ def coverage(cases: Iterable[Case]) -> list[Row]:
             for value, is_used in values.items():
                 if (language, key, value) in OF_FILES:
                     continue
-                rows.append(Row(language, key, value, sum(map(is_used, instances[language]))))
+                rows.append(ValueCount(language, key, value, sum(map(is_used, instances[language]))))
     return rows
 
 

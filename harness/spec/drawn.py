@@ -12,7 +12,7 @@ from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnParameter:
     """One parameter: the portable tensor `drawn_for`, float64, times 2**regime."""
 
     drawn_for: str
@@ -31,7 +31,7 @@ class Drawn:
             yield part
 
 
-def drawn(layer: Layer, exponents: Mapping[str, int], seed: int = 0) -> dict[str, Drawn]:
+def drawn(layer: Layer, exponents: Mapping[str, int], seed: int = 0) -> dict[str, DrawnParameter]:
     """Name → every parameter of `layer`, times 2**exponents[name]; the default exponent is 0.
 
     The keys of `exponents` have no layer prefix. In a stack they apply to every layer.
@@ -41,8 +41,8 @@ def drawn(layer: Layer, exponents: Mapping[str, int], seed: int = 0) -> dict[str
         shape, name = parameter.shape(layer), portable.drawn_for(parameter.name, seed)
         regime = exponents.get(without_prefix(parameter.name)[1], 0)
         if parameter.drawn == "gain":
-            parameters[parameter.name] = Drawn(name, shape, "gain", -7, regime)
+            parameters[parameter.name] = DrawnParameter(name, shape, "gain", -7, regime)
         else:
             exponent = {"weight": portable.weight_exponent(shape[0]), "bias": -10, "embedding": -7}[parameter.drawn]
-            parameters[parameter.name] = Drawn(name, shape, "symmetric", exponent, regime)
+            parameters[parameter.name] = DrawnParameter(name, shape, "symmetric", exponent, regime)
     return parameters

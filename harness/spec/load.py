@@ -1,24 +1,34 @@
-"""Loads the specification: layers, situations, and the cases that pair them."""
+"""Loads the specification: its clauses, layers, situations, and the cases that pair them."""
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import Field
+
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.paths import SPECS, shown
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.clauses import clauses
-from encoder_conformance.spec.core import FILE as CORE
-from encoder_conformance.spec.core import read_core
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.spec.size import LARGEST, refuse_larger
+from encoder_conformance.spec.strict import Strict
 from encoder_conformance.spec.yaml_file import read_model
 
 _Model = TypeVar("_Model", Layer, Situation, Deviation)
+CORE = "core.yaml"
+_CLAUSE = re.compile(r"^- \*\*([A-Z]+-[0-9]+)\*\* (.+?)(?=^- |^$|\Z)", re.MULTILINE | re.DOTALL)
+"""A list item of `specs/README.md` that opens with a clause's id in bold."""
+
+
+class Core(Strict):
+    """The cases of a run by default; `conform core build` selects them."""
+
+    cases: tuple[str, ...] = Field(min_length=1, description="ids of required cases, the most revealing first")
 
 
 @dataclass(frozen=True)
@@ -84,13 +94,25 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
         if problem := _equals_problem(situation, situations):
             where = f"{shown(specs / 'situations' / situation.situation)}.yaml: key equals"
             raise InputError(problem, where=where, hint="equal situations differ only in how they are given (G-4)")
-    specification = Specification(layers, situations, read_core(specs), frozenset(own))
+    core = read_model(specs / CORE, Core).cases if (specs / CORE).is_file() else ()
+    specification = Specification(layers, situations, core, frozenset(own))
     _refuse_unfit_core(specification, specs)
     for case in specification.cases.values():
         if case.situation.input.pattern == "balanced" and case.layer.d_model % 2:
             name = case.layer.layer
             raise _odd_balanced(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
     return specification
+
+
+@cache
+def clauses() -> dict[str, str]:
+    """Clause id → text on one line, in the order of the specification."""
+    text = (SPECS / "README.md").read_text(encoding="utf-8")
+    texts: dict[str, str] = {}
+    for clause_id, body in _CLAUSE.findall(text):
+        assert clause_id not in texts, f"specs/README.md numbers two clauses {clause_id}"
+        texts[clause_id] = " ".join(body.split())
+    return texts
 
 
 def _refuse_unfit_core(specification: Specification, specs: Path) -> None:

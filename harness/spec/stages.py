@@ -8,8 +8,6 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from encoder_conformance.spec.depth import shows_inside
-
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
     from encoder_conformance.spec.situation import Situation
@@ -54,6 +52,18 @@ _ORDER = {
 }
 
 
+INSIDE_UP_TO = 4
+"""The largest number of layers of a stack that shows the stages inside them (clause T-3)."""
+
+
+def shows_inside(layers: int) -> bool:
+    """Whether a stack of so many layers shows the stages inside them, as `layer_0.norm1` and so on (clause T-3).
+
+    Example: `shows_inside(4)` is True, `shows_inside(5)` is False.
+    """
+    return layers <= INSIDE_UP_TO
+
+
 def stages(layer: "Layer") -> tuple[str, ...]:
     """The stages of a layer or stack in the order in which they are computed."""
     if layer.part == "attention":
@@ -91,7 +101,7 @@ def step_of(stage: str) -> str:
 
 
 def layer_of(stage: str) -> str:
-    """What the name of a stage inside a layer of a stack begins with, `layer_0.`; "" of any other stage."""
+    """The prefix of a stage inside a layer of a stack, `layer_0.`; "" for any other stage."""
     return stage.removesuffix(step_of(stage)) if "." in stage else ""
 
 

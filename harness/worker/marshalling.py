@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.situation import InputFormat
 from encoder_conformance.task import Task

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.drawn import Drawn, drawn
+from encoder_conformance.spec.drawn import DrawnParameter, drawn
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
@@ -24,20 +24,20 @@ def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
     return {name: streamed(source, source.shape, dtype) for name, source in _sources(case).items()}
 
 
-def streamed(source: Drawn | Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Streamed:
+def streamed(source: DrawnParameter | Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Streamed:
     """A tensor of this dtype that is cast from its source while it is written."""
     return Streamed(dtype, shape, partial(_cast, source, dtype))
 
 
-def _sources(case: Case) -> dict[str, Drawn | Array]:
+def _sources(case: Case) -> dict[str, DrawnParameter | Array]:
     """Name → source of each parameter: its draw, or an array that the case holds."""
     if case.held is not None:
         return dict(case.held.as_given)
     return dict(drawn(case.layer, case.situation.parameter_exponents, case.seed))
 
 
-def _cast(source: Drawn | Array, dtype: np.dtype[Any]) -> Iterator[Array]:
-    if not isinstance(source, Drawn):
+def _cast(source: DrawnParameter | Array, dtype: np.dtype[Any]) -> Iterator[Array]:
+    if not isinstance(source, DrawnParameter):
         return (part.astype(dtype, copy=False) for part in parts_of(source))
     drawn_parts = (part.astype(dtype, copy=False) for part in source.parts())
     return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape), dtype)

@@ -24,8 +24,7 @@ from encoder_conformance.deviations.kill import kills
 from encoder_conformance.errors import InputError
 from encoder_conformance.paths import SPECS
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.clauses import clauses
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import clauses, load
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 REBUILD = "conform core build finds a core that covers it"

@@ -4,10 +4,12 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from catalogue import of_every
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.build import compute, compute_all
@@ -62,7 +64,7 @@ def refused(folder: Path, case: Case = SMALL) -> InputError:
     return caught.value
 
 
-@pytest.mark.parametrize("case", FULL.values(), ids=lambda case: case.id)
+@of_every(FULL.values())
 def test_every_golden_is_whole_and_finite(case: Case) -> None:
     expected = read_golden(case, read_golden_manifest(), constants())
     needed = compared_tensors(case)
@@ -87,7 +89,7 @@ def test_every_golden_is_whole_and_finite(case: Case) -> None:
     assert all(case.valid()[tuple(row)] for row in expected.kinked_rows)
 
 
-@pytest.mark.parametrize("case", FULL.values(), ids=lambda case: case.id)
+@of_every(FULL.values())
 def test_goldens_are_not_trivial(case: Case) -> None:
     """The gradient by the key bias is 0 in exact arithmetic; by query and key too, where softmax is constant."""
     tensors = read_golden(case, read_golden_manifest(), constants()).tensors
@@ -139,15 +141,16 @@ def test_a_flipped_bit_is_found_and_the_file_named(copy: Path, at: float) -> Non
     assert str(path) in str(refused(copy))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
-def test_a_flipped_bit_is_found_in_every_golden(tmp_path: Path, case: Case) -> None:
-    path = golden_path(case.id, tmp_path)
-    path.parent.mkdir(parents=True)
-    data = bytearray(golden_path(case.id).read_bytes())
-    data[-3] ^= 0x40
-    path.write_bytes(data)
-    with pytest.raises(InputError, match="sum in manifest") as caught:
-        read_golden(case, read_golden_manifest(), constants(), tmp_path)
+@of_every(CASES.values())
+def test_a_flipped_bit_is_found_in_every_golden(case: Case) -> None:
+    with TemporaryDirectory() as folder:
+        path = golden_path(case.id, Path(folder))
+        path.parent.mkdir(parents=True)
+        data = bytearray(golden_path(case.id).read_bytes())
+        data[-3] ^= 0x40
+        path.write_bytes(data)
+        with pytest.raises(InputError, match="sum in manifest") as caught:
+            read_golden(case, read_golden_manifest(), constants(), Path(folder))
     assert case.id in caught.value.where
 
 

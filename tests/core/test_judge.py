@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from catalogue import of_every
 
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
@@ -82,8 +83,7 @@ def test_every_golden_itself_passes() -> None:
             assert len(verdict.tensors) == len(names(case, check))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+@of_every(CASES.values(), ("float64", "float32"))
 def test_an_answer_of_zeros_never_passes(case: Case, dtype: str) -> None:
     expected = golden_of(case)
     for check in case.situation.checks:
@@ -180,7 +180,7 @@ def test_another_dtype_fails(asked: str, given: str) -> None:
     assert f"dtype {given} instead of {asked}" in verdict.message
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+@of_every(CASES.values())
 def test_float32_inside_a_float64_answer_fails_by_number(case: Case) -> None:
     expected = golden_of(case)
     down = {"output": answer("output", "float32", case, expected)["output"].astype(np.float64)}

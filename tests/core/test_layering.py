@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from catalogue import of_every
 
 from encoder_conformance.paths import IMPLS, PACKAGE
 
@@ -115,17 +116,17 @@ def test_the_walk_sees_what_there_is_to_see() -> None:
     }
 
 
-@pytest.mark.parametrize("name", PATHS)
+@of_every(PATHS)
 def test_no_module_imports_a_framework(name: str) -> None:
     assert not {imported.split(".")[0] for imported in imported_by(name)} & FRAMEWORKS
 
 
-@pytest.mark.parametrize("name", PATHS)
+@of_every(PATHS)
 def test_every_module_can_be_read_in_a_sitting(name: str) -> None:
     assert len(PATHS[name].read_text(encoding="utf-8").splitlines()) < 300
 
 
-@pytest.mark.parametrize("name", PATHS)
+@of_every(PATHS)
 def test_every_module_that_holds_anything_says_what_for(name: str) -> None:
     tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
     assert not tree.body or ast.get_docstring(tree)
@@ -144,7 +145,7 @@ def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
         outside = {imported.split(".")[0] for imported in imports} - ADAPTERS_MAY_IMPORT - sys.stdlib_module_names
         assert not outside, f"{name} imports {outside}"
     assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "memory", "recent", "spec", "wire"}
-    assert {name for name in reached if name.startswith(f"{OWN}.spec")} == {f"{OWN}.spec", f"{OWN}.spec.depth"}
+    assert {name for name in reached if name.startswith(f"{OWN}.spec")} == {f"{OWN}.spec", f"{OWN}.spec.stages"}
 
 
 def loaded_after(statement: str) -> set[str]:

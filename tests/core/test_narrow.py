@@ -13,10 +13,11 @@ from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward, given
 from encoder_conformance.oracle.kinks import MARGIN, condition_at_kinks
 from encoder_conformance.oracle.measured import measured_condition
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
+from catalogue import of_every
 
 from encoder_conformance import portable
 from encoder_conformance.core.criteria import LARGEST
@@ -316,29 +317,29 @@ def judged(case: Case, observed: dict[str, Array], dtype: str) -> Verdict:
     return judge("stages", stages(case.layer), observed, expected, FORMATS[dtype], constants())
 
 
-of_each_case = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=name, marks=pytest.mark.release if case.layer.d_model > LARGEST else ())
-        for name, case in CASES.items()
-    ],
-)
+SMALL_CASES = [case for case in CASES.values() if case.layer.d_model <= LARGEST]
+LARGE_CASES = [case for case in CASES.values() if case.layer.d_model > LARGEST]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
-@of_each_case
-@pytest.mark.parametrize("affine", [bias_last, bias_first])
-def test_an_honest_recursive_forward_pass_conforms(case: Case, dtype: Any, affine: Any) -> None:
+def conforms(case: Case, dtype: Any, affine: Any) -> None:
     verdict = judged(case, forward(case, dtype, affine=affine), np.dtype(dtype).name)
     assert verdict.outcome is Outcome.PASS, verdict.message
     assert verdict.rms is not None
     assert 0.01 < verdict.rms <= 2
 
 
-@of_each_case
-def test_blas_is_quieter_than_a_recursive_sum(case: Case) -> None:
+EACH_PASS = (np.float32, np.float64), (bias_last, bias_first)
+test_an_honest_recursive_forward_pass_conforms = of_every(SMALL_CASES, *EACH_PASS)(conforms)
+test_one_of_a_large_layer_conforms_too = pytest.mark.release(of_every(LARGE_CASES, *EACH_PASS)(conforms))
+
+
+def is_quieter(case: Case) -> None:
     verdict = judged(case, forward(case, np.float32, np.matmul, lambda x, w, b: x @ w + b), "float32")
     assert verdict.outcome is Outcome.PASS, verdict.message
+
+
+test_blas_is_quieter_than_a_recursive_sum = of_every(SMALL_CASES)(is_quieter)
+test_so_it_is_in_large_layers = pytest.mark.release(of_every(LARGE_CASES)(is_quieter))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from encoder_conformance import portable
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import expectation
-from encoder_conformance.oracle.encoder import encoder_layer, evaluate
+from encoder_conformance.oracle.encoder import LayerInputs, LayerPlay, evaluate
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.tape import Tape
 from encoder_conformance.spec.case import Case
@@ -89,7 +89,8 @@ def loss_of(case: Case, cotangent: Array) -> Callable[[dict[str, Array]], Any]:
         tape = Tape(Arithmetic(np.longdouble))
         parameters = {name: tape.leaf(values[name]) for name in case.parameters()}
         memory = tape.leaf(values["memory"]) if "memory" in values else None
-        stages = encoder_layer(tape, case.layer, parameters, tape.leaf(values["x"]), case.mask(), memory=memory)
+        play = LayerPlay(tape, case.layer, parameters, LayerInputs(values["x"], {}, case.mask()))
+        stages = play.run(tape.leaf(values["x"]), memory)
         return (stages["output"].value * cotangent).sum()
 
     return loss
@@ -266,7 +267,7 @@ def gradients_with_bias(case: Case, cotangent: Array, unit: int, by: float) -> A
     values = case.parameters()
     values["feed_forward.hidden.bias"][unit] += by
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = encoder_layer(tape, case.layer, parameters, tape.leaf(case.x()), case.mask())
+    stages = LayerPlay(tape, case.layer, parameters, LayerInputs(case.x(), {}, case.mask())).run(tape.leaf(case.x()))
     wanted = {"weight": parameters["feed_forward.hidden.weight"]}
     return tape.gradients(stages["output"], cotangent, wanted)["weight"][:, unit]
 
@@ -297,7 +298,7 @@ def test_relu_slope_at_zero_is_zero() -> None:
         "feed_forward.hidden.bias": np.zeros(5),
     }
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = encoder_layer(tape, case.layer, parameters, tape.leaf(case.x()), None)
+    stages = LayerPlay(tape, case.layer, parameters, LayerInputs(case.x(), {}, None)).run(tape.leaf(case.x()))
     gradients = tape.gradients(stages["output"], case.cotangent(NO_ROWS), parameters)
     assert not np.any(gradients["feed_forward.hidden.bias"])
     assert not np.any(gradients["feed_forward.hidden.weight"])

@@ -13,9 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from catalogue import of_every
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from products import daily, every_third
+from products import daily
 
 from encoder_conformance import portable
 from encoder_conformance.golden.thinning import compared_tensors, kept_positions
@@ -138,7 +139,7 @@ def vectors() -> dict[str, Any]:
     return read
 
 
-@pytest.mark.parametrize("vector", vectors()["generators"], ids=lambda vector: ascii(vector["name"]))
+@of_every(vectors()["generators"])
 def test_generator_vectors(vector: dict[str, Any]) -> None:
     name, seed, outputs = vector["name"], int(vector["seed"], 16), [int(output, 16) for output in vector["outputs"]]
     assert len(outputs) == len(vector["integers"]) == 8
@@ -157,9 +158,7 @@ def test_vectors_hold_published_values_of_both_generators() -> None:
     assert any(not name.isascii() for name in names)
 
 
-@pytest.mark.parametrize(
-    "vector", vectors()["tensors"], ids=lambda vector: ascii("{name} {shape} {pattern} {exponent}".format(**vector))
-)
+@of_every(vectors()["tensors"])
 def test_tensor_vectors(vector: dict[str, Any]) -> None:
     name, shape, pattern, exponent = (vector[key] for key in ("name", "shape", "pattern", "exponent"))
     assert len(vector["values"]) == prod(shape)
@@ -177,9 +176,7 @@ def test_tensor_vectors_are_exact_decimal_fractions() -> None:
         assert max(abs(n) for n in whole) <= (2**17 + 255 if tensor["pattern"] == "raised" else 255)
 
 
-@pytest.mark.parametrize(
-    "vector", vectors()["ids"], ids=lambda vector: ascii("{name} of {vocabulary}".format(**vector))
-)
+@of_every(vectors()["ids"])
 def test_token_id_vectors(vector: dict[str, Any]) -> None:
     name, count, vocabulary = vector["name"], len(vector["ids"]), vector["vocabulary"]
     assert vector["ids"] == ids_of(name, count, vocabulary) == portable.ids(name, count, vocabulary).tolist()
@@ -194,9 +191,7 @@ def test_weight_exponent_vectors() -> None:
         assert m == 0 or 4 ** (m - 1) < fan_in
 
 
-@pytest.mark.parametrize(
-    "vector", vectors()["positions"], ids=lambda vector: ascii("{name} of {available}".format(**vector))
-)
+@of_every(vectors()["positions"])
 def test_position_vectors(vector: dict[str, Any]) -> None:
     arguments = vector["name"], vector["available"], vector["wanted"]
     assert vector["positions"] == positions_of(*arguments) == portable.positions(*arguments).tolist()
@@ -231,7 +226,7 @@ def test_every_parameter_of_every_layer_bit_for_bit(name: str, whole: bool) -> N
             assert same_bits([ldexp(MAKES[pattern](n), exponent) for n in numbers], flat[ends]), layer.layer
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+@of_every(CASES.values())
 def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     B, S, D = shape = case.situation.batch, case.situation.sequence, case.layer.d_model
     drawn = case.situation.input
@@ -266,8 +261,7 @@ def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     assert same_bits(expected, case.cotangent(np.zeros((0, 2), dtype=np.int64)))
 
 
-@pytest.mark.parametrize("pattern", ["symmetric", "gain", "offset"])
-@pytest.mark.parametrize("size", [0, 1, portable.PART, portable.PART + 1, 2 * portable.PART + 3])
+@of_every(("symmetric", "gain", "offset"), (0, 1, portable.PART, portable.PART + 1, 2 * portable.PART + 3))
 def test_parts_are_the_tensor(pattern: Pattern, size: int) -> None:
     found = list(portable.parts("in parts", (size,), pattern, -7))
     assert max((part.size for part in found), default=0) <= portable.PART
@@ -279,7 +273,7 @@ def test_parts_are_the_tensor(pattern: Pattern, size: int) -> None:
     assert same_bits(values.tolist(), portable.tensor("in parts", (size,), pattern, -7))
 
 
-@pytest.mark.parametrize("case", every_third(CASES.values()), ids=lambda case: case.id)
+@of_every(CASES.values())
 def test_parameter_exponents_multiply_by_that_power_of_two(case: Case) -> None:
     moved, plain = case.parameters(), layer_parameters(case.layer, {})
     for name, value in moved.items():
@@ -287,7 +281,7 @@ def test_parameter_exponents_multiply_by_that_power_of_two(case: Case) -> None:
         assert np.array_equal(value, plain[name] * 2.0**exponent), name
 
 
-@pytest.mark.parametrize("case", every_third(CASES.values()), ids=lambda case: case.id)
+@of_every(CASES.values())
 def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
     kept_whole = sampled = 0
     for key, (shape, compared) in compared_tensors(case).items():
@@ -314,7 +308,7 @@ def test_every_value_is_exact_in_every_dtype() -> None:
             assert np.array_equal(once.astype(dtype).astype(np.float64), once), dtype
 
 
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=lambda layer: layer.layer)
+@of_every(LAYERS.values())
 def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
     weights = {name: value for name, value in layer_parameters(layer, {}).items() if value.ndim == 2}
     for name, value in weights.items():
@@ -327,7 +321,7 @@ def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=lambda layer: layer.layer)
+@of_every(LAYERS.values())
 def test_gains_biases_and_shifts_are_not_trivial(layer: Any) -> None:
     for name, value in layer_parameters(layer, {}).items():
         if name.endswith("gain"):
@@ -338,7 +332,7 @@ def test_gains_biases_and_shifts_are_not_trivial(layer: Any) -> None:
             assert value.min() < 0 < value.max(), name
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
+@of_every(CASES.values())
 def test_no_two_sizes_are_equal_by_chance(case: Case) -> None:
     layer = case.layer
     assert case.situation.batch != case.situation.sequence

@@ -7,7 +7,7 @@ import pytest
 
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.deviations.simulate import Player, simulate
-from encoder_conformance.oracle.arithmetic import Array
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.load import load
 
 CASE = load().cases["pre-gelu/padding-right"]

@@ -15,10 +15,9 @@ from encoder_conformance.docs.schema import schema_files
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.thinning import compared_tensors
 from encoder_conformance.paths import IMPLS, SPECS
-from encoder_conformance.spec.clauses import clauses
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import clauses, load
 from encoder_conformance.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
 from encoder_conformance.spec.stages import SHAPES, stages
 from encoder_conformance.spec.yaml_file import read_model

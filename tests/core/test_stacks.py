@@ -22,7 +22,7 @@ from encoder_conformance.judge.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.deviant import changes, deviant
-from encoder_conformance.oracle.encoder import encoder, encoder_layer, evaluate, given
+from encoder_conformance.oracle.encoder import LayerInputs, LayerPlay, encoder, evaluate, given
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.steps.embedding import table
 from encoder_conformance.oracle.tape import Tape
@@ -110,7 +110,8 @@ def test_a_stack_is_its_layers_one_after_the_other() -> None:
         tape, start = Tape(Arithmetic()), f"layers.{number}."
         own = {n.removeprefix(start): tape.leaf(v) for n, v in parameters.items() if n.startswith(start)}
         assert set(own) == set(Case(alone, case.situation).parameters())
-        x = encoder_layer(tape, alone, own, tape.leaf(x), case.mask())["output"].value
+        inputs = LayerInputs(x, {}, case.mask())
+        x = LayerPlay(tape, alone, own, inputs).run(tape.leaf(x))["output"].value
         assert np.array_equal(shown[f"layer_{number}"], x)
     centred = x - x.mean(-1, keepdims=True)
     normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + case.layer.norm.epsilon)

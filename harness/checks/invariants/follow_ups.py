@@ -15,7 +15,8 @@ from encoder_conformance import portable
 from encoder_conformance.impl.manifest import Implementation
 from encoder_conformance.portable import Floats
 from encoder_conformance.reason import Reason
-from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Dropout
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.situation import Situation
@@ -87,11 +88,7 @@ def _generate_follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:
         case "padding_content":
             yield FollowUp("with other padding", "as drawn", _rearranged(base, items, positions, ~base.valid()))
         case "padding_length":
-            longer_items, longer_positions = np.indices((B, S + MORE_PADDING))
-            added = longer_positions >= S
-            padded = longer_items, np.where(added, 0, longer_positions), added
-            valid = base.valid()[padded[0], padded[1]] & ~added
-            yield FollowUp(f"padded by {MORE_PADDING} more", "as it is", _rearranged(base, *padded, valid=valid))
+            yield FollowUp(f"padded by {MORE_PADDING} more", "as it is", _padded_more(base))
         case "batch_independence":
             for b in np.flatnonzero(base.valid().any(axis=1)):  # of padding alone there is nothing to compare
                 yield FollowUp(f"item {b} alone", "in the batch", _rearranged(base, items[b : b + 1], positions[:1]))
@@ -121,6 +118,14 @@ def _generate_follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:
                 yield FollowUp(f"{when} one position", "as the first", _rearranged(asked, items, positions))
         case "train_without_dropout":
             yield FollowUp("in mode eval", "in mode train", _rearranged(base, items, positions, mode="eval"))
+
+
+def _padded_more(base: Case) -> Rearranged:
+    B, S, _ = base.x_shape
+    items, positions = np.indices((B, S + MORE_PADDING))
+    added = positions >= S
+    positions = np.where(added, 0, positions)
+    return _rearranged(base, items, positions, added, base.valid()[items, positions] & ~added)
 
 
 def with_x_anew(case: Case) -> FollowUp:

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.checks.invariants.follow_ups import FollowUp, base_of, with_x_anew
 from encoder_conformance.judge.expected import ExpectedTensor
@@ -13,11 +11,10 @@ from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict, Verdict, judge_tensor
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.reason import Kind, Reason
-from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.axes import BSD, Array
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
-
-Array = npt.NDArray[Any]
 
 
 def judge_invariant(
@@ -87,7 +84,7 @@ def judge_dependence(
     return Verdict(outcome=Outcome.INCONCLUSIVE, message=text, kind="input-ignored", tensors=held.tensors)
 
 
-def _find_base_problem(base: Case, base_output: Array, dtype: Format, *, exact: bool) -> str:
+def _find_base_problem(base: Case, base_output: BSD, dtype: Format, *, exact: bool) -> str:
     """Why the base's answer cannot be compared; "" if it can (J-2, J-3)."""
     if base_output.shape != base.x_shape:
         return f"shape {list(base_output.shape)} instead of {list(base.x_shape)}"
@@ -103,7 +100,7 @@ def _find_base_problem(base: Case, base_output: Array, dtype: Format, *, exact: 
 
 
 def _compare_within_noise(
-    base: Case, follow_up: FollowUp, base_output: Array, answer: Array, dtype: Format, constants: Constants
+    base: Case, follow_up: FollowUp, base_output: BSD, answer: BSD, dtype: Format, constants: Constants
 ) -> TensorVerdict:
     if answer.shape != follow_up.case.x_shape:
         text = f"shape {list(answer.shape)} instead of {list(follow_up.case.x_shape)}"
@@ -119,7 +116,7 @@ def _compare_within_noise(
     return judge_tensor(follow_up.description, returned, expected, dtype, constants)
 
 
-def _compare_bits(follow_up: FollowUp, base_output: Array, answer: Array) -> TensorVerdict:
+def _compare_bits(follow_up: FollowUp, base_output: BSD, answer: BSD) -> TensorVerdict:
     if (answer.shape, answer.dtype) != (base_output.shape, base_output.dtype):
         kind: Kind = "shape" if answer.shape != base_output.shape else "dtype"
         text = f"{answer.dtype} {list(answer.shape)} instead of {base_output.dtype} {list(base_output.shape)}"
@@ -143,7 +140,7 @@ def _not_comparable(follow_up: FollowUp, kind: Kind, text: str) -> TensorVerdict
     return TensorVerdict(tensor=follow_up.description, conforms=False, problem=Reason(kind=kind, text=text))
 
 
-def _return_to_base_order(follow_up: FollowUp, answer: Array, shape: tuple[int, ...]) -> tuple[Array, Bools]:
+def _return_to_base_order(follow_up: FollowUp, answer: BSD, shape: tuple[int, ...]) -> tuple[BSD, BSD]:
     """A follow-up's answer with each element at its place in the base, and a mask of the elements to compare."""
     case, comparable = follow_up.case, follow_up.case.comparable()
     base_index = case.items[comparable], case.positions[comparable]

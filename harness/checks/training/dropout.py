@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from encoder_conformance.checks.training import turn_of
 from encoder_conformance.checks.training.embedded import EmbeddedProbe
 from encoder_conformance.checks.training.probe import Probe, unfit
-from encoder_conformance.checks.training.reading import Reading, Unreadable, read
+from encoder_conformance.checks.training.reading import NoReading, Reading, read
 from encoder_conformance.checks.training.statistics import DROPPED, HIDDEN, Z_LIMIT, Masks, dependence, rate
-from encoder_conformance.checks.training.turns import turn_of
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Judgement, Verdict
@@ -145,7 +145,7 @@ def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed:
     try:
         with _ONE_AT_A_TIME:
             return probe.read(output.astype(np.float64)) if isinstance(probe, EmbeddedProbe) else read(probe, output)
-    except Unreadable as problem:
+    except NoReading as problem:
         return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import portable
-from encoder_conformance.checks.training.reading import Reading, Unreadable, smallest_and_largest
+from encoder_conformance.checks.training.reading import NoReading, Reading, smallest_and_largest
 from encoder_conformance.checks.training.statistics import DROPPED, HIDDEN, KEPT
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps.embedding import table
@@ -105,9 +105,9 @@ class EmbeddedProbe:
         return inside + self.layer.stack.final_norm
 
     def read(self, output: Floats) -> Reading:
-        """The mask of `output` [B, S, D], float64, and the factors of its kept elements. Raises Unreadable."""
+        """The mask of `output` [B, S, D], float64, and the factors of its kept elements. Raises NoReading."""
         if not np.isfinite(output).all():
-            raise Unreadable(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
+            raise NoReading(f"{int((~np.isfinite(output)).sum())} of {output.size} elements are not finite")
         signs = np.sign(self.tokens)
         shown = np.broadcast_to(signs != 0, output.shape)
         seen = (output - output[..., -1:]) * signs  # 0 where it was dropped, and else of one size a row
@@ -118,7 +118,7 @@ class EmbeddedProbe:
         unlike = shown & some & odd & (np.abs(seen - largest) > _ALIKE * largest)
         if not kept.any() or unlike.any():
             what = f"{int(unlike.sum())} of {int(shown.sum())} elements are neither 0 nor what most are"
-            raise Unreadable(f"embedded: {what}" if kept.any() else "embedded: everything is 0")
+            raise NoReading(f"embedded: {what}" if kept.any() else "embedded: everything is 0")
         mask = np.where(shown, np.where(kept, KEPT, DROPPED), HIDDEN)
         factors = self._factors(output[:, 0], seen[:, 0], kept[:, 0])
         return Reading({"embedded": mask}, {"embedded": smallest_and_largest(factors)})

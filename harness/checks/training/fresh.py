@@ -31,7 +31,7 @@ _ROUNDED = 1 + 2.0**-20
 
 
 @dataclass(frozen=True)
-class Fresh:
+class FreshParameter:
     """One initial parameter: the problems of its `values`, and a digest to compare them with others.
 
     Equal values of one format have equal digests, where 0 equals −0. `digest` is None if a value is NaN, which equals
@@ -52,7 +52,7 @@ class Judging:
         self._expected = {
             name: (task.format.numpy, each.shape(task.case.layer)) for name, each in self._parameters.items()
         }
-        self._judged: dict[str, Fresh] = {}
+        self._judged: dict[str, FreshParameter] = {}
 
     def receive(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
         """A sink for the parts of a tensor, or None if the layer has no parameter of this name, dtype and shape."""
@@ -70,14 +70,14 @@ class Judging:
 
         return receive_part
 
-    def every(self, whole: dict[str, Array]) -> dict[str, Fresh]:
+    def every(self, whole: dict[str, Array]) -> dict[str, FreshParameter]:
         """The parameters received in parts, and those in `whole`, which were not."""
         return {**self._judged, **{name: self._judge(name, value) for name, value in whole.items()}}
 
-    def _judge(self, name: str, values: Array) -> Fresh:
+    def _judge(self, name: str, values: Array) -> FreshParameter:
         is_expected = self._expected.get(name) == (values.dtype, values.shape)
         problems = tuple(wrong_values(self._parameters[name], values)) if is_expected else ()
-        return Fresh(values.dtype, values.shape, problems, _digest(values))
+        return FreshParameter(values.dtype, values.shape, problems, _digest(values))
 
 
 def wrong_values(parameter: Parameter, value: Array) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _checksums(value: Array) -> tuple[Sums, Sums]:
 
 
 def _bits(values: Array) -> npt.NDArray[np.unsignedinteger]:
-    """The bits of the values, where −0 has those of 0."""
+    """The bits of the values, in one shape with them; −0 has those of 0."""
     bits: npt.NDArray[np.unsignedinteger] = (values + values.dtype.type(0)).view(f"u{values.dtype.itemsize}")
     return bits
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import prod
 
-from encoder_conformance.checks.training.fresh import Fresh, Judging
-from encoder_conformance.checks.training.turns import turn_of
+from encoder_conformance.checks.training import turn_of
+from encoder_conformance.checks.training.fresh import FreshParameter, Judging
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import Judgement, Verdict
 from encoder_conformance.spec.parameters import parameters_of
@@ -14,7 +14,7 @@ from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
 SEEDS = (1, 2)
-Made = tuple[Mapping[str, Fresh], tuple[str, ...]]
+Made = tuple[Mapping[str, FreshParameter], tuple[str, ...]]
 """A fresh layer's parameters, each judged, and the names of those that are trainable."""
 
 
@@ -44,7 +44,7 @@ def _judge(task: Task, draws: list[Made]) -> Verdict:
     return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
 
 
-def _parameter_problems(task: Task, parameters: Mapping[str, Fresh]) -> Iterator[str]:
+def _parameter_problems(task: Task, parameters: Mapping[str, FreshParameter]) -> Iterator[str]:
     expected = {p.name: p.shape(task.case.layer) for p in parameters_of(task.case.layer)}
     if set(parameters) != set(expected):
         count, expected_count = (
@@ -78,12 +78,14 @@ def _trainable_problems(task: Task, trainable: tuple[str, ...]) -> Iterator[str]
         yield f"trained, but no parameter of this layer: {', '.join(unknown)}"
 
 
-def _value_problems(task: Task, parameters: Mapping[str, Fresh]) -> Iterator[str]:
+def _value_problems(task: Task, parameters: Mapping[str, FreshParameter]) -> Iterator[str]:
     for parameter in parameters_of(task.case.layer):
         yield from parameters[parameter.name].values
 
 
-def _draw_problems(task: Task, first: Mapping[str, Fresh], second: Mapping[str, Fresh]) -> Iterator[str]:
+def _draw_problems(
+    task: Task, first: Mapping[str, FreshParameter], second: Mapping[str, FreshParameter]
+) -> Iterator[str]:
     weights = [p.name for p in parameters_of(task.case.layer) if p.drawn == "weight"]
     for name in weights:
         if _equal(first[name], second[name]):
@@ -93,5 +95,5 @@ def _draw_problems(task: Task, first: Mapping[str, Fresh], second: Mapping[str, 
             yield f"{one} and {other} are equal"
 
 
-def _equal(one: Fresh, other: Fresh) -> bool:
+def _equal(one: FreshParameter, other: FreshParameter) -> bool:
     return one.digest is not None and (one.shape, one.digest) == (other.shape, other.digest)

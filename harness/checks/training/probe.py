@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from encoder_conformance.checks.training.sparse import Sparse
 from encoder_conformance.portable import Floats
+from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import Parameter, parameters_of
 
-Bools = npt.NDArray[np.bool_]
 UNIT, BIAS, LOW, HIGH = -4, -3, -2, -1
 """The features for measuring, counted from the last."""
 MEASURING = 4

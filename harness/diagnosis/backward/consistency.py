@@ -44,7 +44,7 @@ def _followed(seen: Iterable[ObservedGradients], deviations: Sequence[Deviation]
     for each in (each for each in seen if each.case.valid().all()):
         acting = active_parts(each.case, deviations)
         wrong = deviant(each.case, acting)
-        layer = _with_choices(wrong.layer, wrong.given.ways)
+        layer = _with_choices(wrong.layer, wrong.given.forms)
         if layer and not any(one.patch.parameters for one in acting) and not leaves_no_key(wrong.given.mask):
             yield replace(each, explained=replace(wrong, layer=layer))
 

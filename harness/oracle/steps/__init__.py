@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from encoder_conformance.oracle.steps import activation, attention, embedding, heads, linear, norm, residual, softmax
+from encoder_conformance.spec.layer import Layer
 
 LayerOrder = Callable[[int], tuple[int | None, ...]]
-"""The number of layers of a stack → the number of the layer that stands at each place; None: what came is passed on."""
+"""The number of layers of a stack → the number of the layer at each place; None where there is none."""
 
 LAYER_ORDER: dict[str, LayerOrder] = {
     "standard": lambda layers: tuple(range(layers)),
@@ -50,18 +51,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+def right_forms(layer: Layer) -> dict[str, str]:
+    """Step → the form that this layer chooses, where that is not the standard one or there is none."""
+    forms: dict[str, str] = {"activation": layer.feed_forward.activation}
+    if layer.norm.kind == "rms_norm":
+        forms |= dict.fromkeys(("norm1", "norm2", "final_norm", "stack_norm", "stack_end"), "rms_norm")
+    if layer.attention.projections == "shared_by_heads":
+        forms |= {"query": "shared_by_heads", "key": "shared_by_heads", "value": "shared_by_heads"}
+    if layer.attention.scale == "d_model":
+        forms |= {"attention_scores": "by-d-model"}
+    if layer.embedding is not None and layer.embedding.positions == "none":
+        forms |= {"positions": "none"}
+    return forms
+
+
 def form_of(step: str, right: str, wrong: str) -> str | None:
     """The wrong form of a step as a layer has it whose right form is `right`; None where it says nothing of that.
 
     Wrong forms are variants of the standard one: an unbiased variance says nothing of an RMSNorm. What can go wrong
-    with another choice of the layer too has a form of its own there, by `own_forms`.
+    with another choice of the layer too has a form of its own there, by `forms_of`.
     """
     if step == "activation":  # its wrong forms take the place of any, but for variants of one
         return wrong if activation.VARIANT_OF.get(wrong, right) == right else None
     if right == "standard":
         return wrong
-    own = f"{right}-{wrong}"
-    return own if own in VARIANTS[step] else None
+    beside = f"{right}-{wrong}"
+    return beside if beside in VARIANTS[step] else None
 
 
 NOISY = frozenset(

@@ -1,24 +1,25 @@
-"""The activation of the feed-forward network (E-6, E-7, E-10, E-11), and the ones that it is taken for."""
+"""The activation of the feed-forward network (E-6, E-7, E-10, E-11), and the ones that it is mistaken for."""
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.steps.forward_only import forward_only, left_on
-from encoder_conformance.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.steps.forward_only import forward_only, left_on, pass_on
+from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
+from encoder_conformance.spec.axes import Elementwise
 
 
-def relu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+def relu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
     """max(x, 0), with slope 0 at 0 (E-6)."""
     return np.maximum(x, 0), lambda g: (np.where(x > 0, g, 0),)
 
 
-def gelu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+def gelu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
     """x · Φ(x), Φ(x) = (1 + erf(x/√2)) / 2 (E-7; Hendrycks and Gimpel, 2016)."""
     half = a.exact(0.5)  # a power of two: no format rounds by it
     two = a.exact(2.0)
     probability = half * a.add(a.exact(1.0), a.erf(a.divide(x, a.sqrt(two))))
 
-    def pullback(g: Array) -> tuple[Array, ...]:
+    def pullback(g: Elementwise) -> ByOperands:
         root_two_pi = a.constant(np.sqrt(two * np.arctan2(a.exact(0.0), a.exact(-1.0))))  # arctan2(0, −1) is π
         density = a.divide(a.exp(-half * a.multiply(x, x)), root_two_pi)
         return (a.multiply(g, a.add(probability, a.multiply(x, density))),)
@@ -26,7 +27,7 @@ def gelu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
     return a.multiply(x, probability), pullback
 
 
-def gelu_tanh(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+def gelu_tanh(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
     """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (E-10; Hendrycks and Gimpel, 2016)."""
     half, one, three = a.exact(0.5), a.exact(1.0), a.exact(3.0)
     root = a.constant(np.sqrt(a.exact(2.0) / np.arctan2(a.exact(0.0), a.exact(-1.0))))  # arctan2(0, −1) is π
@@ -36,7 +37,7 @@ def gelu_tanh(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
     tangent = a.tanh(inner)
     probability = half * a.add(one, tangent)
 
-    def pullback(g: Array) -> tuple[Array, ...]:
+    def pullback(g: Elementwise) -> ByOperands:
         slope = a.multiply(root, a.add(one, a.multiply(three * cubic, square)))
         bend = half * a.multiply(a.subtract(one, a.multiply(tangent, tangent)), slope)
         return (a.multiply(g, a.add(probability, a.multiply(x, bend))),)
@@ -44,58 +45,53 @@ def gelu_tanh(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
     return a.multiply(x, probability), pullback
 
 
-def silu(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
+def silu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
     """x · sigmoid(x), sigmoid(x) = 1 / (1 + exp(−x)) (E-11; Elfwing, Uchibe and Doya, 2017, arXiv 1702.03118)."""
     one = a.exact(1.0)
     with np.errstate(over="ignore"):  # exp(−x) may be infinite, and the quotient then is the 0 that it should be
         sigmoid = a.divide(one, a.add(one, a.exp(-x)))
 
-    def pullback(g: Array) -> tuple[Array, ...]:
+    def pullback(g: Elementwise) -> ByOperands:
         slope = a.add(one, a.multiply(x, a.subtract(one, sigmoid)))
         return (a.multiply(g, a.multiply(sigmoid, slope)),)
 
     return a.multiply(x, sigmoid), pullback
 
 
-def _sigmoid(a: Arithmetic, x: Array) -> Array:
+def _sigmoid(a: Arithmetic, x: Elementwise) -> Elementwise:
     return a.exact(0.5) * a.add(a.exact(1.0), a.tanh(0.5 * x))
 
 
-def gelu_quick(a: Arithmetic, x: Array) -> Array:
+def gelu_quick(a: Arithmetic, x: Elementwise) -> Elementwise:
     """x · sigmoid(1.702 x)."""
     return a.multiply(x, _sigmoid(a, 1.702 * x))
 
 
-def gelu_root_in_float32(a: Arithmetic, x: Array) -> Array:
+def gelu_root_in_float32(a: Arithmetic, x: Elementwise) -> Elementwise:
     """GELU with 1/√2 as float32 holds it."""
     root = a.exact(float(np.float32(np.sqrt(0.5))))
     return a.multiply(x, a.exact(0.5) * a.add(a.exact(1.0), a.erf(a.multiply(x, root))))
 
 
-def leaky_relu(a: Arithmetic, x: Array) -> Array:
+def leaky_relu(a: Arithmetic, x: Elementwise) -> Elementwise:
     """max(x, 0.01 x), as torch's default."""
     return np.where(x > 0, x, 0.01 * x)
 
 
-def none(a: Arithmetic, x: Array) -> Array:
+def none(a: Arithmetic, x: Elementwise) -> Elementwise:
     """The activation forgotten."""
     return x
 
 
-def pass_on(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
-    """Nothing is applied after the second linear map."""
-    return x, lambda g: (g,)
-
-
-def dropout(a: Arithmetic, x: Array, *, dropout: float) -> Array:
+def dropout(a: Arithmetic, x: Elementwise, *, dropout: float) -> Elementwise:
     """Dropout left on, after the feed-forward network."""
     return left_on(a, x, "ffn_output", x.shape, dropout)
 
 
-def _untold(form: Step) -> Step:
-    """A form that need not know the layer's rate of dropout."""
+def _ignoring_rate(form: Step) -> Step:
+    """A form that takes the layer's rate of dropout and does nothing with it."""
 
-    def after(a: Arithmetic, x: Array, *, dropout: float) -> tuple[Array, Pullback]:
+    def after(a: Arithmetic, x: Elementwise, *, dropout: float) -> tuple[Elementwise, Pullback]:
         return form(a, x)
 
     after.__doc__ = form.__doc__
@@ -114,11 +110,11 @@ VARIANTS: dict[str, Step] = {
 }
 
 VARIANT_OF = {"gelu-root-in-float32": "gelu"}
-"""Which wrong forms are one activation of a layer computed wrongly, and say nothing of a layer with another."""
+"""Wrong form → the one activation that it computes wrongly; it applies to no layer with another."""
 
 AFTER: dict[str, Step] = {
-    "standard": _untold(pass_on),
-    "relu": _untold(relu),
-    "gelu": _untold(gelu),
+    "standard": _ignoring_rate(pass_on),
+    "relu": _ignoring_rate(relu),
+    "gelu": _ignoring_rate(gelu),
     "dropout": forward_only(dropout),
 }

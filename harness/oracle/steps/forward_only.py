@@ -1,15 +1,16 @@
-"""Wrong forms show what a wrong forward pass gives; what its gradients would be is nobody's specification."""
+"""Wrong forms of steps: they have a wrong forward pass, and no gradients, which nobody specifies."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from encoder_conformance import portable
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
+from encoder_conformance.spec.axes import Array, Elementwise
 
 
-def no_gradient(g: Array) -> tuple[Array, ...]:
+def no_gradient(g: Array) -> ByOperands:
     raise TypeError("a wrong form of a step has no gradient")
 
 
@@ -23,15 +24,20 @@ def forward_only(compute: Callable[..., Array]) -> Step:
     return step
 
 
+def pass_on(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
+    """A step that is not there: x as it is."""
+    return x, lambda g: (g,)
+
+
 def in_float32(right: Step) -> Step:
     """The right form with every operation of it in float32, between a cast and a cast back.
 
     Rounding the operands alone would be too quiet: most of the scatter is made inside, one operation after another.
     """
 
-    def narrow(a: Arithmetic, x: Array, *rest: Array, **choices: object) -> Array:
-        inside = [in_float32_of(a, operand) for operand in (x, *rest)]
-        return right(a.float32, *inside, **choices)[0].astype(x.dtype)
+    def narrow(a: Arithmetic, *operands: Array, **choices: object) -> Array:
+        inside = [in_float32_of(a, operand) for operand in operands]
+        return right(a.float32, *inside, **choices)[0].astype(operands[0].dtype)
 
     return forward_only(narrow)
 
@@ -44,24 +50,25 @@ def in_narrower(right: Step) -> dict[str, Step]:
 
 
 def _of_rounded(right: Step, dtype: str) -> Step:
-    def narrow(a: Arithmetic, x: Array, y: Array, *rest: Array, **choices: object) -> Array:
-        return right(a, narrowed(x, dtype), narrowed(y, dtype), *rest, **choices)[0]
+    def narrow(a: Arithmetic, *operands: Array, **choices: object) -> Array:
+        factors = (narrowed(operand, dtype) for operand in operands[:2])
+        return right(a, *factors, *operands[2:], **choices)[0]
 
     return forward_only(narrow)
 
 
-def own_forms(name: str, forms: dict[str, Step]) -> dict[str, Step]:
-    """Wrong forms of a step that a layer asks for by `name`, and not in its standard form: `form_of` finds them."""
+def forms_of(name: str, forms: dict[str, Step]) -> dict[str, Step]:
+    """The wrong forms of a step whose right form a layer chooses by `name`, as `form_of` finds them."""
     return {f"{name}-{form}": step for form, step in forms.items()}
 
 
-def in_float32_of(a: Arithmetic, x: Array) -> Array:
-    """A value of float32, in what `a.float32` computes with."""
+def in_float32_of(a: Arithmetic, x: Elementwise) -> Elementwise:
+    """x rounded to float32, in the dtype that `a.float32` computes in."""
     return x.astype(np.float32).astype(a.float32.dtype)
 
 
-def narrowed(x: Array, dtype: str) -> Array:
-    """Rounded to a narrower format and back, as a cast inside a layer does."""
+def narrowed(x: Elementwise, dtype: str) -> Elementwise:
+    """x rounded to a narrower format and back, as a cast inside a layer does."""
     import ml_dtypes
 
     if dtype == "tf32":  # float32's exponent, 10 bits of fraction, round to nearest even
@@ -71,9 +78,11 @@ def narrowed(x: Array, dtype: str) -> Array:
     return x.astype(to).astype(x.dtype)
 
 
-def left_on(a: Arithmetic, x: Array, name: str, shape: tuple[int, ...], rate: float) -> Array:
-    """Dropout in evaluation, of a mask of `shape` that the portable generator draws: of the layer's rate, or of 0.1
-    where a layer that is to drop nothing has none."""
+def left_on(a: Arithmetic, x: Elementwise, name: str, shape: tuple[int, ...], rate: float) -> Elementwise:
+    """Dropout in evaluation, by a mask of `shape` that the portable generator draws for `name`.
+
+    Its rate is the layer's, or 0.1 where the layer has none.
+    """
     rate = rate or 0.1
     drawn = portable.integers(f"dropout {a.draw} {name}", int(np.prod(shape))).reshape(shape)  # −255 … 255
     return np.where(drawn >= -255 + round(511 * rate), x / (1 - rate), 0.0)

@@ -1,70 +1,71 @@
-"""Splitting features into heads and merging them again (E-5), and the ways to get it wrong."""
+"""Splitting features into heads and merging them again (E-5), and the wrong forms of both."""
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps.forward_only import forward_only
 from encoder_conformance.oracle.tape import Pullback, Step
+from encoder_conformance.spec.axes import BSD, BHSd
 
 
-def split_heads(a: Arithmetic, x: Array, num_heads: int) -> tuple[Array, Pullback]:
-    """[B, S, D] → [B, H, S, d]: head h holds features h·d … (h+1)·d − 1 (E-5)."""
+def split_heads(a: Arithmetic, x: BSD, num_heads: int) -> tuple[BHSd, Pullback]:
+    """Head h holds features h·d … (h+1)·d − 1 (E-5)."""
     return _split(x, num_heads), lambda g: (_merge(g),)
 
 
-def merge_heads(a: Arithmetic, x: Array) -> tuple[Array, Pullback]:
-    """[B, H, S, d] → [B, S, D], the way back of `split_heads` (E-5)."""
+def merge_heads(a: Arithmetic, x: BHSd) -> tuple[BSD, Pullback]:
+    """The inverse of `split_heads` (E-5)."""
     return _merge(x), lambda g: (_split(g, x.shape[1]),)
 
 
-def _split(x: Array, num_heads: int) -> Array:
+def _split(x: BSD, num_heads: int) -> BHSd:
     batch, sequence, d_model = x.shape
     return x.reshape(batch, sequence, num_heads, d_model // num_heads).transpose(0, 2, 1, 3)
 
 
-def _merge(x: Array) -> Array:
+def _merge(x: BHSd) -> BSD:
     batch, heads, sequence, head_dim = x.shape
     return x.transpose(0, 2, 1, 3).reshape(batch, sequence, heads * head_dim)
 
 
-def split_interleaved(a: Arithmetic, x: Array, num_heads: int) -> Array:
+def split_interleaved(a: Arithmetic, x: BSD, num_heads: int) -> BHSd:
     """Head h holds features h, h + H, h + 2H, …"""
     batch, sequence, d_model = x.shape
     return x.reshape(batch, sequence, d_model // num_heads, num_heads).transpose(0, 3, 1, 2)
 
 
-def merge_interleaved(a: Arithmetic, x: Array) -> Array:
-    """The way back of `split_interleaved`."""
+def merge_interleaved(a: Arithmetic, x: BHSd) -> BSD:
+    """The inverse of `split_interleaved`."""
     batch, heads, sequence, head_dim = x.shape
     return x.transpose(0, 2, 3, 1).reshape(batch, sequence, heads * head_dim)
 
 
-def split_by_reshape(a: Arithmetic, x: Array, num_heads: int) -> Array:
+def split_by_reshape(a: Arithmetic, x: BSD, num_heads: int) -> BHSd:
     """[B, S, D] read as [B, H, S, d] with no transpose: heads are runs of positions."""
     batch, sequence, d_model = x.shape
     return x.reshape(batch, num_heads, sequence, d_model // num_heads)
 
 
-def merge_by_reshape(a: Arithmetic, x: Array) -> Array:
+def merge_by_reshape(a: Arithmetic, x: BHSd) -> BSD:
     """[B, H, S, d] read as [B, S, D] with no transpose."""
     batch, heads, sequence, head_dim = x.shape
     return x.reshape(batch, sequence, heads * head_dim)
 
 
-def split_across_batch(a: Arithmetic, x: Array, num_heads: int) -> Array:
+def split_across_batch(a: Arithmetic, x: BSD, num_heads: int) -> BHSd:
     """Batch and sequence taken for each other: [S, H, B, d]."""
     return _split(x.swapaxes(0, 1), num_heads)
 
 
-def merge_across_batch(a: Arithmetic, x: Array) -> Array:
-    """The way back of `split_across_batch`."""
+def merge_across_batch(a: Arithmetic, x: BHSd) -> BSD:
+    """The inverse of `split_across_batch`."""
     return _merge(x).swapaxes(0, 1)
 
 
-def merge_reversed(a: Arithmetic, x: Array) -> Array:
+def merge_reversed(a: Arithmetic, x: BHSd) -> BSD:
     """The heads in the opposite order."""
     return _merge(x[:, ::-1])
 
 
-def merge_without_last(a: Arithmetic, x: Array) -> Array:
+def merge_without_last(a: Arithmetic, x: BHSd) -> BSD:
     """The last head's context left at zero."""
     kept = x.copy()
     kept[:, -1] = 0

@@ -1,33 +1,34 @@
-"""Linear maps (E-2): x [B, S, in] @ weight [in, out] + bias [out], and the ways to get them wrong.
+"""Linear maps (E-2), x @ weight + bias, and their wrong forms.
 
-Query, key and value are linear maps too; their forms may know how many heads the result is split into, and by the root
-of which size the scores are divided.
+Query, key and value are linear maps too. Their forms take `num_heads`, into which the result is split, and `scaled_by`,
+the size by whose root the scores are divided.
 """
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.steps.forward_only import forward_only, in_narrower, own_forms
-from encoder_conformance.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.steps.forward_only import forms_of, forward_only, in_narrower
+from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
+from encoder_conformance.spec.axes import KM, M, Mapped, Rows
 
 
-def linear(a: Arithmetic, x: Array, weight: Array, bias: Array) -> tuple[Array, Pullback]:
-    """x [B, S, in] @ weight [in, out] + bias [out] (E-2)."""
+def linear(a: Arithmetic, x: Rows, weight: KM, bias: M) -> tuple[Mapped, Pullback]:
+    """x @ weight + bias (E-2)."""
     y = a.affine(x, weight, bias)
 
-    def pullback(g: Array) -> tuple[Array, ...]:
+    def pullback(g: Mapped) -> ByOperands:
         rows, g_rows = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
         return a.matmul(g, weight.T), a.matmul(rows.T, g_rows), a.sum(g_rows, axis=0, keepdims=False)
 
     return y, pullback
 
 
-def not_applied(a: Arithmetic, x: Array, weight: Array, bias: Array) -> Array:
+def not_applied(a: Arithmetic, x: Rows, weight: KM, bias: M) -> Mapped:
     """The map is declared and never used."""
     return x
 
 
-def bias_twice(a: Arithmetic, x: Array, weight: Array, bias: Array) -> Array:
+def bias_twice(a: Arithmetic, x: Rows, weight: KM, bias: M) -> Mapped:
     """The bias added two times."""
     return a.add(a.add(a.matmul(x, weight), bias), bias)
 
@@ -40,10 +41,10 @@ VARIANTS: dict[str, Step] = {
 }
 
 
-def _told(form: Step) -> Step:
-    """A form that need not know what a projection is told."""
+def _ignoring_sizes(form: Step) -> Step:
+    """A form that takes the sizes of a projection and does nothing with them."""
 
-    def projection(a: Arithmetic, x: Array, weight: Array, bias: Array, **told: int) -> tuple[Array, Pullback]:
+    def projection(a: Arithmetic, x: Rows, weight: KM, bias: M, **sizes: int) -> tuple[Mapped, Pullback]:
         return form(a, x, weight, bias)
 
     projection.__doc__ = form.__doc__
@@ -51,13 +52,13 @@ def _told(form: Step) -> Step:
 
 
 def shared_by_heads(
-    a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, **told: int
-) -> tuple[Array, Pullback]:
+    a: Arithmetic, x: Rows, weight: KM, bias: M, num_heads: int, **sizes: int
+) -> tuple[Mapped, Pullback]:
     """One map [d, d] for each head's slice of x [B, S, H·d] (E-12)."""
     slices = x.reshape(*x.shape[:-1], num_heads, -1)
     y, pull_back = linear(a, slices, weight, bias)
 
-    def pullback(g: Array) -> tuple[Array, ...]:
+    def pullback(g: Mapped) -> ByOperands:
         by_slices, by_weight, by_bias = pull_back(g.reshape(slices.shape))
         return by_slices.reshape(x.shape), by_weight, by_bias
 
@@ -67,38 +68,38 @@ def shared_by_heads(
 def by_heads(wrong: Step) -> Step:
     """A wrong form of a linear map, of each head's slice of x [B, S, H·d]."""
 
-    def projection(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, **told: int) -> Array:
+    def projection(a: Arithmetic, x: Rows, weight: KM, bias: M, num_heads: int, **sizes: int) -> Mapped:
         slices = x.reshape(*x.shape[:-1], num_heads, -1)
-        return np.reshape(wrong(a, slices, weight, bias, num_heads=num_heads, **told)[0], x.shape)
+        return np.reshape(wrong(a, slices, weight, bias, num_heads=num_heads, **sizes)[0], x.shape)
 
     return forward_only(projection)
 
 
-def first_head_for_all(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, **told: int) -> Array:
+def first_head_for_all(a: Arithmetic, x: Rows, weight: KM, bias: M, num_heads: int, **sizes: int) -> Mapped:
     """One map [d, d], that of head 0's own features, for every head's slice of x [B, S, H, d]."""
     d = x.shape[-1] // num_heads
     return shared_by_heads(a, x, weight[:d, :d], bias[:d], num_heads)[0]
 
 
-def scaled(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, scaled_by: int) -> Array:
+def scaled(a: Arithmetic, x: Rows, weight: KM, bias: M, num_heads: int, scaled_by: int) -> Mapped:
     """(x @ weight + bias) / √d, or / √D where the layer divides its scores by that."""
     return a.divide(linear(a, x, weight, bias)[0], a.sqrt(a.exact(float(scaled_by))))
 
 
-def scaled_before_bias(a: Arithmetic, x: Array, weight: Array, bias: Array, num_heads: int, scaled_by: int) -> Array:
+def scaled_before_bias(a: Arithmetic, x: Rows, weight: KM, bias: M, num_heads: int, scaled_by: int) -> Mapped:
     """x @ weight / √d + bias, or / √D likewise."""
     return a.add(a.divide(a.matmul(x, weight), a.sqrt(a.exact(float(scaled_by)))), bias)
 
 
 _SCALED: dict[str, Step] = {"scaled": forward_only(scaled), "scaled-before-bias": forward_only(scaled_before_bias)}
-_OF_ANY_MAP = {name: _told(VARIANTS[name]) for name in ("not-applied", "bias-twice")} | _SCALED
+_OF_ANY_MAP = {name: _ignoring_sizes(VARIANTS[name]) for name in ("not-applied", "bias-twice")} | _SCALED
 
 PROJECTION: dict[str, Step] = {
-    **{name: _told(form) for name, form in VARIANTS.items()},
+    **{name: _ignoring_sizes(form) for name, form in VARIANTS.items()},
     "shared_by_heads": shared_by_heads,
-    **own_forms("shared_by_heads", in_narrower(shared_by_heads)),
-    **own_forms("shared_by_heads", {name: by_heads(form) for name, form in _OF_ANY_MAP.items()}),
+    **forms_of("shared_by_heads", in_narrower(shared_by_heads)),
+    **forms_of("shared_by_heads", {name: by_heads(form) for name, form in _OF_ANY_MAP.items()}),
     "first-head-for-all": forward_only(first_head_for_all),
     **_SCALED,
 }
-"""The forms of query, key and value, which are told `num_heads` and `scaled_by`."""
+"""The forms of query, key and value."""

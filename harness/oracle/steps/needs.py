@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from encoder_conformance.oracle.steps.softmax import EMPTY_ROW, FILLED_WITH
-from encoder_conformance.spec.case import Bools, Case
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 
 

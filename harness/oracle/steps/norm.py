@@ -1,15 +1,16 @@
-"""LayerNorm (E-1), RMSNorm (E-9), and the ways to get it wrong. x [B, S, D], gain and shift [D]."""
+"""LayerNorm (E-1) and RMSNorm (E-9), and their wrong forms."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
-from encoder_conformance.oracle.steps.forward_only import forward_only, in_float32, narrowed, own_forms
-from encoder_conformance.oracle.tape import Pullback, Step
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.steps.forward_only import forms_of, forward_only, in_float32, narrowed
+from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
+from encoder_conformance.spec.axes import BSD, D
 
 
-def layer_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:
+def layer_norm(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> tuple[BSD, Pullback]:
     """(x − mean) / √(variance + ε) · gain + shift, biased variance over D (E-1; Ba, Kiros and Hinton, 2016)."""
     mean = a.mean(x)
     centred = a.subtract(x, mean)
@@ -19,7 +20,7 @@ def layer_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: floa
     normal = a.subtract(a.multiply(x, scale), a.multiply(mean, scale))
     y = a.add(a.multiply(normal, gain), shift)
 
-    def pullback(g: Array) -> tuple[Array, ...]:
+    def pullback(g: BSD) -> ByOperands:
         by_normal = a.multiply(g, gain)
         along = a.multiply(normal, a.mean(a.multiply(by_normal, normal)))
         by_x = a.multiply(a.subtract(a.subtract(by_normal, a.mean(by_normal)), along), scale)
@@ -29,12 +30,12 @@ def layer_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: floa
     return y, pullback
 
 
-def rms_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:
+def rms_norm(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> tuple[BSD, Pullback]:
     """x / √(mean square + ε) · gain over D (E-9; Zhang and Sennrich, 2019, arXiv 1910.07467). It has no shift."""
     scale = a.divide(a.exact(1.0), a.sqrt(a.add(a.mean(a.multiply(x, x)), a.constant(epsilon))))
     normal = a.multiply(x, scale)
 
-    def pullback(g: Array) -> tuple[Array, ...]:
+    def pullback(g: BSD) -> ByOperands:
         by_normal = a.multiply(g, gain)
         along = a.multiply(normal, a.mean(a.multiply(by_normal, normal)))
         rows = tuple(range(x.ndim - 1))
@@ -44,12 +45,12 @@ def rms_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float)
     return a.multiply(normal, gain), pullback
 
 
-def pass_on(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:
+def pass_on(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> tuple[BSD, Pullback]:
     """A layer's output is not normed again."""
     return x, lambda g: (g,)
 
 
-def stack_end(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> tuple[Array, Pullback]:
+def stack_end(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> tuple[BSD, Pullback]:
     """The output of a stack without a final norm is its last layer's."""
     return x, lambda g: (g, np.zeros_like(gain), np.zeros_like(shift))
 
@@ -59,107 +60,116 @@ def _once_more(right: Step) -> Step:
     return forward_only(lambda a, *operands, **choices: right(a, *operands, **choices)[0])
 
 
-def _scaled(a: Arithmetic, normal: Array, gain: Array, shift: Array) -> Array:
+def _scaled(a: Arithmetic, normal: BSD, gain: D, shift: D) -> BSD:
     return a.add(a.multiply(normal, gain), shift)
 
 
-def _mean(a: Arithmetic, x: Array, axes: tuple[int, ...]) -> Array:
+def _mean(a: Arithmetic, x: BSD, axes: tuple[int, ...]) -> BSD:
     return a.divide(a.sum(x, axes), a.exact(float(np.prod([x.shape[axis] for axis in axes]))))
 
 
-def _less_its_mean(a: Arithmetic, x: Array, axes: tuple[int, ...]) -> Array:
-    """What LayerNorm divides by its root mean square."""
+Numerator = Callable[[Arithmetic, BSD, tuple[int, ...]], BSD]
+"""What a norm over some axes divides by the root of its mean square."""
+
+
+def _less_its_mean(a: Arithmetic, x: BSD, axes: tuple[int, ...]) -> BSD:
+    """The numerator of LayerNorm, which it divides by its root mean square."""
     return a.subtract(x, _mean(a, x, axes))
 
 
-def _as_it_is(a: Arithmetic, x: Array, axes: tuple[int, ...]) -> Array:
-    """What RMSNorm divides by its root mean square."""
+def _as_it_is(a: Arithmetic, x: BSD, axes: tuple[int, ...]) -> BSD:
+    """The numerator of RMSNorm, which it divides by its root mean square."""
     return x
 
 
-def _unbiased(a: Arithmetic, centred: Array) -> Array:
+def _over_root(a: Arithmetic, numerator: BSD, mean_square: BSD, epsilon: float) -> BSD:
+    return a.divide(numerator, a.sqrt(a.add(mean_square, a.constant(epsilon))))
+
+
+def _normed(a: Arithmetic, numerator: BSD, axes: tuple[int, ...], epsilon: float) -> BSD:
+    return _over_root(a, numerator, _mean(a, a.multiply(numerator, numerator), axes), epsilon)
+
+
+def _unbiased(a: Arithmetic, centred: BSD) -> BSD:
     degrees = a.exact(float(centred.shape[-1] - 1))
     return a.divide(a.sum(a.multiply(centred, centred), -1), degrees)
 
 
-def unbiased_epsilon_outside_root(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+def unbiased_epsilon_outside_root(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
     """(x − mean) / (√variance + ε), the variance divided by D − 1: what torch.std and an epsilon make."""
     centred = a.subtract(x, a.mean(x))
     deviation = a.sqrt(_unbiased(a, centred))
     return _scaled(a, a.divide(centred, a.add(deviation, a.constant(epsilon))), gain, shift)
 
 
-def unbiased_variance(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+def unbiased_variance(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
     """The variance divided by D − 1."""
     centred = a.subtract(x, a.mean(x))
-    return _scaled(a, a.divide(centred, a.sqrt(a.add(_unbiased(a, centred), a.constant(epsilon)))), gain, shift)
+    return _scaled(a, _over_root(a, centred, _unbiased(a, centred), epsilon), gain, shift)
 
 
-def fast_variance(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+def fast_variance(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
     """The variance as E[x²] − E[x]², in float32: exact arithmetic would not tell it from the right one."""
     narrow = x.astype(np.float32)
     mean, square = narrow.mean(-1, keepdims=True), (narrow * narrow).mean(-1, keepdims=True)
     variance = np.maximum(square - mean * mean, np.float32(0))
-    normal = a.divide(a.subtract(x, a.mean(x)), a.sqrt(a.add(variance.astype(x.dtype), a.constant(epsilon))))
-    return _scaled(a, normal, gain, shift)
+    return _scaled(a, _over_root(a, a.subtract(x, a.mean(x)), variance.astype(x.dtype), epsilon), gain, shift)
 
 
-def root_mean_square(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+def root_mean_square(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
     """RMSNorm with a shift: x / √(mean square + ε) (Zhang and Sennrich, 2019)."""
-    mean_square = a.mean(a.multiply(x, x))
-    return _scaled(a, a.divide(x, a.sqrt(a.add(mean_square, a.constant(epsilon)))), gain, shift)
+    return _scaled(a, _normed(a, x, (-1,), epsilon), gain, shift)
 
 
-def not_centred(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+def not_centred(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
     """x / √(variance + ε): the mean left in."""
     centred = a.subtract(x, a.mean(x))
-    variance = a.mean(a.multiply(centred, centred))
-    return _scaled(a, a.divide(x, a.sqrt(a.add(variance, a.constant(epsilon)))), gain, shift)
+    return _scaled(a, _over_root(a, x, a.mean(a.multiply(centred, centred)), epsilon), gain, shift)
 
 
-def skipped(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+def skipped(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
     """No norm at all."""
     return x
 
 
-def _of_either_norm(numerator: Callable[[Arithmetic, Array, tuple[int, ...]], Array]) -> dict[str, Step]:
-    """The wrong forms that LayerNorm and RMSNorm have alike, which differ in what they divide."""
+def _over(numerator: Numerator, *axes: int) -> Step:
+    """A norm with mean and variance over these axes of [B, S, D]."""
 
-    def normed(a: Arithmetic, x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-        above = numerator(a, x, axes)
-        return a.divide(above, a.sqrt(a.add(_mean(a, a.multiply(above, above), axes), a.constant(epsilon))))
+    def norm(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
+        return _scaled(a, _normed(a, numerator(a, x, axes), axes, epsilon), gain, shift)
 
-    def over(*axes: int) -> Step:
-        """Mean and variance over these axes of [B, S, D]."""
+    return forward_only(norm)
 
-        def norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-            return _scaled(a, normed(a, x, axes, epsilon), gain, shift)
 
-        return forward_only(norm)
+def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
+    """The wrong forms that LayerNorm and RMSNorm have alike; the two differ in their numerators."""
 
-    def epsilon_outside_root(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+    def normed(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
+        return _normed(a, numerator(a, x, (-1,)), (-1,), epsilon)
+
+    def epsilon_outside_root(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
         """(x − mean) / (√variance + ε), or x / (root mean square + ε)."""
         above = numerator(a, x, (-1,))
         root = a.sqrt(a.mean(a.multiply(above, above)))
         return _scaled(a, a.divide(above, a.add(root, a.constant(epsilon))), gain, shift)
 
-    def no_epsilon(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
-        return _scaled(a, normed(a, x, (-1,), 0.0), gain, shift)
+    def no_epsilon(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
+        return _scaled(a, normed(a, x, 0.0), gain, shift)
 
-    def gain_before_norm(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+    def gain_before_norm(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
         """Gain and shift applied to x, which is then normed."""
-        return normed(a, _scaled(a, x, gain, shift), (-1,), epsilon)
+        return normed(a, _scaled(a, x, gain, shift), epsilon)
 
-    def gain_plus_one(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+    def gain_plus_one(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
         """The stored gain read as gain − 1 (x-transformers, Gemma)."""
-        return _scaled(a, normed(a, x, (-1,), epsilon), a.add(gain, a.exact(1.0)), shift)
+        return _scaled(a, normed(a, x, epsilon), a.add(gain, a.exact(1.0)), shift)
 
     return {
         "epsilon-outside-root": forward_only(epsilon_outside_root),
         "no-epsilon": forward_only(no_epsilon),
-        "over-positions": over(1),
-        "over-positions-and-features": over(1, 2),
-        "over-batch": over(0, 1),  # as BatchNorm in training
+        "over-positions": _over(numerator, 1),
+        "over-positions-and-features": _over(numerator, 1, 2),
+        "over-batch": _over(numerator, 0, 1),  # as BatchNorm in training
         "gain-before-norm": forward_only(gain_before_norm),
         "gain-plus-one": forward_only(gain_plus_one),
         "skipped": forward_only(skipped),
@@ -170,7 +180,7 @@ def _in_narrower(right: Step) -> dict[str, Step]:
     """The norm with x, what is normed and the result rounded to a format; in float32 every operation rounds."""
 
     def rounding_to(dtype: str) -> Step:
-        def narrow(a: Arithmetic, x: Array, gain: Array, shift: Array, epsilon: float) -> Array:
+        def narrow(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
             normal = right(a, narrowed(x, dtype), np.ones_like(gain), np.zeros_like(shift), epsilon)[0]
             return narrowed(_scaled(a, narrowed(normal, dtype), gain, shift), dtype)
 
@@ -190,7 +200,7 @@ VARIANTS: dict[str, Step] = {
     "not-centred": forward_only(not_centred),
     **_of_either_norm(_less_its_mean),
     **_in_narrower(layer_norm),
-    **own_forms("rms_norm", {**_of_either_norm(_as_it_is), "layer-norm": layer_norm, **_in_narrower(rms_norm)}),
+    **forms_of("rms_norm", {**_of_either_norm(_as_it_is), "layer-norm": layer_norm, **_in_narrower(rms_norm)}),
 }
 
 STACK: dict[str, Step] = {

@@ -1,6 +1,6 @@
-"""The masked softmax (E-5, M-1, M-4, M-6), and the ways to get it wrong.
+"""The masked softmax (E-5, M-1, M-4, M-6), and its wrong forms.
 
-Scores and weights [B, H, S, S], the last axis counts keys; `mask` is None or bool, broadcastable to that.
+`mask` is None or bool, broadcastable to the scores [B, H, S, T].
 """
 
 from collections.abc import Callable
@@ -9,33 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps.forward_only import in_float32_of, left_on, narrowed
+from encoder_conformance.spec.axes import BHST
 
 
 @dataclass(frozen=True)
-class Softmax:
-    """The weights [B, H, S, S], the scores that the mask left, and the logarithm of their exponentials' sum.
+class MaskedSoftmax:
+    """The weights, the scores that the mask left, and the logarithm of their exponentials' sum [B, H, S, 1].
 
     `mask` is true where a score was left as it was, and so where its gradient goes. `through_largest`: a gradient goes
     through the largest score too (rule C-6).
     """
 
-    weights: Array
-    kept: Array
-    log_sum: Array
+    weights: BHST
+    kept: BHST
+    log_sum: BHST
     mask: Any
     through_largest: bool = False
 
 
 def masked_softmax(
     a: Arithmetic,
-    scores: Array,
+    scores: BHST,
     mask: Any,
     fill: float = -np.inf,
     empty_row: str = "unspecified",
     dropout: float = 0.0,
-) -> Softmax:
+) -> MaskedSoftmax:
     """Softmax over the keys, with `fill` in place of the scores that the mask excludes (E-5, M-1, M-6).
 
     `empty_row` is what a row of −∞ gives (M-4): "zero", "uniform" or "nan"; zero where nobody says, which keeps it from
@@ -54,29 +55,29 @@ def masked_softmax(
         exponentials = a.exp(a.subtract(kept, largest))
     total = a.sum(exponentials, -1)
     total = np.where(total == 0.0, 1.0, total)
-    return Softmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)), mask)
+    return MaskedSoftmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)), mask)
 
 
-def _plain(a: Arithmetic, kept: Array, axis: int = -1) -> Array:
+def _plain(a: Arithmetic, kept: BHST, axis: int = -1) -> BHST:
     """Softmax over an axis, as it is: a row of minus infinity gives NaN."""
     exponentials = a.exp(a.subtract(kept, kept.max(axis=axis, keepdims=True)))
     return a.divide(exponentials, a.sum(exponentials, axis))
 
 
-def _wrong(compute: Callable[[Arithmetic, Array, Any], Array]) -> Callable[..., Softmax]:
-    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: object) -> Softmax:
+def _wrong(compute: Callable[[Arithmetic, BHST, Any], BHST]) -> Callable[..., MaskedSoftmax]:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> MaskedSoftmax:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return Softmax(compute(a, scores, mask), scores, scores, mask)
+            return MaskedSoftmax(compute(a, scores, mask), scores, scores, mask)
 
     return softmax
 
 
-def _as_asked(compute: Callable[..., Array]) -> Callable[..., Softmax]:
-    """A form that is wrong in another way than in what it gives a query with no key."""
+def _as_asked(compute: Callable[..., BHST]) -> Callable[..., MaskedSoftmax]:
+    """A form that gives a query with no key what is right, and goes wrong elsewhere."""
 
-    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Softmax:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> MaskedSoftmax:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return Softmax(compute(a, scores, mask, **right), scores, scores, mask)
+            return MaskedSoftmax(compute(a, scores, mask, **right), scores, scores, mask)
 
     return softmax
 
@@ -91,7 +92,7 @@ FILLED_WITH = {
 """Form → what it puts in place of a masked score."""
 
 
-def _filled(value: float) -> Callable[..., Softmax]:
+def _filled(value: float) -> Callable[..., MaskedSoftmax]:
     return _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else np.where(mask, scores, value)))
 
 
@@ -104,39 +105,39 @@ ADDED = {
 """Form → what it adds to a masked score."""
 
 
-def _added(value: float) -> Callable[..., Softmax]:
-    def added(a: Arithmetic, scores: Array, mask: Any) -> Array:
+def _added(value: float) -> Callable[..., MaskedSoftmax]:
+    def added(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
         return _plain(a, scores if mask is None else a.as_held(a.add(scores, np.where(mask, 0.0, value))))
 
     return _wrong(added)
 
 
-def _multiplied(a: Arithmetic, scores: Array, mask: Any) -> Array:
+def _multiplied(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
     return _plain(a, scores if mask is None else scores * mask)
 
 
-def _after(a: Arithmetic, scores: Array, mask: Any) -> Array:
+def _after(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
     return _plain(a, scores) if mask is None else _plain(a, scores) * mask
 
 
-def _after_renormalised(a: Arithmetic, scores: Array, mask: Any) -> Array:
+def _after_renormalised(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
     weights = _after(a, scores, mask)
     return a.divide(weights, a.sum(weights, -1))
 
 
-def _over(axis: int) -> Callable[..., Softmax]:
-    def over(a: Arithmetic, scores: Array, mask: Any) -> Array:
+def _over(axis: int) -> Callable[..., MaskedSoftmax]:
+    def over(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
         weights = _plain(a, scores if mask is None else np.where(mask, scores, -np.inf), axis)
         return np.asarray(np.where(np.isnan(weights), 0.0, weights))
 
     return _wrong(over)
 
 
-def _flushed(x: Array) -> Array:
+def _flushed(x: BHST) -> BHST:
     return np.where(x < np.finfo(x.dtype).tiny, x.dtype.type(0), x)
 
 
-def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
+def _without_largest(*, flushed: bool) -> Callable[..., MaskedSoftmax]:
     """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first.
 
     `flushed`: exp(s) · (1 / Σ), and what is below float32's smallest normal number becomes 0, as XLA has it on a CPU. A
@@ -144,7 +145,7 @@ def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
     a division give the right weights.
     """
 
-    def softmax(a: Arithmetic, scores: Array, mask: Any) -> Array:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
         kept = (scores if mask is None else np.where(mask, scores, -np.inf)).astype(np.float32)
         with np.errstate(over="ignore"):
             exponentials = np.exp(kept)
@@ -158,7 +159,7 @@ def _without_largest(*, flushed: bool) -> Callable[..., Softmax]:
     return _wrong(softmax)
 
 
-def _plus_one(a: Arithmetic, scores: Array, mask: Any) -> Array:
+def _plus_one(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
     """exp(s) / (1 + Σ exp(s)): softmax_one, with a sink."""
     kept = scores if mask is None else np.where(mask, scores, -np.inf)
     largest = np.maximum(kept.max(axis=-1, keepdims=True), 0.0)
@@ -166,13 +167,13 @@ def _plus_one(a: Arithmetic, scores: Array, mask: Any) -> Array:
     return a.divide(exponentials, a.add(a.sum(exponentials, -1), a.exp(-largest)))
 
 
-def _all_excluded(scores: Array, mask: Any) -> Array:
+def _all_excluded(scores: BHST, mask: Any) -> BHST:
     kept = scores if mask is None else np.where(mask, scores, -np.inf)
     return np.asarray(np.isneginf(kept).all(-1, keepdims=True))
 
 
-def _in(dtype: str) -> Callable[..., Softmax]:
-    def narrow(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+def _in(dtype: str) -> Callable[..., MaskedSoftmax]:
+    def narrow(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> BHST:
         rounded = narrowed(scores, dtype)
         weights = narrowed(masked_softmax(a, rounded, mask, **right).weights, dtype)
         # Scores that all overflow to −∞ are no row without a key, which the layer has an answer for: −∞ − −∞ is NaN.
@@ -182,17 +183,17 @@ def _in(dtype: str) -> Callable[..., Softmax]:
     return _as_asked(narrow)
 
 
-def _in_float32(a: Arithmetic, scores: Array, mask: Any, **right: Any) -> Array:
+def _in_float32(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> BHST:
     return masked_softmax(a.float32, in_float32_of(a, scores), mask, **right).weights.astype(scores.dtype)
 
 
-def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
+def _dropped(*, broadcast: bool) -> Callable[..., MaskedSoftmax]:
     """Dropout left on: each weight is zeroed where the portable generator says so, the others scaled.
 
     `broadcast`: the same weights in every item and head.
     """
 
-    def softmax(a: Arithmetic, scores: Array, mask: Any, *, dropout: float = 0.0, **right: Any) -> Array:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, *, dropout: float = 0.0, **right: Any) -> BHST:
         weights = masked_softmax(a, scores, mask, **right).weights
         shape = (1, 1, *weights.shape[2:]) if broadcast else weights.shape
         return left_on(a, weights, "attention_weights", shape, dropout)
@@ -200,10 +201,10 @@ def _dropped(*, broadcast: bool) -> Callable[..., Softmax]:
     return _as_asked(softmax)
 
 
-def _empty_row(gives: str) -> Callable[..., Softmax]:
-    """Right but for a query with no key, to which it gives what another layer would."""
+def _empty_row(gives: str) -> Callable[..., MaskedSoftmax]:
+    """The right form but for a query with no key, which gets the row of another layer."""
 
-    def softmax(a: Arithmetic, scores: Array, mask: Any, **right: object) -> Softmax:
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> MaskedSoftmax:
         return masked_softmax(a, scores, mask, -np.inf, gives)
 
     return softmax
@@ -212,7 +213,7 @@ def _empty_row(gives: str) -> Callable[..., Softmax]:
 EMPTY_ROW = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
 """Form → what it gives a query with no key; every other query it gives what is right."""
 
-SOFTMAX: dict[str, Callable[..., Softmax]] = {
+SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
     "standard": masked_softmax,
     **{form: _empty_row(row) for form, row in EMPTY_ROW.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
