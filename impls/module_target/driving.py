@@ -54,10 +54,12 @@ class ModuleAdapter(Adapter):
         return {name: held.get(name, value) for name, value in parameters.items()}
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        """The output, as x is: [B, S, D] or in the layout of the run."""
         answer = self.built.module.run(self.feeds(run.batch_first(x), masks))["output"]
         return run.as_given(np.ascontiguousarray(self.built.semantics.batch_first(answer)))
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        """The stages of x [B, S, D], by name."""
         places = self.built.places
         seen, answer = self.built.module.watched(self.feeds(x, masks), {place.module for place in places.values()})
         B, S = x.shape[:2]
@@ -71,6 +73,7 @@ class ModuleAdapter(Adapter):
         return stages
 
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        """The gradients by x [B, S, D] and by each parameter, for a gradient of the output in the shape of x."""
         semantics = self.built.semantics
         seed = np.ascontiguousarray(semantics.laid_out(run.batch_first(cotangent)))
         by_x, own = self.built.module.backward(self.feeds(run.batch_first(x), masks), seed)
@@ -78,6 +81,7 @@ class ModuleAdapter(Adapter):
         return {"x": run.as_given(np.ascontiguousarray(semantics.batch_first(by_x))), **found}
 
     def feeds(self, x: Array, masks: Masks) -> Tensors:
+        """The module's arguments for x [B, S, D]."""
         built = self.built
         return module_feeds(built.semantics, x, masks, self.heads, always_causal=built.always_causal)
 

@@ -25,7 +25,7 @@ class Place:
     swapped: bool
 
     def of(self, values: Array, shape: tuple[int, ...]) -> Array:
-        """The stage in its own shape."""
+        """The stage [*shape] out of the values of a module."""
         turned = values.swapaxes(0, 1) if self.swapped else values
         return np.ascontiguousarray(turned).reshape(shape)
 

@@ -76,6 +76,7 @@ class OnnxFile(Adapter):
         return {name: value.astype(np.dtype(dtype), copy=False) for name, value in own.items()}
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        """The output, as x is: [B, S, D] or in the layout of the run."""
         batch_first = run.batch_first(x)
         name = self.semantics.output.name
         answer = self.session("deployed").run(self.feeds(batch_first, masks))[name]
@@ -84,6 +85,7 @@ class OnnxFile(Adapter):
         return run.as_given(self.semantics.batch_first(answer))
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        """The stages of x [B, S, D], by name."""
         values = self.session("staged").run(self.feeds(x, masks))
         B, S, _ = x.shape
         sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)

@@ -75,6 +75,7 @@ class JaxModule(LiveModule):
             return np.asarray(self._programs.forward(self._tree(), _arrays(feeds)))
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
         with wide(self.dtype):
             by_tree, by_x = self._programs.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
             return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))

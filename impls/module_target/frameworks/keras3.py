@@ -60,6 +60,8 @@ class KerasModule(LiveModule):
         return np.asarray(keras.ops.convert_to_numpy(self._output(self._tensors(), feeds)))
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+
         def output(x: Any, *values: Any) -> Any:
             return self._output(list(values), {**feeds, "x": x})
 

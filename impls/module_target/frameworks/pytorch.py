@@ -61,6 +61,7 @@ class TorchModule(LiveModule):
             return to_numpy(self._output(feeds)[1])
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
         with torch.enable_grad():
             x, output = self._output(feeds, grad=True)
         seed = to_tensor(np.ascontiguousarray(cotangent))

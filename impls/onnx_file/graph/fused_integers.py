@@ -36,7 +36,7 @@ def packed_product(node: onnx.NodeProto, parts: Parts) -> bool:
 
 
 def _unpacked(held: Array, bits: int) -> Array:
-    """The last axis of bytes as integers of so many bits, the lowest first."""
+    """The last axis of bytes [..., n] as integers of so many bits, the lowest first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (held[..., None] >> shifts) & np.uint8(2**bits - 1)
     return parts.reshape(*held.shape[:-1], -1)

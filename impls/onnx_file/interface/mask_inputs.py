@@ -107,10 +107,12 @@ def _arranged(values: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -
 
 
 def _placed(allowed: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
+    """The input that lets through what `allowed` [B, H, S, S] does, in these axes."""
     assert mask_input.polarity is not None
     values = np.where(_arranged(allowed, mask_input, axes), mask_input.polarity.open, mask_input.polarity.shut)
     return np.ascontiguousarray(values.astype(np.dtype(mask_input.dtype)))
 
 
 def _added(mask: Array, bias: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
+    """A mask input with a bias [B, H, S, S] of the scores on top."""
     return (mask + _arranged(bias, mask_input, axes)).astype(np.dtype(mask_input.dtype))
