@@ -63,7 +63,7 @@ class ModuleTarget(ModuleAdapter):
         source = adapter_source(
             self.examination, {key: message[key] for key in ("target", "arguments", "folder", "at")}
         )
-        return {**described(self.examination), "adapter": source}
+        return described(self.examination, source).model_dump(mode="json")
 
     def driven(self, dtype: str) -> Driven:
         found = self.examination

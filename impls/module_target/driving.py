@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from encoder_conformance import Adapter, Array, Masks, RunRequest, Tensors
-from encoder_conformance.impls.module_target.feeding import Feeding
+from encoder_conformance.impls.module_target.feeding import module_feeds
 from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.module_target.locating import Place
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
@@ -54,10 +54,12 @@ class ModuleAdapter(Adapter):
         return {name: held.get(name, value) for name, value in parameters.items()}
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        """The output, as x is: [B, S, D] or in the layout of the run."""
         answer = self.built.module.run(self.feeds(run.batch_first(x), masks))["output"]
         return run.as_given(np.ascontiguousarray(self.built.semantics.batch_first(answer)))
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        """The stages of x [B, S, D], by name."""
         places = self.built.places
         seen, answer = self.built.module.watched(self.feeds(x, masks), {place.module for place in places.values()})
         B, S = x.shape[:2]
@@ -71,6 +73,7 @@ class ModuleAdapter(Adapter):
         return stages
 
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        """The gradients by x [B, S, D] and by each parameter, for a gradient of the output in the shape of x."""
         semantics = self.built.semantics
         seed = np.ascontiguousarray(semantics.laid_out(run.batch_first(cotangent)))
         by_x, own = self.built.module.backward(self.feeds(run.batch_first(x), masks), seed)
@@ -78,7 +81,9 @@ class ModuleAdapter(Adapter):
         return {"x": run.as_given(np.ascontiguousarray(semantics.batch_first(by_x))), **found}
 
     def feeds(self, x: Array, masks: Masks) -> Tensors:
-        return Feeding(self.built.semantics, self.built.always_causal, self.heads).feeds(x, masks)
+        """The module's arguments for x [B, S, D]."""
+        built = self.built
+        return module_feeds(built.semantics, x, masks, self.heads, always_causal=built.always_causal)
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         return None if isinstance(error, ExecutionError) else super().refusal(operation, error)

@@ -1,39 +1,37 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import numpy as np
 
 from encoder_conformance import Masks
 from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.exporting import Exported, export_and_infer
-from encoder_conformance.impls.module_target.feeding import Feeding
+from encoder_conformance.impls.module_target.feeding import module_feeds
 from encoder_conformance.impls.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.module_target.locating import Place, locate
 from encoder_conformance.impls.module_target.mapping import ElementMap
 from encoder_conformance.impls.module_target.naming import alike, best_named, better_owner
 from encoder_conformance.impls.module_target.probing import causal_with_open_masks, live_semantics, with_masks
-from encoder_conformance.impls.module_target.proving import Bench, MapProof, parameters_for, prove
-from encoder_conformance.impls.module_target.searching import Searched, search_map
+from encoder_conformance.impls.module_target.proving import Bench, parameters_for, prove, shapes_of
+from encoder_conformance.impls.module_target.searching import SearchedMap, search_map
 from encoder_conformance.impls.module_target.sizes import with_sizes_of
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.wire.description import Fact, LiveProof
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
 
 
 @dataclass
 class Examination:
-    """What was found of a module. `layer`: what it is, read off it; None where it is no layer that is known."""
+    """The findings on a module. `layer`: what it is, read off it; None where it is no layer that is known."""
 
     framework: ModuleFramework
     module: LiveModule
@@ -48,8 +46,8 @@ class Examination:
     """What it is read and proved in, the widest first."""
     taken: tuple[DtypeName, ...] = ()
     """Those of the formats asked for in which it computes."""
-    proof: MapProof | None = None
-    searched: Searched | None = None
+    proof: LiveProof | None = None
+    searched: SearchedMap | None = None
     stages: dict[str, Place] = field(default_factory=dict)
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
@@ -63,12 +61,18 @@ class Examination:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of the framework's distributions that are here."""
+        """The versions of the framework's distributions that are here."""
         found = {}
         for name in (*self.framework.packages, "numpy", "onnx"):
             with suppress(PackageNotFoundError):
                 found[name] = version(name)
         return found
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The layer's choices, each with its evidence in the graph."""
+        inferred = self.exported.inferred
+        return tuple(fact for fact in inferred.facts if fact.key != "proved") if inferred else ()
 
     def bench(self, dtype: DtypeName) -> Bench:
         """A copy of the module in this dtype."""
@@ -114,7 +118,7 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     examination.always_causal = causal_with_open_masks(module, examination.semantics)
     examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
     examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
-    _settle(examination, stated)
+    _choose_map(examination, stated)
     return examination
 
 
@@ -125,15 +129,16 @@ def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
     padding[0] = False
     x = np.random.default_rng(0).normal(size=(semantics.B, semantics.S, semantics.d_model)).astype(np.float32)
     try:
-        feeding = Feeding(semantics, examination.always_causal, num_heads)
-        output = examination.module.run(feeding.feeds(x, Masks(padding, None, sequence=semantics.S)))["output"]
+        masks = Masks(padding, None, sequence=semantics.S)
+        feeds = module_feeds(semantics, x, masks, num_heads, always_causal=examination.always_causal)
+        output = examination.module.run(feeds)["output"]
     except (ExecutionError, NotImplementedError):
         return False
     return bool(np.isnan(semantics.batch_first(output)[0]).any())
 
 
-def _settle(examination: Examination, stated: Layer | None) -> None:
-    """Prove the map that was read, or search one for the stated layer; then find stages and own values."""
+def _choose_map(examination: Examination, stated: Layer | None) -> None:
+    """Proves the map that was read, or searches one for the stated layer; then finds stages and own values."""
     layer = examination.layer
     if layer is not None and examination.map is not None:
         _prove(examination, examination.map, layer)
@@ -153,7 +158,7 @@ def _settle(examination: Examination, stated: Layer | None) -> None:
 
 
 def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
-    """In float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that."""
+    """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that."""
     proofs = {}
     for dtype in examination.dtypes:
         proofs[dtype] = examination.proof = prove(examination.bench(dtype), map, layer, examination.absent)
@@ -170,13 +175,13 @@ def _fits(examination: Examination, stated: Layer) -> bool:
     """Whether the map that was read has the stated layer's parameters, but for those that do nothing."""
     if examination.map is None:
         return False
-    due = {parameter.name: parameter.shape(stated) for parameter in parameters_of(stated)}
+    due = shapes_of(stated)
     have = {name: elements.shape for name, elements in examination.map.elements.items()}
     return due.keys() - set(examination.absent) == have.keys() and all(due[name] == have[name] for name in have)
 
 
 def _separate(examination: Examination) -> None:
-    """Where the graph reads one parameter in two places, and another nowhere, each place gets the one of its name; of a
+    """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
     fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied."""
     map = examination.map
     assert map is not None
@@ -204,10 +209,11 @@ def _separate(examination: Examination) -> None:
 
 def _reclaim(examination: Examination) -> None:
     """A bias that the graph lacks is the own parameter that sounds like it, where that is read nowhere."""
-    map, absent = examination.map, []
-    assert map is not None
+    map, layer, absent = examination.map, examination.layer, []
+    assert map is not None and layer is not None
+    shapes = shapes_of(layer)
     for name in examination.absent:
-        size = int(np.prod(_shape_of(examination, name)))
+        size = int(np.prod(shapes[name]))
         own = best_named([each for each in map.unused() if map.own.shapes[each] == (size,)], name)
         if own is None:
             absent.append(name)
@@ -217,21 +223,10 @@ def _reclaim(examination: Examination) -> None:
     examination.map, examination.absent = map, tuple(absent)
 
 
-def _shape_of(examination: Examination, name: str) -> tuple[int, ...]:
-    assert examination.layer is not None
-    return next(each.shape(examination.layer) for each in parameters_of(examination.layer) if each.name == name)
-
-
 def _runs_in(examination: Examination, dtype: DtypeName) -> bool:
     """Whether its output is in the format of its input and its parameters."""
     try:
         bench = examination.bench(dtype)
-        return bench.output(bench.x()).dtype == FORMATS[dtype].numpy
+        return bool(bench.output(bench.x()).dtype == FORMATS[dtype].numpy)
     except (ExecutionError, RuntimeError):
         return False
-
-
-def facts_of(examination: Examination) -> list[Mapping[str, Any]]:
-    """The layer's choices, each with its evidence in the graph."""
-    inferred = examination.exported.inferred
-    return [fact.model_dump(mode="json") for fact in inferred.facts if fact.key != "proved"] if inferred else []

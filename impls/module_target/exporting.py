@@ -26,7 +26,7 @@ _TRACE = "pkg.torch.onnx.stack_trace"
 
 @dataclass
 class Exported:
-    """What an export says. `inferred` None: `problem` says which part is no layer's, `where` its source line."""
+    """The yield of an export. `inferred` None: `problem` says which part is no layer's, `where` its source line."""
 
     own: OwnParameters
     inferred: InferredLayer | None = None
@@ -73,7 +73,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
 
 
 def _place(exported: Exported, inferred: InferredLayer, marks: Array, before: Array) -> None:
-    """The own elements that each parameter in the graph is. `before`: their own numbers."""
+    """Finds the own elements that each parameter in the graph is, by marks [n]. `before`: their own numbers [n]."""
     order = np.argsort(marks)
     found, more, absent, unplaced = {}, {}, [], []
     for name, location in inferred.parameters.items():
@@ -94,8 +94,8 @@ def _place(exported: Exported, inferred: InferredLayer, marks: Array, before: Ar
 
 
 def _less_one(values: Array, own: OwnParameters, marks: Array, before: Array) -> Array | None:
-    """The own vector to which a norm adds 1 to have its gain. None if there is none; and if what it holds is nearer to
-    1 than to 0: that is the gain itself, and to add 1 to it is a bug."""
+    """The own vector [F] to which a norm adds 1 to have its gain. None if there is none; and if what it holds is nearer
+    to 1 than to 0: that is the gain itself, and to add 1 to it is a bug."""
     for name, shape in own.shapes.items():
         elements = own.elements(name)
         if shape == values.shape and np.abs(marks[elements] - (values.astype(np.float64) - 1)).max() <= _ROUNDED:

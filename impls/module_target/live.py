@@ -1,16 +1,19 @@
-"""What is done with a module, whatever its framework: it is called, given parameters, differentiated and exported."""
+"""Calls a module, whatever its framework, gives it parameters, differentiates and exports it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import onnx
 
 from encoder_conformance.impls.module_target.errors import last_frames
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
+USUAL_WIDTHS = (64, 32, 16, 128)
+"""Values of d_model that a module which says none is tried with."""
 Feeds = Mapping[str, Array]
 Seen = dict[tuple[str, str, int], Array]
 """(Submodule, "input" or "output", which of its tensors) → the tensor, the last time that it is called."""
@@ -64,7 +67,7 @@ class LiveModule(ABC):
 
     @abstractmethod
     def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
-        """What its submodules, or those in `only`, take and give in one call; and the output."""
+        """Shows what its submodules, or those in `only`, take and give in one call; and the output."""
 
     @abstractmethod
     def in_dtype(self, dtype: str) -> "LiveModule":
@@ -72,7 +75,7 @@ class LiveModule(ABC):
 
     @abstractmethod
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        """As a graph of x alone, with parameters as constants."""
+        """Exports a graph of x alone, with parameters as constants."""
 
     @abstractmethod
     def objects(self) -> Iterator[object]:
@@ -88,6 +91,21 @@ class LiveModule(ABC):
             raise ExecutionError(last_frames(error)) from None
 
 
+def joined(values: Iterable[Array]) -> Array:
+    """All elements of several arrays, [n], one after the other."""
+    flat = [value.reshape(-1) for value in values]
+    return np.concatenate(flat) if flat else np.zeros(0)
+
+
+def pieces(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
+    """The way back: arrays of these shapes out of all elements [n]."""
+    at = 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        yield np.ascontiguousarray(flat[at : at + size].reshape(shape))
+        at += size
+
+
 def of_shape(tensors: Iterable[Any], shape: tuple[int, ...], kind: str) -> Any:
     """The first tensor of the shape of x in what a module returns. Raises ExecutionError."""
     found = list(tensors)
@@ -99,7 +117,7 @@ def of_shape(tensors: Iterable[Any], shape: tuple[int, ...], kind: str) -> Any:
 
 
 def leaves(answer: Any) -> Iterator[Any]:
-    """What is in tuples, lists and mappings, in order."""
+    """The values in tuples, lists and mappings, in order."""
     if isinstance(answer, Mapping):
         for value in answer.values():
             yield from leaves(value)

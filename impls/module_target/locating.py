@@ -8,8 +8,6 @@ import numpy as np
 
 from encoder_conformance.impls.module_target.live import Seen
 from encoder_conformance.impls.module_target.proving import Bench
-from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import kind_of
@@ -19,7 +17,7 @@ _CLOSE = {"float64": 1e-9, "float32": 1e-4}
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stage is seen: a tensor of a submodule's output, or of its input. `swapped`: sequence first."""
+    """The place where a stage is seen: a tensor of a submodule's output, or of its input. `swapped`: sequence first."""
 
     module: str
     side: str
@@ -27,7 +25,7 @@ class Place:
     swapped: bool
 
     def of(self, values: Array, shape: tuple[int, ...]) -> Array:
-        """The stage in its own shape."""
+        """The stage [*shape] out of the values of a module."""
         turned = values.swapaxes(0, 1) if self.swapped else values
         return np.ascontiguousarray(turned).reshape(shape)
 
@@ -35,9 +33,7 @@ class Place:
 def locate(bench: Bench, layer: Layer, parameters: Mapping[str, Array]) -> dict[str, Place]:
     """Stage → where it is seen. The module has these parameters."""
     x = bench.x()
-    with np.errstate(all="ignore"):
-        inputs = LayerInputs(x.astype(np.float64), dict(parameters), bench.allowed())
-        stages = forward(layer, inputs, Arithmetic(np.float64))
+    stages = bench.oracle(layer, x, parameters)
     seen, _ = bench.module.watched(bench.feeds(x))
     found: dict[str, Place] = {}
     for stage, value in stages.items():

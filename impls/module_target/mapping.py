@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -22,32 +24,27 @@ class OwnParameters:
     def of(cls, module: LiveModule) -> "OwnParameters":
         return cls(dict(module.shapes), dict(module.aliases))
 
-    def offset(self, name: str) -> int:
-        at = 0
-        for each, shape in self.shapes.items():
-            if each == name:
-                return at
-            at += int(np.prod(shape))
-        raise KeyError(name)
+    @cached_property
+    def ends(self) -> dict[str, int]:
+        """The number after that of a parameter's last element."""
+        return dict(zip(self.shapes, accumulate(int(np.prod(shape)) for shape in self.shapes.values()), strict=True))
 
     @property
     def size(self) -> int:
-        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+        return max(self.ends.values(), default=0)
+
+    def offset(self, name: str) -> int:
+        """The number of a parameter's first element."""
+        return self.ends[name] - int(np.prod(self.shapes[name]))
 
     def elements(self, name: str) -> Array:
         """The numbers of a parameter's elements, in its shape."""
-        shape = self.shapes[name]
-        return np.arange(int(np.prod(shape))).reshape(shape) + self.offset(name)
+        return np.arange(self.offset(name), self.ends[name]).reshape(self.shapes[name])
 
     def names(self, elements: Array) -> tuple[str, ...]:
         """The parameters that the elements are of."""
-        found, at = [], 0
-        for name, shape in self.shapes.items():
-            end = at + int(np.prod(shape))
-            if ((elements >= at) & (elements < end)).any():
-                found.append(name)
-            at = end
-        return tuple(found)
+        ends = self.ends.items()
+        return tuple(name for name, end in ends if ((elements >= self.offset(name)) & (elements < end)).any())
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def names_by_number(names: Iterable[str]) -> list[list[str]]:
 
 
 def score(own: str, spec: str) -> float:
-    """How much an own name sounds like a parameter of the specification; 0 for not at all, less for another kind."""
+    """Measures how much an own name sounds like a parameter of the specification: 0 for not at all."""
     words = words_of(own)
     part, _, kind = spec.rpartition(".")
     found = _best(words, _WORDS[part]) * 2.0

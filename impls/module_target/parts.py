@@ -7,7 +7,7 @@ from encoder_conformance.impls.module_target.errors import BadTarget
 
 
 class Tree(Protocol):
-    """How a framework's modules are nested."""
+    """The nesting of a framework's modules."""
 
     def children(self, module: Any) -> Mapping[str, Any]: ...
     def is_container(self, module: Any) -> bool:
@@ -15,7 +15,7 @@ class Tree(Protocol):
         ...
 
     def matrices(self, module: Any) -> int:
-        """How many parameters of it and its parts have two axes or more."""
+        """Counts the parameters of it and its parts that have two axes or more."""
         ...
 
 
@@ -58,5 +58,5 @@ def _is_layer(tree: Tree, module: Any) -> bool:
 
 
 def _class_name(part: Any) -> str:
-    """Of a pair with its variables, as Linen has it, that of the module."""
+    """The name of a module's class, or of that in a pair with its variables, as Linen has it."""
     return type(part[0] if isinstance(part, tuple) else part).__name__

@@ -8,13 +8,14 @@ import numpy as np
 from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.module_target.mapping import ElementMap
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.impls.onnx_file.layer.verification import verify
-from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import LayerInputs, forward
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.impls.onnx_file.layer.verification import exact_stages, verify
+from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.spec.axes import BSD, Array
 from encoder_conformance.spec.case import causal_mask, layer_parameters
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.wire.description import LiveProof
 
 _MOVED = 64
 """The most parameters that are moved, evenly chosen."""
@@ -22,23 +23,6 @@ _SAME = {"float64": 1e-6, "float32": 2e-2}
 """The share of a change that may be missing or too much: roundoff, and nothing else."""
 _NOTHING = {"float64": 1e-12, "float32": 1e-5}
 """A change of the output, relative to it, that is none."""
-
-
-@dataclass(frozen=True)
-class MapProof:
-    """`rms`: of the output, in σ. `wrong`: parameters that, moved alone, do not move the output as the oracle's do;
-    `inert`: those that move neither. `problem`: why the output is not the oracle's."""
-
-    rms: float | None
-    moved: int
-    of: int
-    wrong: tuple[str, ...]
-    inert: tuple[str, ...]
-    problem: str = ""
-
-    @property
-    def holds(self) -> bool:
-        return not self.problem and not self.wrong and self.moved > len(self.inert)
 
 
 @dataclass
@@ -56,31 +40,41 @@ class Bench:
         return np.random.default_rng(3).normal(size=shape).astype(np.float32)
 
     def output(self, x: Array) -> Array:
-        """[B, S, D], with masks that hide nothing where the module is causal without any."""
+        """The output [B, S, D], with masks that hide nothing where the module is causal without any."""
         return self.semantics.batch_first(self.module.run(self.feeds(x))["output"])
 
     def feeds(self, x: Array) -> dict[str, Array]:
-        numpy_dtype = FORMATS[self.dtype].numpy
-        feeds = {"x": self.semantics.laid_out(x.astype(numpy_dtype))}
+        dtype = FORMATS[self.dtype].numpy
+        feeds = {"x": self.semantics.laid_out(x.astype(dtype))}
         if self.semantics.causal:
             opened = self.semantics.open_masks().items()
-            feeds |= {name: mask.astype(numpy_dtype) if mask.dtype.kind == "f" else mask for name, mask in opened}
+            feeds |= {name: mask.astype(dtype) if mask.dtype.kind == "f" else mask for name, mask in opened}
         return feeds
 
     def allowed(self) -> Array | None:
-        """The mask of a module that is causal by itself, and takes none."""
+        """The mask [S, S] of a module that is causal by itself, and takes none."""
         return causal_mask(self.semantics.S) if self.always_causal else None
+
+    def oracle(self, layer: Layer, x: BSD, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """The oracle's stages of the layer in float64, by name."""
+        return exact_stages(layer, LayerInputs(x.astype(np.float64), dict(parameters), self.allowed()))
+
+
+def shapes_of(layer: Layer) -> dict[str, tuple[int, ...]]:
+    """The specification's parameters of a layer, each with its shape."""
+    return {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
 
 
 def parameters_for(layer: Layer, absent: tuple[str, ...]) -> dict[str, Array]:
-    """Portable ones; those that the module lacks have the value that does nothing."""
+    """Portable parameters; those that the module lacks have the value that does nothing."""
     drawn = {name: value.copy() for name, value in layer_parameters(layer, {}).items()}
     for name in absent:
         drawn[name][...] = 1.0 if name.endswith("gain") else 0.0
     return drawn
 
 
-def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> MapProof:
+def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> LiveProof:
+    """Compares the output with the oracle's, as it is and with each parameter moved alone."""
     x, parameters = bench.x(), parameters_for(layer, absent)
     for first, second in map.shared():
         parameters[second] = parameters[first]
@@ -91,17 +85,17 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
         [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype])
         rms, conforms = verdict.rms, verdict.conforms
     else:
-        expected = _oracle(layer, x, parameters, bench.allowed())
+        expected = bench.oracle(layer, x, parameters)["output"]
         rms, conforms = None, bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
     names = list(map.elements)
     chosen = names[:: max(1, -(-len(names) // _MOVED))]
     wrong, inert = [], []
-    right = _oracle(layer, x, parameters, bench.allowed())
+    right = bench.oracle(layer, x, parameters)["output"]
     for name in chosen:
         moved = _moved(name, parameters, map)
         map.load(bench.module, moved)
         change = bench.output(x).astype(np.float64) - observed.astype(np.float64)
-        due = _oracle(layer, x, moved, bench.allowed()) - right
+        due = bench.oracle(layer, x, moved)["output"] - right
         match _compared(change, due, right, bench.dtype):
             case "inert":
                 inert.append(name)
@@ -109,10 +103,20 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
                 wrong.append(name)
     map.load(bench.module, parameters)
     problem = "" if conforms else f"the output is {rms or 0:.3g} σ off"
-    return MapProof(rms, len(chosen), len(names), tuple(wrong), tuple(inert), problem)
+    return LiveProof(
+        holds=not problem and not wrong and len(chosen) > len(inert),
+        dtype=bench.dtype,
+        rms=rms,
+        moved=len(chosen),
+        of=len(names),
+        wrong=tuple(wrong),
+        inert=tuple(inert),
+        problem=problem,
+    )
 
 
 def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[str, Array]:
+    """The parameters with this one, and those that share its elements, moved at random."""
     value = parameters[name]
     size = max(float(np.sqrt(np.mean(value**2))), 0.05)
     step = np.random.default_rng(len(name)).normal(size=value.shape) * 0.5 * size
@@ -120,14 +124,8 @@ def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[
     return {**parameters, **{each: parameters[each] + step for each in together}}
 
 
-def _oracle(layer: Layer, x: Array, parameters: Mapping[str, Array], allowed: Array | None) -> Array:
-    with np.errstate(all="ignore"):
-        inputs = LayerInputs(x.astype(np.float64), dict(parameters), allowed)
-        return np.asarray(forward(layer, inputs, Arithmetic(np.float64))["output"])
-
-
-def _compared(change: Array, due: Array, right: Array, dtype: DtypeName) -> str:
-    """`inert` if neither changes, `wrong` if they change differently, else `right`."""
+def _compared(change: BSD, due: BSD, right: BSD, dtype: DtypeName) -> str:
+    """Compares two changes of an output: `inert` if both are none, `wrong` if they differ, else `right`."""
     least = _NOTHING[dtype] * float(np.linalg.norm(right))
     observed, expected = float(np.linalg.norm(change)), float(np.linalg.norm(due))
     if observed <= least and expected <= least:

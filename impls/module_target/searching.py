@@ -10,7 +10,7 @@ from encoder_conformance.deviations.catalogue import is_noisy, seen_in_evaluatio
 from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.impls.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.impls.module_target.naming import names_by_number, score
-from encoder_conformance.impls.module_target.proving import Bench, parameters_for
+from encoder_conformance.impls.module_target.proving import Bench, parameters_for, shapes_of
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.spec.axes import Array
@@ -18,32 +18,28 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.spec.parameters import without_prefix
+from encoder_conformance.wire.description import MapSearch
 
 Elements = dict[str, Array]
 _QKV = ("attention.query", "attention.key", "attention.value")
 _CANDIDATES = 192
 _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
-_LIKELY = 1.0
-"""The least that a name must sound like a parameter for it to be one without numbers that say so."""
 
 
 @dataclass(frozen=True)
-class Searched:
-    """The best map. `deviation`: that with which the oracle's output is the module's; "" without any, None if no map
-    matches with any. `tried`: maps and deviations. `distance`: of the outputs, relatively."""
+class SearchedMap:
+    """The best map, which lacks the parameters in `absent`."""
 
     map: ElementMap
     absent: tuple[str, ...]
-    deviation: str | None
-    distance: float
-    tried: tuple[int, int]
+    search: MapSearch
 
 
-def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> Searched | None:
+def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> SearchedMap | None:
     """None if the module's parameters cannot be those of the stated layer, by number and shape."""
-    shapes = {parameter.name: parameter.shape(stated) for parameter in parameters_of(stated)}
+    shapes = shapes_of(stated)
     maps = list(islice(_candidates_of_stack(own, shapes), _CANDIDATES))
     if not maps:
         return None
@@ -63,12 +59,14 @@ def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> Searched | No
     distance, number, deviation = best
     matches = distance <= _MATCH[bench.dtype]
     chosen = number if matches else 0
-    found = deviation if matches else None
-    return Searched(ElementMap(own, maps[chosen]), absent, found, distance, (len(maps), len(predictions)))
+    search = MapSearch(
+        deviation=deviation if matches else None, distance=distance, maps=len(maps), deviations=len(predictions)
+    )
+    return SearchedMap(ElementMap(own, maps[chosen]), absent, search)
 
 
 def _predictions(case: Case) -> dict[str, Array]:
-    """Deviation, "" for none → the output. Those that change this case, and whose values are no matter of chance."""
+    """Predicts the output by deviation, "" for none: by those that change this case, and are no matter of chance."""
     found = {"": simulate(case, [])["output"]}
     for name, deviation in seen_in_evaluation().items():
         if changes(case, deviation) and not is_noisy(deviation):
@@ -118,10 +116,9 @@ def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names
     base = _assigned(pieces, shapes)
     if base is None:
         return
-    names = {name: label for name, (label, _) in base.items()}
     weights = [part for part in (*_QKV, "attention.output") if f"{part}.weight" in base]
     seen: set[bytes] = set()
-    for order, norms, turned in product(_orders(weights, names), (False, True), (False, True)):
+    for order, norms, turned in product(_orders(weights), (False, True), (False, True)):
         elements = {name: at for name, (_, at) in base.items()}
         for kind in ("weight", "bias"):
             for to, source in zip(weights, order, strict=True):
@@ -140,10 +137,9 @@ def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names
             yield elements
 
 
-def _orders(weights: Sequence[str], names: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Which part gets whose elements: as the names have it first, then query, key and value otherwise, then all."""
-    every = list(permutations(weights))
-    return sorted(every, key=lambda order: sum(a != b for a, b in zip(order, weights, strict=True)))
+def _orders(weights: Sequence[str]) -> list[tuple[str, ...]]:
+    """The ways to give the parts' elements to one another, those that exchange few first."""
+    return sorted(permutations(weights), key=lambda order: sum(a != b for a, b in zip(order, weights, strict=True)))
 
 
 def _pieces(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> list[tuple[str, Array]]:

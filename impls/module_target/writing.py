@@ -48,7 +48,7 @@ if __name__ == "__main__":
 
 
 def adapter_source(found: Examination, named: Mapping[str, Any]) -> str:
-    """ "" where a map is no rearrangement that a `Take` can say, or where there is none."""
+    """The source; "" where a map is no rearrangement that a `Take` can say, or where there is none."""
     layer = found.stated or found.layer
     if found.map is None or layer is None or found.tied or found.absent or found.map.more:
         return ""
@@ -82,9 +82,9 @@ def _takes(map: ElementMap, num_heads: int) -> Iterator[tuple[str, str | None]]:
             yield own, _take(within, map, elements)
 
 
-def _take(sources: list[str], map: ElementMap, elements: Array) -> str | None:
-    """Tried, and not deduced: each is played on the numbers of elements."""
-    spec = {name: map.elements[name] for name in sources}
+def _take(sources: list[str], own: ElementMap, elements: Array) -> str | None:
+    """The `Take` is tried, and not deduced: each is played on the numbers of elements."""
+    spec = {name: own.elements[name] for name in sources}
     for transpose, fuse in product((False, True), (0, 1)):
         try:
             made = Take(*sources, transpose=transpose, fuse=fuse, shape=elements.shape).to_own(spec, {})
@@ -95,9 +95,5 @@ def _take(sources: list[str], map: ElementMap, elements: Array) -> str | None:
             plain = spec[sources[0]].T.shape if transpose else spec[sources[0]].shape
             if len(sources) == 1 and plain != elements.shape:
                 options.append(f"shape={elements.shape}")
-            return f"Take({', '.join([*map_repr(sources), *options])})"
+            return f"Take({', '.join([*map(repr, sources), *options])})"
     return None
-
-
-def map_repr(names: list[str]) -> list[str]:
-    return [repr(name) for name in names]

@@ -6,12 +6,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from encoder_conformance import Array, Environment, ParameterMap
 from encoder_conformance.impls.module_target.driving import Driven, ModuleAdapter
 from encoder_conformance.impls.module_target.frameworks import framework_of
-from encoder_conformance.impls.module_target.live import LiveModule, Signature
+from encoder_conformance.impls.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.impls.module_target.loading import load_target
 from encoder_conformance.impls.module_target.locating import Place
 from encoder_conformance.impls.module_target.parts import at
@@ -30,24 +28,15 @@ class TakeMap:
     def load(self, module: LiveModule, parameters: Mapping[str, Array]) -> None:
         given = {name: value for name, value in parameters.items() if name not in self.absent}
         own = self.takes.to_own(given, self.sizes)
-        flat, at = module.flat().copy(), 0
-        for name, shape in module.shapes.items():
-            size = int(np.prod(shape))
-            if name in own:
-                flat[at : at + size] = own[name].reshape(-1)
-            at += size
-        module.assign(flat)
+        held = zip(module.shapes, pieces(module.flat(), module.shapes.values()), strict=True)
+        module.assign(joined(own[name].astype(value.dtype) if name in own else value for name, value in held))
         self.shapes.update(module.shapes)
 
     def held(self, flat: Array) -> dict[str, Array]:
         return self.taken(flat)
 
     def taken(self, flat: Array) -> dict[str, Array]:
-        own, at = {}, 0
-        for name, shape in self.shapes.items():
-            size = int(np.prod(shape))
-            own[name] = np.ascontiguousarray(flat[at : at + size].reshape(shape))
-            at += size
+        own = dict(zip(self.shapes, pieces(flat, self.shapes.values()), strict=True))
         return self.takes.to_spec({name: own[name] for name in self.takes.takes})
 
 

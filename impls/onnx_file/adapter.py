@@ -14,9 +14,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors, serve
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
-from encoder_conformance.impls.onnx_file.graph.execution import serialized_with
+from encoder_conformance.impls.onnx_file.graph.execution import LARGE, loaded, serialized_with
 from encoder_conformance.impls.onnx_file.graph.nodes import copy_of
-from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
@@ -77,6 +76,7 @@ class OnnxFile(Adapter):
         return {name: value.astype(np.dtype(dtype), copy=False) for name, value in own.items()}
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        """The output, as x is: [B, S, D] or in the layout of the run."""
         batch_first = run.batch_first(x)
         name = self.semantics.output.name
         answer = self.session("deployed").run(self.feeds(batch_first, masks))[name]
@@ -85,6 +85,7 @@ class OnnxFile(Adapter):
         return run.as_given(self.semantics.batch_first(answer))
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        """The stages of x [B, S, D], by name."""
         values = self.session("staged").run(self.feeds(x, masks))
         B, S, _ = x.shape
         sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)

@@ -41,22 +41,25 @@ class TensorFile(Adapter):
         return parameters
 
     def answered(self, x: Array, masks: Masks, run: RunRequest) -> tuple[str, Tensors]:
-        """The question that these tensors are, and its answer."""
+        """The question that x [B, S, D] and its masks are, and its answer."""
         tensors = question_tensors(x, masks, self.heads, run.memory)
         question = self.questions[self.group, question_digest(tensors)]
         return question, self.answers.get(question, {})
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        """The output, as x is: [B, S, D] or in the layout of the run."""
         question, answer = self.answered(x, masks, run)
         if "output" not in answer:
             raise LookupError(f"the answers have no tensor {question}/output")
         return answer["output"]
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        """The stages of x [B, S, D], by name."""
         answer = self.answered(x, masks, run)[1]
         return {name: value for name, value in answer.items() if not name.startswith(GRADIENT)}
 
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        """The gradients by x [B, S, D] and by each parameter, for a gradient of the output in the shape of x."""
         answer = self.answered(x, masks, run)[1]
         return {name.removeprefix(GRADIENT): value for name, value in answer.items() if name.startswith(GRADIENT)}
 

@@ -229,7 +229,8 @@ def test_a_circle_would_be_seen() -> None:
 def implementation_imports() -> dict[str, set[str]]:
     """Module of an implementation → the modules of implementations that it imports."""
     paths = {
-        ".".join((OWN, "impls", *path.relative_to(IMPLS).with_suffix("").parts)): path for path in IMPLS.rglob("*.py")
+        ".".join((OWN, "impls", *path.relative_to(IMPLS).with_suffix("").parts)).removesuffix(".__init__"): path
+        for path in IMPLS.rglob("*.py")
     }
     assert len(paths) > 40
     imports = {

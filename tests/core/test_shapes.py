@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, get_origin
 
-from encoder_conformance.paths import PACKAGE
+from encoder_conformance.paths import IMPLS, PACKAGE
 from encoder_conformance.spec import axes
 
 ROOMS = ("oracle", "spec", "judge", "checks", "inspect", "deviations", "core")
+READERS = ("onnx_file", "module_target", "tensor_file")
 WITH_AXES = {name for name, alias in vars(axes).items() if get_origin(alias) is Annotated}
 ARRAYS = WITH_AXES | {"Array", "Bools", "Floats", "Floating", "Indices", "Masks", "NDArray", "ndarray"}
 _MAPPINGS = {"Mapping", "dict", "Callable", "list"}
@@ -51,10 +52,11 @@ def without_axes(tree: ast.Module) -> Iterator[str]:
 
 
 def test_where_two_arrays_meet_their_axes_are_said() -> None:
+    folders = [*(PACKAGE / room for room in ROOMS), *(IMPLS / reader for reader in READERS)]
     wrong = [
-        f"{path.relative_to(PACKAGE)}: {function}"
-        for room in ROOMS
-        for path in sorted((PACKAGE / room).rglob("*.py"))
+        f"{path.relative_to(folder.parent)}: {function}"
+        for folder in folders
+        for path in sorted(folder.rglob("*.py"))
         for function in without_axes(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not wrong, "\n".join(wrong)

@@ -15,6 +15,6 @@ def to_tensor(array: Array, *, dtype: torch.dtype | None = None, device: torch.d
 
 
 def to_numpy(tensor: Tensor) -> Array:
-    if tensor.dtype != torch.bfloat16:
-        return tensor.numpy(force=True)
-    return tensor.contiguous().view(torch.int16).numpy(force=True).view(ml_dtypes.bfloat16)
+    narrow = tensor.dtype == torch.bfloat16
+    array: Array = (tensor.contiguous().view(torch.int16) if narrow else tensor).numpy(force=True)
+    return array.view(ml_dtypes.bfloat16) if narrow else array

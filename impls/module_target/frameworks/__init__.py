@@ -30,7 +30,7 @@ class ModuleFramework(Protocol):
         ...
 
     def notes(self, module: Any) -> tuple[str, ...]:
-        """What that copy is not."""
+        """Says what that copy is not."""
         ...
 
     def undisturbed(self) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""What Keras leaves to its backends: gradients by any tensor, and the export of a function."""
+"""The work that Keras leaves to its backends: gradients by any tensor, and the export of a function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -50,7 +50,7 @@ def _without_erfc(graph: onnx.GraphProto) -> None:
             nodes.append(node)
             continue
         [x], [out] = node.input, node.output
-        one = onnx.numpy_helper.from_array(np.float32(1), f"{out}/one")
+        one = onnx.numpy_helper.from_array(np.array(1, np.float32), f"{out}/one")
         graph.initializer.append(one)
         erf = onnx.helper.make_node("Erf", [x], [f"{out}/erf"])
         nodes += [erf, onnx.helper.make_node("Sub", [one.name, f"{out}/erf"], [out], node.name)]
@@ -90,11 +90,11 @@ class Torch:
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
         import torch
 
-        class Module(torch.nn.Module):
+        class OfFunction(torch.nn.Module):
             def forward(self, x: torch.Tensor) -> Any:
                 return function(x)
 
-        program = torch.onnx.export(Module(), (torch.zeros(x_shape),), dynamo=True, verbose=False)
+        program = torch.onnx.export(OfFunction(), (torch.zeros(x_shape),), dynamo=True, verbose=False)
         model: onnx.ModelProto = program.model_proto
         return model
 

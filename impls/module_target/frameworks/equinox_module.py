@@ -1,22 +1,14 @@
 """Equinox: eqx.Module, of one item or of a batch."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
 
 from encoder_conformance.impls.module_target.calling import signature_of
 from encoder_conformance.impls.module_target.frameworks.jax_framework import JaxFramework, Nested
-from encoder_conformance.impls.module_target.frameworks.jax_tree import (
-    Functional,
-    JaxModule,
-    calls,
-    over_items,
-    takes_a_batch,
-)
+from encoder_conformance.impls.module_target.frameworks.jax_tree import JaxModule, batched, functional_of
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.parts import Tree, walk
+from encoder_conformance.impls.module_target.parts import Tree
 
 
 class _Equinox(JaxFramework):
@@ -36,21 +28,8 @@ class _Equinox(JaxFramework):
         parameters, static = eqx.partition(still, eqx.is_inexact_array)
         kind = type(module)
         signature = signature_of(kind.__call__, f"{kind.__name__}.__call__", skipped=1)
-
-        def apply(tree: Any, x: jax.Array, **masks: jax.Array) -> Any:
-            return eqx.combine(tree, static)(x, **{**signature.fixed, **masks})
-
-        def watch(
-            tree: Any, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]
-        ) -> Any:
-            live = eqx.combine(tree, static)
-            parts = dict(walk(self.tree, live))
-            return calls(parts, keep, lambda: live(x, **{**signature.fixed, **masks}))
-
-        parts = tuple(part for _, part in walk(self.tree, still))
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        functional = Functional(apply, parameters, signature, name, parts, watch)
-        return JaxModule(functional if takes_a_batch(functional) else over_items(functional))
+        made = functional_of(still, self.tree, lambda tree: eqx.combine(tree, static), parameters, signature)
+        return JaxModule(batched(made))
 
 
 FRAMEWORK = _Equinox()

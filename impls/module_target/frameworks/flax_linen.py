@@ -12,11 +12,8 @@ from encoder_conformance.impls.module_target.calling import signature_of
 from encoder_conformance.impls.module_target.errors import BadTarget, last_frames
 from encoder_conformance.impls.module_target.frameworks.jax_framework import JaxFramework
 from encoder_conformance.impls.module_target.frameworks.jax_tree import Functional, JaxModule
-from encoder_conformance.impls.module_target.live import LiveModule, Signature
+from encoder_conformance.impls.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.impls.module_target.parts import Tree
-
-_USUAL = (64, 32, 16, 128)
-"""Values of d_model that a module which says none is tried with."""
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -63,7 +60,7 @@ def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
 
 def _inputs(module: nn.Module) -> Iterator[jax.Array]:
     """x of each width that it may have, and token ids."""
-    for width in dict.fromkeys([*_numbers(module), *_USUAL]):
+    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
         yield jnp.zeros((3, 5, width), jnp.float32)
     yield jnp.zeros((3, 5), jnp.int32)
 
@@ -128,7 +125,7 @@ class _Linen(JaxFramework):
 
 
 def _module_of(found: object) -> object:
-    """Of the module, or of a pair of it and its variables."""
+    """The module itself, out of a pair of it and its variables, too."""
     return found[0] if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping) else found
 
 
@@ -145,7 +142,8 @@ def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     """Its variables, for the first width that it takes and gives. Raises BadTarget."""
     problem = "it gives another width than it takes"
-    for width in dict.fromkeys([*_numbers(module), *_USUAL]):
+    variables: Mapping[str, Any]
+    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
         x = jnp.zeros((3, 5, width), jnp.float32)
         try:
             output, variables = module.init_with_output(jax.random.key(0), x, **signature.fixed)

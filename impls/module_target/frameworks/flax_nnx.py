@@ -1,6 +1,5 @@
 """Flax NNX: nnx.Module."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -8,9 +7,9 @@ from flax import nnx
 
 from encoder_conformance.impls.module_target.calling import signature_of
 from encoder_conformance.impls.module_target.frameworks.jax_framework import JaxFramework, Nested
-from encoder_conformance.impls.module_target.frameworks.jax_tree import Functional, JaxModule, calls
+from encoder_conformance.impls.module_target.frameworks.jax_tree import JaxModule, functional_of
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.parts import Tree, walk
+from encoder_conformance.impls.module_target.parts import Tree
 
 
 class _Nnx(JaxFramework):
@@ -38,19 +37,7 @@ class _Nnx(JaxFramework):
             nnx.replace_by_pure_dict(state, tree)
             return nnx.merge(graph, state, rest)
 
-        def apply(tree: Any, x: jax.Array, **masks: jax.Array) -> Any:
-            return made(tree)(x, **{**signature.fixed, **masks})
-
-        def watch(
-            tree: Any, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]
-        ) -> Any:
-            live = made(tree)
-            parts = dict(walk(self.tree, live))
-            return calls(parts, keep, lambda: live(x, **{**signature.fixed, **masks}))
-
-        parts = tuple(part for _, part in walk(self.tree, still))
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        return JaxModule(Functional(apply, nnx.to_pure_dict(parameters), signature, name, parts, watch))
+        return JaxModule(functional_of(still, self.tree, made, nnx.to_pure_dict(parameters), signature))
 
 
 FRAMEWORK = _Nnx()

@@ -1,4 +1,4 @@
-"""What the frameworks on JAX have in common as frameworks."""
+"""The parts that all frameworks on JAX have in common as frameworks."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager

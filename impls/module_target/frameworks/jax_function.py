@@ -8,7 +8,7 @@ import numpy as np
 
 from encoder_conformance.impls.module_target.calling import signature_of
 from encoder_conformance.impls.module_target.frameworks.jax_framework import JaxFramework
-from encoder_conformance.impls.module_target.frameworks.jax_tree import Functional, JaxModule, over_items, takes_a_batch
+from encoder_conformance.impls.module_target.frameworks.jax_tree import Functional, JaxModule, batched
 from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.module_target.parts import Tree
 
@@ -49,7 +49,7 @@ class _Function(JaxFramework):
             return function(tree, x, **{**signature.fixed, **masks})
 
         functional = Functional(apply, parameters, signature, f"{getattr(function, '__module__', '')}.{name}")
-        return JaxModule(functional if takes_a_batch(functional) else over_items(functional))
+        return JaxModule(batched(functional))
 
 
 FRAMEWORK = _Function()

@@ -13,7 +13,18 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from encoder_conformance.impls.module_target.live import Feeds, LiveModule, Seen, Signature, leaves, of_shape
+from encoder_conformance.impls.module_target.live import (
+    Feeds,
+    LiveModule,
+    Seen,
+    Signature,
+    joined,
+    leaves,
+    of_shape,
+    pieces,
+)
+from encoder_conformance.impls.module_target.parts import Tree as ModuleTree
+from encoder_conformance.impls.module_target.parts import walk
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -54,24 +65,20 @@ class JaxModule(LiveModule):
         return {name: value.shape for name, value in zip(self._names, self._values, strict=True)}
 
     def flat(self) -> Array:
-        return np.concatenate([value.reshape(-1) for value in self._values])
+        return joined(self._values)
 
     def assign(self, flat: Array) -> None:
-        at = 0
-        for number, value in enumerate(self._values):
-            piece = flat[at : at + value.size].reshape(value.shape)
-            self._values[number] = np.ascontiguousarray(piece).astype(self.dtype)
-            at += value.size
+        self._values = [piece.astype(self.dtype) for piece in pieces(flat, self.shapes.values())]
 
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype):
             return np.asarray(self._programs.forward(self._tree(), _arrays(feeds)))
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
         with wide(self.dtype):
             by_tree, by_x = self._programs.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
-            own = [np.asarray(value).reshape(-1) for value in jax.tree.leaves(by_tree)]
-            return np.asarray(by_x), np.concatenate(own)
+            return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
 
     def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
         if self.of.watch is None:
@@ -123,7 +130,7 @@ class Compiled:
 
 
 class Programs:
-    """What a module's copies in every dtype are run by."""
+    """The programs that a module's copies in every dtype are run by."""
 
     def __init__(self, of: Functional) -> None:
         self._of = of
@@ -161,7 +168,7 @@ class Programs:
 
 
 def _output(tree: Tree, feeds: Tree, apply: Apply) -> Any:
-    """What of the answer has the shape of x."""
+    """The tensor of the answer that has the shape of x."""
     masks = {name: value for name, value in feeds.items() if name != "x"}
     answer = apply(tree, feeds["x"], **masks)
     tensors = (value for value in leaves(answer) if isinstance(value, jax.Array))
@@ -169,7 +176,7 @@ def _output(tree: Tree, feeds: Tree, apply: Apply) -> Any:
 
 
 def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...]) -> onnx.ModelProto:
-    """By jax2onnx, of what JAX traces: it has forms of its own for functions of libraries, and not for all choices.
+    """Exports by jax2onnx what JAX traces: it has forms of its own for functions of libraries, and not for all choices.
 
     Raises ExecutionError if it is not installed.
     """
@@ -185,7 +192,7 @@ def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...
 
 @contextmanager
 def wide(dtype: str) -> Generator[None]:
-    """With numbers of 64 bits for float64, and as the user has it for others: they change what a module computes."""
+    """Computes with numbers of 64 bits for float64 alone: they change what a module computes in others."""
     if dtype != "float64":
         yield
         return
@@ -193,8 +200,32 @@ def wide(dtype: str) -> Generator[None]:
         yield
 
 
-def over_items(functional: Functional) -> Functional:
-    """Of a module that takes one item, [S, D]: mapped over the batch, as are its masks."""
+def functional_of(
+    module: Any, parts: ModuleTree, made: Callable[[Tree], Any], parameters: Tree, signature: Signature
+) -> Functional:
+    """The function of a module that is an object; `made` gives it other parameters."""
+
+    def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
+        return made(tree)(x, **{**signature.fixed, **masks})
+
+    def watch(tree: Tree, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]) -> Any:
+        live = made(tree)
+        return calls(dict(walk(parts, live)), keep, lambda: live(x, **{**signature.fixed, **masks}))
+
+    kind, inside = type(module), tuple(part for _, part in walk(parts, module))
+    return Functional(apply, parameters, signature, f"{kind.__module__}.{kind.__qualname__}", inside, watch)
+
+
+def batched(functional: Functional) -> Functional:
+    """The function itself where it takes x [3, 5, d_model]; else it takes one item [S, D], as most modules of Equinox,
+    and is mapped over the batch, as are its masks."""
+    for width in widths(functional.parameters):
+        try:
+            answer = jax.eval_shape(functional.apply, functional.parameters, jnp.zeros((3, 5, width)))
+        except Exception:  # whatever it does with a shape that is not its own
+            continue
+        if any(np.shape(leaf) == (3, 5, width) for leaf in jax.tree.leaves(answer)):
+            return functional
 
     def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
         return jax.vmap(lambda x, masks: functional.apply(tree, x, **masks))(x, masks)
@@ -208,25 +239,13 @@ def widths(parameters: Tree) -> list[int]:
     return sorted(set(sizes), key=sizes.count, reverse=True)
 
 
-def takes_a_batch(functional: Functional) -> bool:
-    """Whether it takes x [3, 5, d_model]. Most modules of Equinox take one item, and are mapped."""
-    for width in widths(functional.parameters):
-        try:
-            answer = jax.eval_shape(functional.apply, functional.parameters, jnp.zeros((3, 5, width)))
-        except Exception:  # whatever it does with a shape that is not its own
-            continue
-        if any(np.shape(leaf) == (3, 5, width) for leaf in jax.tree.leaves(answer)):
-            return True
-    return False
-
-
 def calls(parts: Mapping[str, object], keep: Callable[[str, str, Any], None], work: Apply) -> Any:
     """`work()`, in which `__call__` of every part tells what it takes and gives.
 
     The classes are patched for as long: an instance has no call of its own.
     """
     names = {id(part): path for path, part in parts.items() if path}
-    kinds = {type(part) for path, part in parts.items() if path and callable(part)}
+    kinds: set[Any] = {type(part) for path, part in parts.items() if path and callable(part)}
     before = {kind: kind.__call__ for kind in kinds}
 
     def watched(kind: Any) -> Apply:
@@ -244,8 +263,8 @@ def calls(parts: Mapping[str, object], keep: Callable[[str, str, Any], None], wo
 
     try:
         for kind in kinds:
-            kind.__call__ = watched(kind)  # type: ignore[operator, assignment]
+            kind.__call__ = watched(kind)
         return work()
     finally:
         for kind, original in before.items():
-            kind.__call__ = original  # type: ignore[method-assign, assignment]
+            kind.__call__ = original

@@ -13,13 +13,21 @@ import onnx
 from encoder_conformance.impls.module_target.calling import signature_of
 from encoder_conformance.impls.module_target.errors import BadTarget, last_frames
 from encoder_conformance.impls.module_target.frameworks.backends import BACKENDS, Backend
-from encoder_conformance.impls.module_target.live import Feeds, LiveModule, Seen, Signature, leaves, of_shape
+from encoder_conformance.impls.module_target.live import (
+    USUAL_WIDTHS,
+    Feeds,
+    LiveModule,
+    Seen,
+    Signature,
+    joined,
+    leaves,
+    of_shape,
+    pieces,
+)
 from encoder_conformance.impls.module_target.parts import Tree, walk
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
-_USUAL = (64, 32, 16, 128)
-"""Values of d_model that a layer which says none is tried with."""
 _LEAST = 8
 """A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
 _NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
@@ -31,8 +39,8 @@ class KerasModule(LiveModule):
 
     library = str(Path(keras.__file__).parent)
 
-    def __init__(self, layer: Any, signature: Signature, values: list[Array], others: "Others") -> None:
-        self.layer, self.signature, self.others = layer, signature, others
+    def __init__(self, layer: Any, signature: Signature, values: list[Array], call: "LayerCall") -> None:
+        self.layer, self.signature, self._call = layer, signature, call
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
         self._weights = list(layer.weights)
         self._values = values
@@ -43,27 +51,26 @@ class KerasModule(LiveModule):
         return {weight.path.replace("/", "."): tuple(weight.shape) for weight in self._weights}
 
     def flat(self) -> Array:
-        return np.concatenate([value.reshape(-1) for value in self._values])
+        return joined(self._values)
 
     def assign(self, flat: Array) -> None:
-        at = 0
-        for number, value in enumerate(self._values):
-            self._values[number] = np.ascontiguousarray(flat[at : at + value.size].reshape(value.shape))
-            at += value.size
+        self._values = list(pieces(flat, self.shapes.values()))
 
     def call(self, feeds: Feeds) -> Array:
         return np.asarray(keras.ops.convert_to_numpy(self._output(self._tensors(), feeds)))
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+
         def output(x: Any, *values: Any) -> Any:
             return self._output(list(values), {**feeds, "x": x})
 
         given = [keras.ops.convert_to_tensor(feeds["x"]), *self._tensors()]
         by_x, *own = self._backend.gradients(output, given, cotangent)
-        return by_x, np.concatenate([each.reshape(-1) for each in own])
+        return by_x, joined(own)
 
     def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
-        """Of every layer inside: `__call__` of the class tells, for as long as this lasts."""
+        """Shows every layer inside: `__call__` of the class tells, for as long as this lasts."""
         seen: Seen = {}
         names = {id(part): path for path, part in walk(FRAMEWORK.tree, self.layer) if path}
         original = keras.layers.Layer.__call__
@@ -93,7 +100,7 @@ class KerasModule(LiveModule):
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
         x = tensors.pop("x")
         with keras.StatelessScope(list(zip(self._weights, values, strict=True))):
-            answer = self.others.called(self.layer, self.signature, x, tensors)
+            answer = self._call.called(self.layer, self.signature, x, tensors)
         found = (value for value in leaves(answer) if keras.ops.is_tensor(value))
         return of_shape(found, tuple(x.shape), type(answer).__name__)
 
@@ -101,7 +108,7 @@ class KerasModule(LiveModule):
         """A layer casts what it is given to the dtype of its policy."""
         if dtype != "float32":
             raise ExecutionError(f"a layer of Keras computes in the dtype of its policy, and not in {dtype}")
-        return KerasModule(self.layer, self.signature, [value.copy() for value in self._values], self.others)
+        return KerasModule(self.layer, self.signature, [value.copy() for value in self._values], self._call)
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
@@ -110,15 +117,15 @@ class KerasModule(LiveModule):
         return (part for _, part in walk(FRAMEWORK.tree, self.layer))
 
 
-class Others:
-    """How a layer is called: with arguments by name."""
+class LayerCall:
+    """Calls a layer, with arguments by name."""
 
     def called(self, layer: Any, signature: Signature, x: Any, masks: Mapping[str, Any]) -> Any:
         return layer(x, **{**signature.fixed, **masks})
 
 
-class ModelInputs(Others):
-    """How a functional model is called: with every input; a mask that is not fed has one number everywhere."""
+class ModelCall(LayerCall):
+    """Calls a functional model, with every input; a mask that is not fed has one number everywhere."""
 
     def __init__(self, model: Any, open_number: int) -> None:
         self.inputs, self.open = list(model.inputs), open_number
@@ -168,7 +175,7 @@ class _Keras:
         kind = type(module)
         signature = signature_of(module.call, f"{kind.__name__}.call")
         _build(module, signature)
-        return KerasModule(module, signature, _values(module), Others())
+        return KerasModule(module, signature, _values(module), LayerCall())
 
     def _functional(self, model: Any) -> LiveModule:
         """x is the first input [batch, positions, features] of floating-point numbers; the others are masks."""
@@ -178,7 +185,7 @@ class _Keras:
             raise BadTarget(f"it takes {shapes}, and no x [batch, sequence, d_model]", "--at names a part of a model")
         signature = Signature(inputs[0].name, tuple(each.name for each in model.inputs if each is not inputs[0]))
         x = np.random.default_rng(0).normal(size=(B, S, inputs[0].shape[-1])).astype(np.float32)
-        made = [KerasModule(model, signature, _values(model), ModelInputs(model, number)) for number in (1, 0)]
+        made = [KerasModule(model, signature, _values(model), ModelCall(model, number)) for number in (1, 0)]
         return next((each for each in made if _mixes(each, x)), made[0])
 
     def notes(self, module: Any) -> tuple[str, ...]:
@@ -201,7 +208,7 @@ def _values(layer: Any) -> list[Array]:
 
 
 def _mixes(module: KerasModule, x: Array) -> bool:
-    """Whether a position changes others: no mask hides all."""
+    """Whether a position changes call: no mask hides all."""
     try:
         other = x.copy()
         other[:, -1] += 1
@@ -216,7 +223,7 @@ def _build(layer: Any, signature: Signature) -> None:
     if layer.built and layer.weights:
         return
     problem = "it gives another width than it takes"
-    for width in dict.fromkeys([*_likely(layer), *_USUAL]):
+    for width in dict.fromkeys([*_likely(layer), *USUAL_WIDTHS]):
         x = np.zeros((B, S, width), np.float32)
         try:
             given = keras.KerasTensor(x.shape, "float32")

@@ -17,7 +17,16 @@ from torch import Tensor, nn
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.impls.module_target.calling import signature_of
 from encoder_conformance.impls.module_target.errors import BadTarget
-from encoder_conformance.impls.module_target.live import Feeds, LiveModule, Seen, Signature, leaves, of_shape
+from encoder_conformance.impls.module_target.live import (
+    Feeds,
+    LiveModule,
+    Seen,
+    Signature,
+    joined,
+    leaves,
+    of_shape,
+    pieces,
+)
 from encoder_conformance.impls.module_target.parts import Tree, walk
 from encoder_conformance.spec.axes import Array
 
@@ -40,28 +49,25 @@ class TorchModule(LiveModule):
         return {name: tuple(value.shape) for name, value in self.module.named_parameters()}
 
     def flat(self) -> Array:
-        values = [to_numpy(value).reshape(-1) for value in self.module.parameters()]
-        return np.concatenate(values) if values else np.zeros(0)
+        return joined(map(to_numpy, self.module.parameters()))
 
     def assign(self, flat: Array) -> None:
-        at = 0
         with torch.no_grad():
-            for value in self.module.parameters():
-                piece = np.ascontiguousarray(flat[at : at + value.numel()].reshape(tuple(value.shape)))
+            for value, piece in zip(self.module.parameters(), pieces(flat, self.shapes.values()), strict=True):
                 value.copy_(to_tensor(piece))
-                at += value.numel()
 
     def call(self, feeds: Feeds) -> Array:
         with torch.no_grad():
             return to_numpy(self._output(feeds)[1])
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
         with torch.enable_grad():
             x, output = self._output(feeds, grad=True)
         seed = to_tensor(np.ascontiguousarray(cotangent))
         wanted = [x, *self.module.parameters()]
         by_x, *own = torch.autograd.grad(output, wanted, grad_outputs=seed, materialize_grads=True)
-        return to_numpy(by_x), np.concatenate([to_numpy(each).reshape(-1) for each in own])
+        return to_numpy(by_x), joined(map(to_numpy, own))
 
     def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
@@ -108,7 +114,7 @@ class TorchModule(LiveModule):
         return model
 
     def objects(self) -> Iterator[object]:
-        return self.module.modules()
+        yield from self.module.modules()
 
 
 class _Alone(nn.Module):

@@ -1,11 +1,16 @@
-"""Executes a model, with or without its intermediate values, or one node by itself."""
+"""Executes a model, with or without its intermediate values, or one node by itself.
+
+A large model is given to its runtime from the disk: while it loads weights a runtime holds them two or three times, and
+in bytes here they would be held once more.
+"""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -14,9 +19,12 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from encoder_conformance import Tensors
-from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
+from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.spec.axes import Array
 
+Session = TypeVar("Session")
+LARGE = 64 << 20
+"""Bytes of a model that is given so."""
 LONGEST = 60.0
 """Seconds of one run of a file that is looked into: a loop may have no end."""
 
@@ -81,6 +89,19 @@ class ModelRunner:
         other = copy(self)
         other.session, other.problem = None, problem
         return other
+
+
+def loaded(serialized: Callable[[], bytes], load: Callable[[bytes | Path], Session], *, large: bool) -> Session:
+    """`load` of the serialized model. What loading a large one took is given back to the system."""
+    if not large:
+        return load(serialized())
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(serialized())
+        give_freed_memory_back()
+        session = load(path)
+    give_freed_memory_back()
+    return session
 
 
 def _bounded(session: ort.InferenceSession, names: list[str], feeds: Mapping[str, Array]) -> list[Array]:

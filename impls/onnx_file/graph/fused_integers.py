@@ -9,24 +9,21 @@ from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of, input
 from encoder_conformance.impls.onnx_file.graph.parts import Parts
 from encoder_conformance.spec.axes import Array
 
-Nodes = list[onnx.NodeProto]
 
-
-def packed_product(node: onnx.NodeProto, parts: Parts, packed: dict[str, Integers]) -> Nodes | None:
-    """MatMulNBits: a weight of 2 to 8 bits in blocks along K, each with its scale and zero point. `packed` gets how the
-    real weight was stored."""
+def packed_product(node: onnx.NodeProto, parts: Parts) -> bool:
+    """MatMulNBits: a weight of 2 to 8 bits in blocks along K, each with its scale and zero point."""
     attributes = attributes_of(node)
     K, N, bits, block = (int(attributes[name]) for name in ("K", "N", "bits", "block_size"))
     held, scales = parts.tensor(node.input[1]), parts.tensor(node.input[2])
     if held is None or scales is None or bits not in (2, 4, 8) or input_at(node, 4):
-        return None
+        return False
     blocks = -(-K // block)
     whole = _unpacked(held.reshape(N, blocks, -1), bits)[:, :, :block].astype(np.float64)
     zeros = np.full((N, blocks), 2.0 ** (bits - 1))
     if input_at(node, 3):
         zeros_held = parts.tensor(node.input[3])
         if zeros_held is None:
-            return None
+            return False
         if zeros_held.dtype == np.uint8:
             zeros = _unpacked(zeros_held.reshape(N, -1), bits)[:, :blocks].astype(np.float64)
         else:
@@ -34,49 +31,36 @@ def packed_product(node: onnx.NodeProto, parts: Parts, packed: dict[str, Integer
     steps = scales.reshape(N, blocks).astype(np.float64)
     real = ((whole - zeros[:, :, None]) * steps[:, :, None]).reshape(N, -1)[:, :K].T
     weight = parts.constant(f"{node.output[0]}/weight", np.ascontiguousarray(real).astype(scales.dtype))
-    packed[weight] = Integers(f"uint{bits}", float(np.abs(steps).max()))
-    out = node.output[0]
-    bias = input_at(node, 5)
-    product = helper.make_node("MatMul", [node.input[0], weight], [f"{out}/product" if bias else out], name=node.name)
-    return [product, *([helper.make_node("Add", [f"{out}/product", bias], [out])] if bias else [])]
+    parts.packed[weight] = Integers(f"uint{bits}", float(np.abs(steps).max()))
+    return parts.biased_product(node, [node.input[0], weight], input_at(node, 5))
 
 
 def _unpacked(held: Array, bits: int) -> Array:
-    """The last axis of bytes as integers of so many bits, the lowest first."""
+    """The last axis of bytes [..., n] as integers of so many bits, the lowest first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (held[..., None] >> shifts) & np.uint8(2**bits - 1)
     return parts.reshape(*held.shape[:-1], -1)
 
 
-def real_product(node: onnx.NodeProto, parts: Parts) -> Nodes:
+def real_product(node: onnx.NodeProto, parts: Parts) -> bool:
     """MatMulIntegerToFloat and DynamicQuantizeMatMul: A, B, their scales and zero points, and a bias."""
     out = node.output[0]
     if node.op_type == "DynamicQuantizeMatMul":
-        names = [f"{out}/{part}" for part in ("integers", "scale", "zero")]
-        nodes = [helper.make_node("DynamicQuantizeLinear", [node.input[0]], names)]
-        a, b = names, [node.input[1], node.input[2], input_at(node, 3)]
-        bias = input_at(node, 4)
+        a = [f"{out}/{part}" for part in ("integers", "scale", "zero")]
+        parts.nodes.append(helper.make_node("DynamicQuantizeLinear", [node.input[0]], a))
+        b, bias = [node.input[1], node.input[2], input_at(node, 3)], input_at(node, 4)
     else:
-        nodes = []
         a, b = [node.input[0], node.input[2], input_at(node, 4)], [node.input[1], node.input[3], input_at(node, 5)]
         bias = input_at(node, 6)
-    product = f"{out}/product" if bias else out
-    nodes += [
-        helper.make_node("DequantizeLinear", [name for name in a if name], [f"{out}/a"]),
-        helper.make_node("DequantizeLinear", [name for name in b if name], [f"{out}/b"], axis=1),
-        helper.make_node("MatMul", [f"{out}/a", f"{out}/b"], [product], name=node.name),
-    ]
-    return [*nodes, *([helper.make_node("Add", [product, bias], [out])] if bias else [])]
+    real = [parts.node("DequantizeLinear", a, f"{out}/a"), parts.node("DequantizeLinear", b, f"{out}/b", axis=1)]
+    return parts.biased_product(node, real, bias)
 
 
-def integer_operator(node: onnx.NodeProto, parts: Parts) -> Nodes:
+def integer_operator(node: onnx.NodeProto, parts: Parts) -> bool:
     """QLinearMatMul, QLinearAdd and QLinearMul: both operands and the result with a scale and a zero point each."""
-    out = node.output[0]
-    nodes = [
-        helper.make_node("DequantizeLinear", list(node.input[place : place + 3]), [f"{out}/{part}"], axis=1)
-        for place, part in ((0, "a"), (3, "b"))
-    ]
-    op = node.op_type.removeprefix("QLinear")
-    nodes.append(helper.make_node(op, [f"{out}/a", f"{out}/b"], [f"{out}/real"], name=node.name))
-    nodes.append(helper.make_node("QuantizeLinear", [f"{out}/real", *node.input[6:8]], [out]))
-    return nodes
+    out, inputs = node.output[0], node.input
+    a = parts.node("DequantizeLinear", inputs[:3], f"{out}/a", axis=1)
+    b = parts.node("DequantizeLinear", inputs[3:6], f"{out}/b", axis=1)
+    real = parts.node(node.op_type.removeprefix("QLinear"), [a, b], f"{out}/real", name=node.name)
+    parts.node("QuantizeLinear", [real, *inputs[6:8]], out)
+    return True

@@ -8,7 +8,6 @@ from math import sqrt
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from encoder_conformance.impls.onnx_file.graph.fused_attention import (
     attention,
@@ -17,37 +16,33 @@ from encoder_conformance.impls.onnx_file.graph.fused_attention import (
 )
 from encoder_conformance.impls.onnx_file.graph.fused_integers import integer_operator, packed_product, real_product
 from encoder_conformance.impls.onnx_file.graph.integers import Integers
-from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, replace_nodes
+from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, input_at, replace_nodes
 from encoder_conformance.impls.onnx_file.graph.parts import Parts
 
 MICROSOFT = "com.microsoft"
 FUSED = frozenset({"QLinearMatMul"})
 """ONNX's own operators that are lowered, too."""
-Nodes = list[onnx.NodeProto]
+Lowering = Callable[[onnx.NodeProto, Parts], bool]
+"""Adds the nodes that replace one, and says whether it did."""
 
 
 def lower(model: onnx.ModelProto) -> dict[str, Integers]:
     """Lowers in place; Constant nodes are initializers already. Gives how weights were stored that were packed."""
-    parts, kept, packed = Parts(model.graph, _opset(model)), Nodes(), dict[str, Integers]()
-    for node in model.graph.node:
-        lowering = LOWERINGS.get(node.op_type) if node.domain == MICROSOFT else None
-        if node.op_type == "MatMulNBits":
-            lowered = packed_product(node, parts, packed)
-        elif node.op_type in FUSED:
-            lowered = integer_operator(node, parts)
-        else:
-            lowered = lowering(node, parts) if lowering else None
-        kept += [node] if lowered is None else lowered
-    replace_nodes(model.graph, kept)
-    return packed
+    return _lower(model, lambda node: node.domain == MICROSOFT or node.op_type in FUSED)
 
 
 def lower_embeddings(model: onnx.ModelProto) -> None:
     """Lowers EmbedLayerNormalization alone, in place."""
-    parts, kept = Parts(model.graph, _opset(model)), Nodes()
+    _lower(model, lambda node: node.op_type == "EmbedLayerNormalization")
+
+
+def _lower(model: onnx.ModelProto, is_wanted: Callable[[onnx.NodeProto], bool]) -> dict[str, Integers]:
+    parts, kept = Parts(model.graph, _opset(model)), list[onnx.NodeProto]()
     for node in model.graph.node:
-        kept += _embed_norm(node, parts) if node.op_type == "EmbedLayerNormalization" else [node]
+        lowering, parts.nodes = LOWERINGS.get(node.op_type) if is_wanted(node) else None, []
+        kept += parts.nodes if lowering and lowering(node, parts) else [node]
     replace_nodes(model.graph, kept)
+    return parts.packed
 
 
 def _opset(model: onnx.ModelProto) -> int:
@@ -59,26 +54,21 @@ def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
     return next((attribute.f for attribute in node.attribute if attribute.name == name), default)
 
 
-def _skip_norm(node: onnx.NodeProto, parts: Parts) -> Nodes:
+def _skip_norm(node: onnx.NodeProto, parts: Parts) -> bool:
     """(x + skip + bias) normed; the sum is the fourth output."""
     inputs, simplified = list(node.input), "Simplified" in node.op_type
     if _is_skipped(inputs[0], parts):
         inputs[:2] = inputs[1], inputs[0]
-    gain, *rest = inputs[2:]
+    x, skip, gain, *rest = inputs
     shift, bias = ("", *rest, "")[:2] if simplified else (*rest, "", "")[:2]
     out = node.output[0]
     total = node.output[3] if len(node.output) > 3 and node.output[3] else f"{out}/sum"
-    skip = f"{out}/biased" if bias else inputs[1]
-    nodes = [helper.make_node("Add", [inputs[0], bias], [skip])] if bias else []
     # The bias is of the linear map that comes first; what is skipped is the other.
-    pair = [skip, inputs[1]] if bias else [inputs[0], inputs[1]]
-    kind = "RMSNormalization" if simplified else "LayerNormalization"
-    epsilon = _attribute(node, "epsilon", 1e-5)
-    nodes.append(helper.make_node("Add", pair, [total]))
-    norm = helper.make_node(
-        kind, [n for n in (total, gain, shift) if n], [out], name=node.name, axis=-1, epsilon=epsilon
-    )
-    return [*nodes, norm]
+    pair = [parts.node("Add", [x, bias], f"{out}/biased"), skip] if bias else [x, skip]
+    parts.node("Add", pair, total)
+    kind, epsilon = "RMSNormalization" if simplified else "LayerNormalization", _attribute(node, "epsilon", 1e-5)
+    parts.node(kind, [total, gain, shift], out, name=node.name, axis=-1, epsilon=epsilon)
+    return True
 
 
 def _is_skipped(name: str, parts: Parts) -> bool:
@@ -89,13 +79,11 @@ def _is_skipped(name: str, parts: Parts) -> bool:
     return maker is not None and "Norm" in maker.op_type
 
 
-def _gelu(node: onnx.NodeProto, parts: Parts) -> Nodes:
+def _gelu(node: onnx.NodeProto, parts: Parts) -> bool:
     """BiasGelu, FastGelu (by tanh) and Gelu, whose bias is optional, in the operators of every opset."""
     out, x = node.output[0], node.input[0]
-    nodes = []
-    if len(node.input) > 1 and node.input[1]:
-        x = f"{out}/biased"
-        nodes.append(helper.make_node("Add", list(node.input[:2]), [x]))
+    if input_at(node, 1):
+        x = parts.node("Add", node.input[:2], f"{out}/biased")
     half, one = parts.number(f"{out}/half", 0.5), parts.number(f"{out}/one", 1.0)
     if node.op_type == "FastGelu":
         cubic, scale = parts.number(f"{out}/c", 0.044715), parts.number(f"{out}/s", sqrt(2 / np.pi))
@@ -103,73 +91,64 @@ def _gelu(node: onnx.NodeProto, parts: Parts) -> Nodes:
         steps = [("Pow", [x, three]), ("Mul", ["", cubic]), ("Add", ["", x]), ("Mul", ["", scale]), ("Tanh", [""])]
     else:
         steps = [("Mul", [x, parts.number(f"{out}/r", sqrt(0.5))]), ("Erf", [""])]
-    steps += [("Add", ["", one]), ("Mul", ["", x]), ("Mul", ["", half])]
-    return [*nodes, *_chain(steps, out)]
+    return _chain(parts, [*steps, ("Add", ["", one]), ("Mul", ["", x]), ("Mul", ["", half])], out)
 
 
-def _quick_gelu(node: onnx.NodeProto, parts: Parts) -> Nodes:
+def _quick_gelu(node: onnx.NodeProto, parts: Parts) -> bool:
     """x · sigmoid(alpha · x): SiLU, where alpha is 1."""
     out, x = node.output[0], node.input[0]
     alpha = parts.number(f"{out}/alpha", _attribute(node, "alpha", 1.702))
-    return _chain([("Mul", [x, alpha]), ("Sigmoid", [""]), ("Mul", ["", x])], out)
+    return _chain(parts, [("Mul", [x, alpha]), ("Sigmoid", [""]), ("Mul", ["", x])], out)
 
 
-def _chain(steps: list[tuple[str, list[str]]], out: str) -> Nodes:
+def _chain(parts: Parts, steps: list[tuple[str, list[str]]], out: str) -> bool:
     """Nodes in sequence; the input "" is the output of the node before."""
-    nodes: Nodes = []
+    last = ""
     for number, (op, inputs) in enumerate(steps):
         name = out if number == len(steps) - 1 else f"{out}/{number}"
-        nodes.append(helper.make_node(op, [g or nodes[-1].output[0] for g in inputs], [name]))
-    return nodes
+        last = parts.node(op, [each or last for each in inputs], name)
+    return True
 
 
-def _embed_norm(node: onnx.NodeProto, parts: Parts) -> Nodes:
+def _embed_norm(node: onnx.NodeProto, parts: Parts) -> bool:
     """Words, positions and token types, summed and normed; the count of the mask's ones is the second output."""
     ids, types, words, positions, kinds, gain, shift, mask, places = (*node.input, *[""] * 9)[:9]
     out = node.output[0]
     total = node.output[2] if len(node.output) > 2 and node.output[2] else f"{out}/sum"
-    nodes = [helper.make_node("Gather", [words, ids], [f"{out}/words"], axis=0)]
+    word = parts.node("Gather", [words, ids], f"{out}/words", axis=0)
     if not places:
         one, zero = (parts.constant(f"{out}/{n}", np.array(n)) for n in (1, 0))
-        places = f"{out}/places"
-        nodes += [
-            helper.make_node("Shape", [ids], [f"{out}/shape"]),
-            helper.make_node("Gather", [f"{out}/shape", one], [f"{out}/length"], axis=0),
-            helper.make_node("Range", [zero, f"{out}/length", one], [places]),
-        ]
-    nodes.append(helper.make_node("Gather", [positions, places], [f"{out}/positions"], axis=0))
-    placed = f"{out}/placed" if kinds else total
-    nodes.append(helper.make_node("Add", [f"{out}/words", f"{out}/positions"], [placed]))
+        shape = parts.node("Shape", [ids], f"{out}/shape")
+        length = parts.node("Gather", [shape, one], f"{out}/length", axis=0)
+        places = parts.node("Range", [zero, length, one], f"{out}/places")
+    position = parts.node("Gather", [positions, places], f"{out}/positions", axis=0)
+    placed = parts.node("Add", [word, position], f"{out}/placed" if kinds else total)
     if kinds:
-        nodes.append(helper.make_node("Gather", [kinds, types], [f"{out}/types"], axis=0))
-        nodes.append(helper.make_node("Add", [placed, f"{out}/types"], [total]))
+        kind = parts.node("Gather", [kinds, types], f"{out}/types", axis=0)
+        parts.node("Add", [placed, kind], total)
     epsilon = _attribute(node, "epsilon", 1e-12)
-    nodes.append(
-        helper.make_node("LayerNormalization", [total, gain, shift], [out], name=node.name, axis=-1, epsilon=epsilon)
-    )
+    parts.node("LayerNormalization", [total, gain, shift], out, name=node.name, axis=-1, epsilon=epsilon)
     if len(node.output) > 1 and node.output[1]:
-        nodes += _counted(parts, node.output[1], mask, ids)
-    return nodes
+        _count_ones(parts, node.output[1], mask, ids)
+    return True
 
 
-def _counted(parts: Parts, out: str, mask: str, ids: str) -> Nodes:
+def _count_ones(parts: Parts, out: str, mask: str, ids: str) -> None:
     """The number of ones of the mask in each item, in int32, which Attention takes; 0 without a mask."""
-    flags, count = f"{out}/flags", f"{out}/count"
-    narrowed = helper.make_node("Cast", [count], [out], to=onnx.TensorProto.INT32)
-    source = mask or ids
-    nodes = [helper.make_node("Cast", [source], [f"{out}/integers"], to=onnx.TensorProto.INT64)]
+    integers = parts.node("Cast", [mask or ids], f"{out}/integers", to=onnx.TensorProto.INT64)
     if mask:
-        nodes.append(helper.make_node("Identity", [f"{out}/integers"], [flags]))
+        flags = parts.node("Identity", [integers], f"{out}/flags")
     else:
-        zero = parts.constant(f"{out}/zero", np.array(0))
-        nodes.append(helper.make_node("Mul", [f"{out}/integers", zero], [flags]))
+        flags = parts.node("Mul", [integers, parts.constant(f"{out}/zero", np.array(0))], f"{out}/flags")
     if parts.opset < 13:
-        return [*nodes, helper.make_node("ReduceSum", [flags], [count], axes=[1], keepdims=0), narrowed]
-    axis = parts.constant(f"{out}/axis", np.array([1]))
-    return [*nodes, helper.make_node("ReduceSum", [flags, axis], [count], keepdims=0), narrowed]
+        count = parts.node("ReduceSum", [flags], f"{out}/count", axes=[1], keepdims=0)
+    else:
+        axis = parts.constant(f"{out}/axis", np.array([1]))
+        count = parts.node("ReduceSum", [flags, axis], f"{out}/count", keepdims=0)
+    parts.node("Cast", [count], out, to=onnx.TensorProto.INT32)
 
 
-LOWERINGS: dict[str, Callable[[onnx.NodeProto, Parts], Nodes | None]] = {
+LOWERINGS: dict[str, Lowering] = {
     "SkipLayerNormalization": _skip_norm,
     "SkipSimplifiedLayerNormalization": _skip_norm,
     "BiasGelu": _gelu,
@@ -182,6 +161,8 @@ LOWERINGS: dict[str, Callable[[onnx.NodeProto, Parts], Nodes | None]] = {
     "QAttention": quantised_attention,
     "MatMulIntegerToFloat": real_product,
     "DynamicQuantizeMatMul": real_product,
+    "MatMulNBits": packed_product,
+    "QLinearMatMul": integer_operator,
     "QLinearAdd": integer_operator,
     "QLinearMul": integer_operator,
 }

@@ -1,17 +1,25 @@
-"""The constants and small nodes that a lowering adds to a graph."""
+"""The constants and nodes that a lowering puts in the place of a fused node."""
+
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from encoder_conformance.impls.onnx_file.graph.integers import Integers
 from encoder_conformance.impls.onnx_file.graph.operators import float_type_of
+from encoder_conformance.spec.axes import Array
 
 
 class Parts:
-    """Adds to `graph`. `dims` has the shapes of initializers, `opset` is that of ONNX's own operators."""
+    """Adds constants to `graph`, and to `nodes` those that replace one. `dims` has the shapes of initializers, `opset`
+    is that of ONNX's own operators, `packed` says how weights were stored that were unpacked."""
 
     def __init__(self, graph: onnx.GraphProto, opset: int) -> None:
         self.graph, self.opset = graph, opset
+        self.nodes: list[onnx.NodeProto] = []
+        self.packed: dict[str, Integers] = {}
         self.dims = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
         self.float_type = float_type_of(graph)
         self._ranks = {
@@ -28,13 +36,26 @@ class Parts:
             if node.op_type == "ReduceSum" and not any(a.name == "keepdims" and a.i for a in node.attribute):
                 self._ranks.setdefault(node.output[0], 1)
 
+    def node(self, op: str, inputs: Iterable[str], output: str, **attributes: Any) -> str:
+        """Adds a node with those inputs that are not "", and gives the name of its output."""
+        self.nodes.append(helper.make_node(op, [name for name in inputs if name], [output], **attributes))
+        return output
+
+    def biased_product(self, node: onnx.NodeProto, operands: Iterable[str], bias: str) -> bool:
+        """Adds the product that a node is, and its bias where it has one; True, since it is lowered."""
+        out = node.output[0]
+        product = self.node("MatMul", operands, f"{out}/product" if bias else out, name=node.name)
+        if bias:
+            self.node("Add", [product, bias], out)
+        return True
+
     def rank(self, name: str) -> int | None:
         """The number of axes of a value, if the graph says so."""
         while name not in self._ranks and name not in self.dims and name in self._like:
             name = self._like[name]
         return self._ranks.get(name) or (len(self.dims[name]) if name in self.dims else None)
 
-    def constant(self, name: str, value: np.ndarray) -> str:
+    def constant(self, name: str, value: Array) -> str:
         self.graph.initializer.append(numpy_helper.from_array(value, name))
         self.dims[name] = value.shape
         return name
@@ -46,12 +67,12 @@ class Parts:
         held = value if limits is None else max(value, float(limits.min))
         return self.constant(name, np.array(held, dtype))
 
-    def unsqueezed(self, name: str, out: str, axis: int) -> onnx.NodeProto:
+    def unsqueezed(self, name: str, out: str, axis: int) -> str:
         if self.opset < 13:
-            return helper.make_node("Unsqueeze", [name], [out], axes=[axis])
-        return helper.make_node("Unsqueeze", [name, self.constant(f"{out}/axis", np.array([axis]))], [out])
+            return self.node("Unsqueeze", [name], out, axes=[axis])
+        return self.node("Unsqueeze", [name, self.constant(f"{out}/axis", np.array([axis]))], out)
 
-    def tensor(self, name: str) -> np.ndarray | None:
+    def tensor(self, name: str) -> Array | None:
         """The value of an initializer."""
         held = next((tensor for tensor in self.graph.initializer if tensor.name == name), None)
         return None if held is None else numpy_helper.to_array(held)

@@ -62,7 +62,7 @@ class InputSemantics:
 
     @property
     def hiding(self) -> float:
-        """How many masks hide keys, each less its leakage, and one more where positions see each other."""
+        """The number of masks that hide keys, each less its leakage, and one more where positions see each other."""
         hiding = sum(1 - mask.leakage for mask in self.masks if mask.polarity is not None)
         return hiding + (not self.isolated)
 

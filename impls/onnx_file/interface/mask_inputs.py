@@ -13,12 +13,12 @@ class UnsupportedMask(NotImplementedError):
     """The file has no input for this mask."""
 
 
-def axes_of(mask_input: MaskSemantics) -> tuple[str, ...]:
+def axes_of(mask: MaskSemantics) -> tuple[str, ...]:
     """Each axis of the mask: "B", "H", "Q", "K", "BH" for both in one, "" for a size of 1."""
     found = []
-    for axis, letter in enumerate(mask_input.axes):
+    for axis, letter in enumerate(mask.axes):
         if letter == "S":
-            found.append("K" if axis - len(mask_input.axes) == mask_input.key_axis else "Q")
+            found.append("K" if axis - len(mask.axes) == mask.key_axis else "Q")
         else:
             found.append({"X": "BH", "1": ""}.get(letter, letter))
     return tuple(found)
@@ -26,24 +26,18 @@ def axes_of(mask_input: MaskSemantics) -> tuple[str, ...]:
 
 def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_heads: int) -> Tensors:
     """Every mask input of the file for this run; raises UnsupportedMask."""
-    known = [mask_input for mask_input in semantics.masks if mask_input.polarity]
-    axes = {mask_input.name: axes_of(mask_input) for mask_input in known}
-    padded = [mask_input for mask_input in known if "Q" not in axes[mask_input.name]]
-    attending = [mask_input for mask_input in known if "Q" in axes[mask_input.name]]
-    biased = next(
-        (mask_input for mask_input in attending if mask_input.polarity and mask_input.polarity.meaning == "additive"),
-        None,
-    )
-    hiding = next((mask_input for mask_input in attending if mask_input is not biased), biased)
+    axes = {mask.name: axes_of(mask) for mask in semantics.masks if mask.polarity}
+    padded = [mask for mask in semantics.masks if mask.polarity and "Q" not in axes[mask.name]]
+    attending = [mask for mask in semantics.masks if mask.polarity and "Q" in axes[mask.name]]
+    biased = next((mask for mask in attending if mask.polarity and mask.polarity.meaning == "additive"), None)
+    hiding = next((mask for mask in attending if mask is not biased), biased)
     full = B, num_heads, S, S
-    feeds = {mask_input.name: _open(mask_input, full, axes.get(mask_input.name)) for mask_input in semantics.masks}
+    feeds = {mask.name: _open(mask, full, axes.get(mask.name)) for mask in semantics.masks}
     valid, allowed, bias = masks.valid(), masks.joined(num_heads), masks.added(num_heads)
     apart = replace(masks, padding=None).joined(num_heads)
-    for mask_input in padded:
-        if valid is not None:
-            feeds[mask_input.name] = _placed(
-                _broadcast(valid[:, None, None, :], full), mask_input, axes[mask_input.name]
-            )
+    if valid is not None:
+        for mask in padded:
+            feeds[mask.name] = _placed(_broadcast(valid[:, None, None, :], full), mask, axes[mask.name])
     if valid is not None and not padded and hiding is None:
         raise UnsupportedMask("a padding mask is given, and the file has no input for any mask")
     if hiding is not None:
@@ -59,17 +53,15 @@ def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_head
     return feeds
 
 
-def _open(mask_input: MaskSemantics, full: tuple[int, ...], axes: tuple[str, ...] | None) -> Array:
+def _open(mask: MaskSemantics, full: tuple[int, ...], axes: tuple[str, ...] | None) -> Array:
     """A mask that hides nothing."""
     if axes is None:
         B, _, S, _ = full
         sizes = {"B": B, "S": S, "1": 1}
-        return mask_input.filled(
-            mask_input.fill,
-            tuple(sizes.get(letter, size) for letter, size in zip(mask_input.axes, mask_input.shape, strict=True)),
-        )
-    assert mask_input.polarity is not None
-    return _placed(np.ones(full, np.bool_), mask_input, axes)
+        letters = zip(mask.axes, mask.shape, strict=True)
+        return mask.filled(mask.fill, tuple(sizes.get(letter, size) for letter, size in letters))
+    assert mask.polarity is not None
+    return _placed(np.ones(full, np.bool_), mask, axes)
 
 
 def _broadcast(mask: Array, full: tuple[int, ...]) -> Array:
@@ -90,14 +82,14 @@ def _is_constant(mask: Array, axis: int) -> bool:
     return bool((mask == mask.take([0], axis)).all()) if mask.size else True
 
 
-def _arranged(values: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
+def _arranged(values: Array, mask: MaskSemantics, axes: tuple[str, ...]) -> Array:
     """[B, H, S, S] in the axes of the input; raises UnsupportedMask where they cannot hold it."""
     own = "".join(axes)
     for axis, (letter, what) in enumerate(zip("BHQK", ("item", "head", "query", "key"), strict=True)):
         if letter not in own:
             if not _is_constant(values, axis):
                 raise UnsupportedMask(
-                    f"the mask differs from one {what} to the next, and the file's {mask_input.name!r} cannot"
+                    f"the mask differs from one {what} to the next, and the file's {mask.name!r} cannot"
                 )
             values = values[(slice(None),) * axis + (slice(0, 1),)]
     order = [*own, *(letter for letter in "BHQK" if letter not in own)]
@@ -106,11 +98,13 @@ def _arranged(values: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -
     return values.reshape([int(np.prod([sizes[letter] for letter in axis])) for axis in axes])
 
 
-def _placed(allowed: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
-    assert mask_input.polarity is not None
-    values = np.where(_arranged(allowed, mask_input, axes), mask_input.polarity.open, mask_input.polarity.shut)
-    return np.ascontiguousarray(values.astype(np.dtype(mask_input.dtype)))
+def _placed(allowed: Array, mask: MaskSemantics, axes: tuple[str, ...]) -> Array:
+    """The input that lets through what `allowed` [B, H, S, S] does, in these axes."""
+    assert mask.polarity is not None
+    values = np.where(_arranged(allowed, mask, axes), mask.polarity.open, mask.polarity.shut)
+    return np.ascontiguousarray(values.astype(np.dtype(mask.dtype)))
 
 
-def _added(mask: Array, bias: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
-    return (mask + _arranged(bias, mask_input, axes)).astype(np.dtype(mask_input.dtype))
+def _added(fed: Array, bias: Array, mask: MaskSemantics, axes: tuple[str, ...]) -> Array:
+    """A mask input with a bias [B, H, S, S] of the scores on top."""
+    return (fed + _arranged(bias, mask, axes)).astype(np.dtype(mask.dtype))

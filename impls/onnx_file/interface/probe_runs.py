@@ -28,6 +28,7 @@ class ProbeRun:
     outputs: dict[bytes, Array] = field(default_factory=dict)
 
     def output(self, masks: Tensors, x: Array | None = None) -> Array:
+        """The output in float64, in the shape of x."""
         feeds = {self.interface.x.name: self.x if x is None else x, **masks}
         key = b"".join(np.ascontiguousarray(v).tobytes() for v in feeds.values())
         if key not in self.outputs:

@@ -1,7 +1,8 @@
 """Follows what stands before the encoder, as far as it is an embedding: rows of tables, sums, a norm, a linear map."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import onnx
@@ -85,39 +86,31 @@ class Front:
         return {value for info in self.graph.inputs for value in self.graph.depending_on(info.name)}
 
     def _operands(self, node: onnx.NodeProto) -> list[str]:
+        """The operands that are computed; raises Unfollowed."""
         names = [name for name in node.input if name]
-        match node.op_type:
-            case "Add" | "Sum" | "Mul" | "Sub" | "Div" | "Sqrt" | "LayerNormalization" | "MatMul":
-                return names
-            case "Pow" | "ReduceMean":
-                return names[:1]
-            case op if op in IDENTITIES:
-                return names[:1]
-        raise Unfollowed(node.op_type)
+        if node.op_type in ("Pow", "ReduceMean") or node.op_type in IDENTITIES:
+            return names[:1]
+        if node.op_type not in _COMPUTED and node.op_type != "LayerNormalization":
+            raise Unfollowed(node.op_type)
+        return names
 
     def _computed(self, node: onnx.NodeProto, a: Arithmetic, values: list[Array]) -> Array:
-        first = values[0]
-        match node.op_type:
-            case "Add" | "Sum":
-                for each in values[1:]:
-                    first = a.add(first, each)
-                return first
-            case "Sub":
-                return a.subtract(first, values[1])
-            case "Mul":
-                return a.multiply(first, values[1])
-            case "Div":
-                return a.divide(first, values[1])
-            case "Pow":
-                return a.multiply(first, first)
-            case "Sqrt":
-                return a.sqrt(first)
-            case "ReduceMean":
-                return a.mean(first)
-            case "MatMul":
-                return a.affine(first, values[1], np.zeros(values[1].shape[-1]))
-            case "LayerNormalization":
-                epsilon = float(attributes_of(node).get("epsilon", 1e-5))
-                shift = values[2] if len(values) > 2 else np.zeros_like(values[1])
-                return layer_norm(a, first, values[1], shift, epsilon)[0]
-        return first
+        if node.op_type == "LayerNormalization":
+            epsilon = float(attributes_of(node).get("epsilon", 1e-5))
+            shift = values[2] if len(values) > 2 else np.zeros_like(values[1])
+            return layer_norm(a, values[0], values[1], shift, epsilon)[0]
+        return _COMPUTED[node.op_type](a, *values) if node.op_type in _COMPUTED else values[0]
+
+
+_COMPUTED: dict[str, Callable[..., Array]] = {
+    "Add": lambda a, *values: reduce(a.add, values),
+    "Sum": lambda a, *values: reduce(a.add, values),
+    "Sub": lambda a, one, other: a.subtract(one, other),
+    "Mul": lambda a, one, other: a.multiply(one, other),
+    "Div": lambda a, one, other: a.divide(one, other),
+    "Pow": lambda a, one: a.multiply(one, one),
+    "Sqrt": lambda a, one: a.sqrt(one),
+    "ReduceMean": lambda a, one: a.mean(one),
+    "MatMul": lambda a, one, weight: a.affine(one, weight, np.zeros(weight.shape[-1])),
+}
+"""An operator between a table and the encoder → what it computes of an arithmetic and its operands."""

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from encoder_conformance import Tensors
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
+from encoder_conformance.impls.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
-from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.layer.description import describe, deviations_of
 from encoder_conformance.impls.onnx_file.layer.parameters import ParameterLocation, locate_parameters

@@ -24,7 +24,7 @@ class Layout:
     part: tuple[int, int, int] | None = None
 
     def stage(self, value: Array, letters: str, shape: tuple[int, ...], sizes: Sizes) -> Array:
-        """The stage, whose axes have these `letters` and then `shape`, out of the graph's value."""
+        """The stage, whose axes have these `letters` and then `shape`, out of the graph's value [*axes]."""
         if self.part:
             axis, start, stop = self.part
             value = value.take(range(start, stop), axis)

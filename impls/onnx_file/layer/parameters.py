@@ -81,7 +81,7 @@ def _columns(projection: Projection) -> tuple[WeightSource, WeightSource | None]
 
 
 def _as_slice(at: Array) -> Array | slice:
-    """Neighbours in order as a slice, which copies nothing."""
+    """Columns [n]; neighbours in order as a slice, which copies nothing."""
     return slice(int(at[0]), int(at[-1]) + 1) if at.size and (np.diff(at) == 1).all() else at
 
 

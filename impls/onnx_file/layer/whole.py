@@ -19,11 +19,11 @@ from encoder_conformance.impls.onnx_file.interface.input_semantics import InputS
 from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
 from encoder_conformance.impls.onnx_file.layer.front import Front, Unfollowed
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
-from encoder_conformance.impls.onnx_file.layer.verification import judge_whole_tensors, runs_of
+from encoder_conformance.impls.onnx_file.layer.verification import exact_stages, judge_whole_tensors, runs_of
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
-from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.oracle.encoder import LayerInputs
 from encoder_conformance.oracle.samples import conditions_of, disturbed
 from encoder_conformance.spec.axes import Array
 
@@ -76,7 +76,7 @@ def _verdicts(
 
     with np.errstate(all="ignore"):
         right = before(Arithmetic(np.float64))
-        exact = of_whole(right, forward(layer, right, Arithmetic(np.float64)))
+        exact = of_whole(right, exact_stages(layer, right))
         samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(runs_of(layer))]
         pairs = zip(samples, disturbed(layer, samples), strict=True)
         conditions = conditions_of([of_whole(*each) for each in pairs], exact)

@@ -141,10 +141,10 @@ def external_problem(tensor: onnx.TensorProto, folder: Path) -> str:
 def _size(tensor: onnx.TensorProto) -> int:
     """The bytes that its shape asks for."""
     try:
-        item = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+        item = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     except (KeyError, ValueError):
         item = 1
-    return item * max(0, prod(tensor.dims))
+    return int(item * max(0, prod(tensor.dims)))
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

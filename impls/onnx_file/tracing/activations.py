@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import Array, Elementwise
 
 EXACT = 2e-5
 NEAR = 0.2
@@ -25,7 +25,7 @@ _ERF = np.frompyfunc(math.erf, 1, 1)
 """The C library's: a worker of each level would take longer to import SciPy than to look into a file."""
 
 
-def _erf(x: Array) -> Array:
+def _erf(x: Elementwise) -> Elementwise:
     return np.asarray(_ERF(x), np.float64)
 
 
@@ -39,7 +39,7 @@ OTHERS: dict[str, Callable[[Array], Array]] = {"gelu_quick": lambda x: x / (1 + 
 """What published encoders have and the layer language has not: recognised where it is exact."""
 
 
-def activation_of(observed: Array, inputs: Array, name: str) -> tuple[str, float, float]:
+def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tuple[str, float, float]:
     """The name, the factor and the largest error, which is 0 where the function is exact.
 
     The factor is not 1 where an optimiser moved a factor, such as GELU's half, past the next product. One that is taken
@@ -62,7 +62,7 @@ def activation_of(observed: Array, inputs: Array, name: str) -> tuple[str, float
     return function, powers[function], errors[function]
 
 
-def _power_of_2(observed: Array, values: Array) -> float:
+def _power_of_2(observed: Elementwise, values: Elementwise) -> float:
     """The power of 2 nearest to what multiplies `values`; 1 where nothing does."""
     factor = float(np.vdot(observed, values) / np.vdot(values, values))
     return float(2.0 ** np.round(np.log2(factor))) if factor > 0 else 1.0

@@ -184,7 +184,7 @@ class UnsupportedPattern(Exception):
 
 
 def rows_of(operation: Operation, index: Array, axis: int) -> Array:
-    """The number of the row along `axis` that each element is in."""
+    """The number of the row along `axis` that each element is in, in one shape with `index`."""
     if axis == -1:
         return index // operation.shape[-1]
     Q, K = operation.shape[-2:]

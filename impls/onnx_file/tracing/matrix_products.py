@@ -25,7 +25,7 @@ class Product:
 
 
 def product_of(node: onnx.NodeProto, first: Array, second: Array) -> tuple[Product, Array, Array]:
-    """The product, and both operands without the axes of 1 that are repeated along the other's."""
+    """The product, and both operands [*letters] without the axes of 1 that are repeated along the other's."""
     a, b, out = _letters(node, first.ndim, second.ndim)
     sizes: dict[str, int] = {}
     for letters, operand in ((a, first), (b, second)):
@@ -37,6 +37,7 @@ def product_of(node: onnx.NodeProto, first: Array, second: Array) -> tuple[Produ
 
 
 def _without_repeated(letters: str, operand: Array, sizes: dict[str, int]) -> tuple[str, Array]:
+    """The operand [*letters] without its axes of 1 that are longer elsewhere."""
     repeated = [axis for axis, letter in enumerate(letters) if operand.shape[axis] == 1 != sizes[letter]]
     return "".join(c for i, c in enumerate(letters) if i not in repeated), operand.squeeze(tuple(repeated))
 
@@ -78,14 +79,14 @@ def _einsum(equation: str, ranks: tuple[int, int]) -> tuple[str, str, str]:
 
 
 def arranged(operand: Array, letters: str, *groups: str) -> Array:
-    """The operand with one axis for each group of letters, in the order of the groups."""
+    """The operand [*letters] with one axis for each group of letters, in the order of the groups."""
     order = [letters.index(letter) for group in groups for letter in group]
     sizes = [prod(operand.shape[letters.index(letter)] for letter in group) for group in groups]
     return operand.transpose(order).reshape(sizes)
 
 
 def spread_out(result: Array, sizes: dict[str, int], out: str, *groups: str) -> Array:
-    """The way back: a result with an axis for each group, as the product gives it."""
+    """The way back: a result [*groups], an axis for each, as the product gives it [*out]."""
     letters = "".join(groups)
     return result.reshape([sizes[letter] for letter in letters]).transpose([letters.index(letter) for letter in out])
 
@@ -114,11 +115,12 @@ class Groups:
 
 
 def sizes_of(product: Product, first: Array, second: Array) -> dict[str, int]:
+    """Letter → size, of operands [*first] and [*second]."""
     return dict(zip(product.first, first.shape, strict=True)) | dict(zip(product.second, second.shape, strict=True))
 
 
 def constant_along(values: Array, axis: int, what: str) -> Array:
-    """`values` with this axis gone, along which they have to be equal."""
+    """`values` [..., n, ...] with this axis gone, along which they have to be equal."""
     head = values.take([0], axis)
     if not (values == head).all():
         raise UnsupportedPattern(what)

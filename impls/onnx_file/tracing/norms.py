@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from encoder_conformance.impls.onnx_file.tracing.expressions import NormForm, UnsupportedPattern, WeightSource
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import Array, Elementwise
 
 CLOSE = 1e-4
 NEAR = 0.2
@@ -88,7 +88,7 @@ def _norm_with(
     return best
 
 
-def distance(observed: Array, expected: Array) -> float:
+def distance(observed: Elementwise, expected: Elementwise) -> float:
     """The largest error, relative to the largest expected value."""
     error = float(np.abs(observed - expected).max() / (np.abs(expected).max() + 1e-300))
     return error if np.isfinite(error) else np.inf

@@ -29,7 +29,7 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import (
 from encoder_conformance.impls.onnx_file.tracing.norms import NormOperand, norm_of
 from encoder_conformance.impls.onnx_file.tracing.softmax import softmax_of
 from encoder_conformance.impls.onnx_file.tracing.value_table import ValueTable
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import Array, Elementwise
 
 CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""
@@ -64,6 +64,7 @@ def recognise(table: ValueTable, name: str, expression: Expression) -> View:
         raise UnsupportedPattern(f"{name!r} is one number for each row of {operation.name!r}")
 
     def function(values: Array, constants: Mapping[str, Array] = {}) -> Array:
+        """The value of `name`, out of values [*shape] of the operation."""
         return evaluate(table, name, operation, values, constants)
 
     if not expression.rowwise:
@@ -95,7 +96,7 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
     return View(table.intern((id(operation), kind), activation), expression.index, factor)
 
 
-def _is_scale_by_feature(expression: Expression, observed: Array, inputs: Array) -> bool:
+def _is_scale_by_feature(expression: Expression, observed: Elementwise, inputs: Elementwise) -> bool:
     """Whether each feature is multiplied by one number, wherever it stands."""
     features = (expression.index % expression.operation.shape[-1]).reshape(-1)
     with np.errstate(all="ignore"):
@@ -136,7 +137,7 @@ def _whole(operation: Operation) -> View:
     return View(operation, np.arange(np.prod(operation.shape)).reshape(operation.shape))
 
 
-def scale_of(observed: Array, inputs: Array) -> float | None:
+def scale_of(observed: Elementwise, inputs: Elementwise) -> float | None:
     """The factor, where the function is a multiplication by one."""
     with np.errstate(all="ignore"):
         factor = float(np.vdot(observed, inputs) / np.vdot(inputs, inputs))
@@ -150,7 +151,7 @@ def scale_of(observed: Array, inputs: Array) -> float | None:
 def evaluate(
     table: ValueTable, name: str, operation: Operation, values: Array, constants: Mapping[str, Array]
 ) -> Array:
-    """The value of `name` where the operation has these values, in float64 as far as the file lets it.
+    """The value of `name` where the operation has these values [*shape], in float64 as far as the file lets it.
 
     `constants` replace the file's own.
     """
@@ -180,7 +181,7 @@ def evaluate(
     return number(name)
 
 
-def cast(table: ValueTable, node: onnx.NodeProto, value: Array) -> Array:
+def cast(table: ValueTable, node: onnx.NodeProto, value: Elementwise) -> Elementwise:
     """The cast, except that one between floating-point formats stays in float64."""
     if attributes_of(node)["to"] not in FLOAT_TYPES:
         return table.nodes.run(node, [value])[0]

@@ -32,7 +32,8 @@ def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str],
 
 
 def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple[int, Array]:
-    """Along which axis of the operation a group of elements is a row, and each group's row, the axes kept as 1."""
+    """The axis of the operation along which a group of elements of `index` [*axes] is a row, and each group's row, the
+    axes kept as 1."""
     last = np.moveaxis(index, axes, range(index.ndim - len(axes), index.ndim))
     grouped = last.reshape(-1, prod(index.shape[a] for a in axes))
     for axis in (-1, -2) if len(operation.shape) == 4 else (-1,):

@@ -33,6 +33,7 @@ def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression:
     scores, axis = np.random.default_rng(0).normal(size=shape), expression.axis
 
     def weights(values: Array) -> Array:
+        """Weights [B, H, Q, K] of scores [B, H, Q, K]."""
         found = np.full(int(np.prod(shape)), np.nan)
         found[expression.index.reshape(-1)] = of(values).reshape(-1)
         return found.reshape(shape)
