@@ -12,6 +12,8 @@ from encoder_conformance.spec.situation import Check
 
 RANDOM = "random"
 """The value of --seed that draws one. A report's arguments may have it; its environment has the seed."""
+Verbosity = Literal["quiet", "usual", "verbose"]
+"""How much a run prints."""
 
 
 class _Frozen(BaseModel):

@@ -14,7 +14,7 @@ from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Implementation, read_implementation
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
-from encoder_conformance.report.begun import begun_run
+from encoder_conformance.report.folder import begun_run
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.task import Task
 

@@ -24,8 +24,7 @@ from encoder_conformance.interrupts import deferred_interrupts
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.failing import FailingTensors
 from encoder_conformance.report.folder import LOGS
-from encoder_conformance.report.verbosity import Verbosity
-from encoder_conformance.results import EndedBy, Report, Shard
+from encoder_conformance.results import EndedBy, Report, Shard, Verbosity
 from encoder_conformance.runner import Run
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case

@@ -18,7 +18,7 @@ from encoder_conformance.golden.choice import goldens_of
 from encoder_conformance.impl.interpreter import Missing, resolve
 from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.plan import plan
-from encoder_conformance.report.begun import begun_run
+from encoder_conformance.report.folder import begun_run
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of
 from encoder_conformance.worker.limits import Limits, default_memory

@@ -24,10 +24,8 @@ from encoder_conformance.cli.options import (
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import Device
-from encoder_conformance.report.begun import begun_run
-from encoder_conformance.report.folder import LATEST, LOGS, RUNS
-from encoder_conformance.report.verbosity import Verbosity
-from encoder_conformance.results import Shard
+from encoder_conformance.report.folder import LATEST, LOGS, RUNS, begun_run
+from encoder_conformance.results import Shard, Verbosity
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import LEVELS, Level
 from encoder_conformance.threads import share

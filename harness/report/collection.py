@@ -14,8 +14,7 @@ from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.closing import implementation_line
 from encoder_conformance.report.ledger import Ledger
 from encoder_conformance.report.terminal import console, record_line
-from encoder_conformance.report.verbosity import Verbosity
-from encoder_conformance.results import Diagnosis, EndedBy, Record, Report, Shown
+from encoder_conformance.results import Diagnosis, EndedBy, Record, Report, Shown, Verbosity
 from encoder_conformance.runner import Run
 from encoder_conformance.scheduling import Assignment
 

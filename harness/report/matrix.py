@@ -8,19 +8,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.judge.outcome import SEVERITY, Outcome
+from encoder_conformance.judge.outcome import SEVERITY, Category, Outcome
 from encoder_conformance.report.digest import Cell, Digest
-from encoder_conformance.report.marks import MARKS
-from encoder_conformance.report.sizes import format_sigma
 from encoder_conformance.results import Report
 
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
-_STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
-_MARK = {outcome: mark for outcome, mark in MARKS.items() if not mark.isalpha()}
-"""An outcome with a letter is written out, where there is room."""
+_STYLES: dict[Category, str] = {"good": "green", "declared": "cyan", "bad": "bold red", "unasked": "dim"}
 _IN_A_GROUP = 5
 _OF_ONE, _OF_NAME = 7, 10
 """Columns of one outcome with its size; and of an implementation, whose name may take several lines."""
+
+
+def format_sigma(sigma: float) -> str:
+    """A size in σ in at most six characters."""
+    if sigma < 9.995:
+        return f"{sigma:.2f}"
+    if sigma < 9999.5:
+        return f"{sigma:.0f}"
+    mantissa, _, exponent = f"{sigma:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def matrix(digest: Digest, width: int) -> RenderableType:
@@ -87,7 +93,7 @@ def _signs(digest: Digest, names: list[str], dtypes: dict[str, list[str]], width
             if number and number % _IN_A_GROUP == 0:
                 row.append(" ")
             worst = cell.worst or (Outcome.NOT_RUN if cell.left else Outcome.UNSUPPORTED)
-            row.append(MARKS[worst], style=_STYLE.get(worst, "bold red"))
+            row.append(worst.sign, style=_STYLES[worst.category])
         table.add_row(f"  {situation}", row)
     listed = Text(
         "   ".join(f"{number}\N{NO-BREAK SPACE}{name}" for number, name in enumerate(names, 1)), overflow="fold"
@@ -130,11 +136,11 @@ def _cell(cell: Cell | None) -> Text:
     if cell is None or cell.worst is None:
         return Text(f"{'·' if cell and cell.left else '–':<6}", style="dim")
     worst, rms = cell.worst, cell.rms
-    numeric = worst in _MARK and rms is not None
-    text = (
-        f"{_MARK[worst]}{format_sigma(rms)}" if numeric and rms is not None else f"{_MARK.get(worst, '!')}{worst.value}"
-    )
-    return Text(f"{text[:7]:<6}", style=_STYLE.get(worst, "bold red"))
+    if worst.sign.isalpha():  # written out, where there is room
+        text = f"!{worst.value}"
+    else:
+        text = f"{worst.sign}{worst.value if rms is None else format_sigma(rms)}"
+    return Text(f"{text[:7]:<6}", style=_STYLES[worst.category])
 
 
 _COLUMNS = {

@@ -8,19 +8,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.report.closing import Remainder, closing_lines
 from encoder_conformance.report.digest import Digest
-from encoder_conformance.report.marks import MARKS
-from encoder_conformance.report.matrix import matrix, summary
-from encoder_conformance.report.sizes import format_sigma
+from encoder_conformance.report.matrix import format_sigma, matrix, summary
 from encoder_conformance.results import Diagnosis, Record, Report
 
 _LONGEST_MESSAGE = 400
 _SHOWN_INDISTINGUISHABLE = 3
-_CONFORMS = frozenset({Outcome.PASS, Outcome.DEVIATES})
-_NO_FAILURE = EXPECTED | {Outcome.NOT_RUN}
 
 
 class _Screen(Console):
@@ -78,7 +74,7 @@ def _show_failures(screen: Console, digest: Digest, out: Path | None) -> None:
     for record in failures:
         text = f"✗ {record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}: "
         screen.print(text + _on_one_line(record.message), style="red", soft_wrap=True)
-    more = sum(n for outcome, n in digest.outcomes.items() if outcome not in _NO_FAILURE) - len(failures)
+    more = sum(n for outcome, n in digest.outcomes.items() if outcome.category == "bad") - len(failures)
     if more:
         screen.print(f"… and {more} more", style="red")
     if failures:
@@ -93,8 +89,8 @@ def record_line(record: Record) -> Text:
     what = f"{record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}"
     size = f", rms {format_sigma(record.rms)} σ" if record.rms is not None else ""
     message = f": {_on_one_line(record.message)}" if record.message else ""
-    style = "dim" if record.outcome in _NO_FAILURE else "red"
-    return Text(f"{MARKS[record.outcome]} {what}{size}{message}", style=style)
+    style = "red" if record.outcome.category == "bad" else "dim"
+    return Text(f"{record.outcome.sign} {what}{size}{message}", style=style)
 
 
 def _on_one_line(message: str) -> str:
@@ -175,7 +171,7 @@ def _found_out(diagnosis: Diagnosis) -> str:
 
 def _last_line(report: Report, count: Counter[Outcome]) -> Text:
     tally = Tally.of(count.elements())
-    others = [f"{n} {outcome.value}" for outcome, n in count.items() if outcome not in _CONFORMS]
+    others = [f"{n} {outcome.value}" for outcome, n in count.items() if not outcome.is_in_line]
     text = str(tally) + (f" ({', '.join(others)})" if others else "")
     if report.environment.seed:
         text += f", seed {report.environment.seed}"

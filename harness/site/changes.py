@@ -15,7 +15,7 @@ from encoder_conformance.compare.comparison import (
 from encoder_conformance.compare.show import last_line, transition
 from encoder_conformance.site import contexts
 from encoder_conformance.site.columns import Column
-from encoder_conformance.site.links import anchor
+from encoder_conformance.site.contexts import anchor
 
 _QUIET = frozenset({Change.WITHIN_NOISE, Change.SAME_BITS, Change.SAME_OUTCOME})
 _MOST_CHECKS, _MOST_CLAUSES = 200, 12

@@ -39,7 +39,7 @@ def _exporter(name: str, columns: list[Column]) -> dict[str, Any]:
             {
                 **contexts.row(column),
                 "choices": [settings.get(choice, "") for choice in names],
-                "reasons": sorted(column.reasons.items(), key=lambda item: -item[1]),
+                "reasons": column.reasons.most_common(),
             }
         )
     return {"name": name, "title": manifest.title, "choices": names, "rows": rows}

@@ -6,7 +6,7 @@ from typing import Any
 
 from encoder_conformance.core.sensitivity import Sensitivity, read_sensitivity
 from encoder_conformance.site.columns import Column
-from encoder_conformance.site.links import web_links
+from encoder_conformance.site.contexts import web_links
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load, load_deviations
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from encoder_conformance.report.sizes import format_sigma
+from encoder_conformance.compare.trend import History, Trend, by_case
+from encoder_conformance.report.matrix import format_sigma
 from encoder_conformance.site.columns import Column
-from encoder_conformance.site.links import anchor
-from encoder_conformance.trend.trend import Change, Trend, by_case
+from encoder_conformance.site.contexts import anchor
 
 _MOST_CHANGES, _MOST_CASES = 40, 6
 
@@ -52,7 +52,7 @@ def _row(trend: Trend, number: int, column: Column) -> dict[str, Any]:
     }
 
 
-def _change(change: Change, newest: str) -> dict[str, Any]:
+def _change(change: History, newest: str) -> dict[str, Any]:
     cases = list(by_case(change.keys))
     return {
         "sentence": change.sentence,

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import encoder_conformance
 from encoder_conformance.errors import InputError
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.report.marks import MARKS
+from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.site import contexts
 from encoder_conformance.site.cases import facts, group_of, level_of, ordered_keys
-from encoder_conformance.site.coding import alphabet
-from encoder_conformance.site.columns import OUTCOMES, Column
+from encoder_conformance.site.coding import Rows, alphabet, outcomes
+from encoder_conformance.site.columns import Column, RunFacts
 from encoder_conformance.site.exporters import exporters_context
 from encoder_conformance.site.kill import kill_context
 from encoder_conformance.site.trends import trends
@@ -113,49 +113,48 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
 def index(
     columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], pages: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What the matrix needs at once: cases, and the outcome and size of each in each column; `pages` are theirs."""
+    """All that the matrix needs at once. `keys`: its cases and dtypes; `names`: its cases; `pages`: of the columns."""
     groups = list(dict.fromkeys(map(group_of, names)))
-    dtypes = list(dict.fromkeys(sorted(dtype for _, dtype in keys)))
+    slots = Rows("dtype")
     numbers = {case: number for number, case in enumerate(names)}
-    cited = list(clauses())
-    cases = load().cases
-    rows = []
-    for column, page in zip(columns, pages, strict=True):
-        again, script = contexts.commands(column)
-        rows.append(
-            {
-                "label": column.label,
-                "page": f"implementations/{column.slug}.html",
-                "versions": contexts.versions(column),
-                "repeat": again,
-                "reproduce": script,
-                "script": [page["script"]["case"], page["script"]["dtype"]] if page["script"] else None,
-                "cells": "".join(map(column.outcome_at, keys)),
-                "sigmas": "".join(map(column.sigma_at, keys)),
-            }
-        )
+    for case, dtype in keys:
+        slots.add({"case": numbers[case], "dtype": dtype})
     return {
-        "columns": rows,
-        "cases": [
-            [
-                name,
-                level_of(name),
-                groups.index(group_of(name)),
-                [cited.index(clause) for clause in cases[name].clauses] if name in cases else [],
-            ]
-            for name in names
-        ],
-        "slots": [[numbers[case], dtypes.index(dtype)] for case, dtype in keys],
+        "columns": [_column(column, keys, page) for column, page in zip(columns, pages, strict=True)],
+        "cases": _cases(names),
+        "slots": slots.written(),
         "groups": groups,
-        "clauses": cited,
+        "clauses": list(clauses()),
         "clauseTexts": {name: text for name, text in clauses().items() if name in groups},
-        "dtypes": dtypes,
+        "dtypes": sorted({dtype for _, dtype in keys}),
         "levels": LEVELS,
-        "outcomes": OUTCOMES,
-        "unexpected": [each for each in Outcome if each not in EXPECTED and each is not Outcome.NOT_RUN],
-        "marks": MARKS,
+        "outcomes": outcomes(),
         "limits": {"rms": constants().rms_limit, "max": constants().max_limit},
         "code": alphabet(),
+    }
+
+
+def _cases(names: Sequence[str]) -> dict[str, Any]:
+    known = load().cases
+    rows = Rows("group", "clauses")
+    for name in names:
+        cited = known[name].clauses if name in known else ()
+        rows.add({"name": name, "level": level_of(name), "group": group_of(name), "clauses": cited})
+    return rows.written()
+
+
+def _column(column: Column, keys: Sequence[tuple[str, str]], page: dict[str, Any]) -> dict[str, Any]:
+    """An implementation, and the outcome and size of each of its cells."""
+    again, script = contexts.commands(column)
+    return {
+        "label": column.label,
+        "page": f"implementations/{column.slug}.html",
+        "versions": contexts.versions(column),
+        "repeat": again,
+        "reproduce": script,
+        "script": {name: page["script"][name] for name in ("case", "dtype")} if page["script"] else None,
+        "cells": "".join(map(column.outcome_at, keys)),
+        "sigmas": "".join(map(column.sigma_at, keys)),
     }
 
 
@@ -168,43 +167,15 @@ def _data(made: Path, name: str, value: Any) -> None:
 def _pages(
     made: Path, columns: Sequence[Column], pages: Sequence[dict[str, Any]], changes: dict[str, Any] | None
 ) -> None:
-    loader = PackageLoader("encoder_conformance.site")
-    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     runs = list({id(column.run): column.run for column in columns}.values())
-    templates.globals |= {
-        "conform": encoder_conformance.__version__,
-        "limits": {"rms": f"{constants().rms_limit:g}", "max": f"{constants().max_limit:g}"},
-        "made_of": f"Made of {len(runs)} run{'s' * (len(runs) != 1)}.",
-        "marks": contexts.legend(),
-        "menu": [*_MENU, *([("changes.html", "Changes")] if changes else [])],
-    }
+    templates = _templates(len(runs), [*_MENU, *([("changes.html", "Changes")] if changes else [])])
 
     def write(path: str, template: str, **values: Any) -> None:
         root = "../" * path.count("/")
         text = templates.get_template(template).render(page=path, root=root, **values)
         (made / path).write_text(text, encoding="utf-8")
 
-    rows = [contexts.row(column) for column in columns]
-    failing = [each for each in rows if each["tally"]["unexpected"]]
-    write(
-        "index.html",
-        "index.html",
-        columns=rows,
-        failing=failing[:_MOST_DIAGNOSED],
-        headline=_headline(rows),
-        summary=_summary(rows),
-        runs=[
-            {
-                "name": run.name,
-                "command": shlex.join(run.report.arguments),
-                "started": run.report.started,
-                "cut_short": run.cut_short,
-                "machine": contexts.machine(run),
-                "absent": run.absent,
-            }
-            for run in runs
-        ],
-    )
+    write("index.html", "index.html", **_first_page(columns, runs))
     write("case.html", "case.html")
     write("deviations.html", "deviations.html", **kill_context(columns))
     write("exporters.html", "exporters.html", **exporters_context(columns))
@@ -219,6 +190,41 @@ def _pages(
         write(f"implementations/{column.slug}.html", "implementation.html", column=page, trend=trend)
 
 
+def _templates(runs: int, menu: Sequence[tuple[str, str]]) -> Environment:
+    loader = PackageLoader("encoder_conformance.site")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    templates.globals |= {
+        "conform": encoder_conformance.__version__,
+        "limits": {"rms": f"{constants().rms_limit:g}", "max": f"{constants().max_limit:g}"},
+        "made_of": f"Made of {runs} run{'s' * (runs != 1)}.",
+        "outcomes": list(Outcome),
+        "menu": menu,
+    }
+    return templates
+
+
+def _first_page(columns: Sequence[Column], runs: Sequence[RunFacts]) -> dict[str, Any]:
+    rows = [contexts.row(column) for column in columns]
+    every = sum((column.point.outcomes for column in columns), Counter[Outcome]())
+    return {
+        "columns": rows,
+        "failing": [each for each in rows if each["tally"]["unexpected"]][:_MOST_DIAGNOSED],
+        "headline": _headline(rows),
+        "summary": contexts.verdict(every) if rows else "No implementation took part.",
+        "runs": [
+            {
+                "name": run.name,
+                "command": shlex.join(run.report.arguments),
+                "started": run.report.started,
+                "cut_short": run.cut_short,
+                "machine": contexts.machine(run),
+                "absent": run.absent,
+            }
+            for run in runs
+        ],
+    }
+
+
 def _headline(rows: Sequence[dict[str, Any]]) -> str:
     bad = sum(bool(each["tally"]["unexpected"]) for each in rows)
     of = f"{len(rows)} implementation{'s' * (len(rows) != 1)}"
@@ -230,8 +236,3 @@ def _headline(rows: Sequence[dict[str, Any]]) -> str:
     text = f"{conforming} implementation{'s' * (conforming != 1)} conform{'s' * (conforming == 1)}"
     unasked = len(rows) - conforming
     return f"{text}, {unasked} {'was' if unasked == 1 else 'were'} asked nothing" if unasked else text
-
-
-def _summary(rows: Sequence[dict[str, Any]]) -> str:
-    together = {name: sum(each["tally"][name] for each in rows) for name in rows[0]["tally"]} if rows else {}
-    return contexts.verdict(together) if rows else "No implementation took part."

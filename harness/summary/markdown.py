@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Record, Report
@@ -17,7 +16,7 @@ _SPECIAL = str.maketrans(
 def markdown(report: Report) -> str:
     """The report in Markdown as GitHub and GitLab read it."""
     lines = [f"## {verdict(report)}", ""]
-    failed = [record for record in report.records if record.outcome not in EXPECTED | {Outcome.NOT_RUN}]
+    failed = [record for record in report.records if record.outcome.category == "bad"]
     for diagnosis in report.diagnoses[:_SHOWN_DIAGNOSES]:
         lines += [f"- **{_escaped(diagnosis_text(diagnosis))}**"]
     lines += _more(len(report.diagnoses) - _SHOWN_DIAGNOSES, "diagnoses")

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,25 @@ class Page(HTMLParser):
 
 
 def data(site: Path, name: str) -> Any:
-    """What a data script hands over."""
+    """What a data script hands over, rows decoded as static/data.js does."""
     text = (site / "data" / f"{name}.js").read_text(encoding="ascii")
     match = re.fullmatch(r'conform\.receive\("(.+?)",(.*)\);\n', text, re.DOTALL)
     assert match
     assert match[1] == name
-    return json.loads(match[2])
+    found = json.loads(match[2])
+    return {key: rows(value) if isinstance(value, dict) and "kinds" in value else value for key, value in found.items()}
+
+
+def rows(written: dict[str, Any]) -> list[dict[str, Any]]:
+    left = [
+        iter([dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)])
+        for table in written["tables"]
+    ]
+    shared = written["shared"]
+    return [
+        {name: shared[name][value] if name in shared else value for name, value in next(left[kind]).items()}
+        for kind in written["kinds"]
+    ]
 
 
 def pages(site: Path) -> Iterator[tuple[Path, Page]]:
@@ -85,26 +99,26 @@ def test_the_site_has_what_the_report_has(conform: Callable, failed: Path, tmp_p
     site, report = tmp_path / "site", json.loads((failed / "report.json").read_text())
     index, detail, cases = data(site, "index"), data(site, "0"), data(site, "cases")
     [column] = index["columns"]
-    keys = [(index["cases"][case][0], index["dtypes"][dtype]) for case, dtype in index["slots"]]
+    keys = [(index["cases"][slot["case"]]["name"], slot["dtype"]) for slot in index["slots"]]
     assert set(keys) == {(record["case"], record["dtype"]) for record in report["records"]}
+    checks = iter(detail["checks"])
     for n, (case, dtype) in enumerate(keys):
         records = [record for record in report["records"] if (record["case"], record["dtype"]) == (case, dtype)]
         worst = max((Outcome(record["outcome"]) for record in records), key=lambda outcome: SEVERITY[outcome])
-        assert index["outcomes"][int(column["cells"][n])] == worst
-        assert [detail["checks"][entry[0]] for entry in detail["slots"][n]] == [each["check"] for each in records]
-        for entry, record in zip(detail["slots"][n], records, strict=True):
+        assert index["outcomes"][column["cells"][n]]["name"] == worst
+        for record, row in zip(records, islice(checks, detail["counts"][n]), strict=True):
+            assert (row["check"], index["outcomes"][row["outcome"]]["name"]) == (record["check"], record["outcome"])
+            assert row["tensors"] == [tensor["tensor"] for tensor in record["tensors"]]
             if record["outcome"] == "fail":
-                *_, rms, largest, names, sizes, more = entry
-                assert rms == float(f"{record['rms']:.3g}")
-                assert largest == float(f"{record['max']:.3g}")
-                assert detail["names"][names] == [tensor["tensor"] for tensor in record["tensors"]]
-                assert len(sizes) == 2 * len(record["tensors"])
-                first = more["off"][0]
-                assert detail["names"][names][first["n"]] == record["stage"] == "ffn_output"
+                assert row["rms"] == float(f"{record['rms']:.3g}")
+                assert row["max"] == float(f"{record['max']:.3g}")
+                assert len(row["tensor_rms"]) == len(row["tensor_max"]) == len(record["tensors"])
+                first = row["off"][0]
+                assert row["tensors"][first["n"]] == record["stage"] == "ffn_output"
                 assert max(map(max, first["heat"])) == encode(record["max"])
-                assert detail["texts"][more["text"]] == record["message"]
-    masks = [cases["masks"][row[4]] for row in cases["rows"]]
-    assert sorted(map(len, masks)) == [0, 3], "one has no mask, the other queries, keys and panels"
+                assert row["text"] == record["message"]
+    assert next(checks, None) is None
+    assert sorted(len(row["mask"]) for row in cases["rows"]) == [0, 3], "one has no mask, the other panels"
     page = Page(site / "implementations" / "late.html")
     assert "ffn_output" in page.text
     tally = [record["outcome"] for record in report["records"]]
@@ -132,7 +146,7 @@ def test_what_is_not_asked_is_no_verdict(conform: Callable, failed: Path, tmp_pa
     site = tmp_path / "site"
     assert conform("report", there, "--to", site).status == 0
     index = data(site, "index")
-    outcomes = [{index["outcomes"][int(cell)] for cell in column["cells"]} for column in index["columns"]]
+    outcomes = [{index["outcomes"][cell]["name"] for cell in column["cells"]} for column in index["columns"]]
     assert outcomes == [{"pass"}, {"unsupported"}]
     assert "1 implementation conforms, 1 was asked nothing" in Page(site / "index.html").text
 

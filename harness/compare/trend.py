@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from encoder_conformance.compare.state import NOT_ASKED, State, explained_by, state_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.results import Record, Report
-from encoder_conformance.trend.state import NOT_ASKED, State, named_by, state_of
 
 Key = tuple[str, str, str]
 """Case, dtype, check."""
@@ -45,16 +45,16 @@ class Point:
 
 def point_of(report: Report, implementation: str, label: str) -> Point:
     """The run's records of this implementation as a point."""
-    named = named_by(report.diagnoses, implementation)
+    explanations = explained_by(report.diagnoses, implementation)
     point = Point(label)
     for record in report.records:
         if record.implementation == implementation:
-            point.add(record, state_of(record, named))
+            point.add(record, state_of(record, explanations))
     return point
 
 
 @dataclass(frozen=True)
-class Change:
+class History:
     """Checks that went through the same states. `spans`: (first label, last label, state), newest first."""
 
     spans: tuple[tuple[str, str, State], ...]
@@ -93,7 +93,7 @@ class Trend:
         return [point for point in self.points if not point.absent]
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[History, ...]:
         """What did not stay the same, the most checks first. A check that some run did not ask changes by that alone
         only where the others disagree."""
         labels = [point.label for point in self.present]
@@ -102,7 +102,7 @@ class Trend:
             states = tuple(point.states.get(key, NOT_ASKED) for point in self.present)
             if len({state for state in states if state != NOT_ASKED}) > 1:
                 grouped.setdefault(states, []).append(key)
-        changes = [Change(_spans(labels, states), tuple(keys)) for states, keys in grouped.items()]
+        changes = [History(_spans(labels, states), tuple(keys)) for states, keys in grouped.items()]
         return tuple(sorted(changes, key=lambda change: -len(change.keys)))
 
     def same_bits(self, number: int) -> tuple[int, int] | None:

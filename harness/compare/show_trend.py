@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.compare.comparison import clauses_cited
-from encoder_conformance.report.sizes import format_sigma
-from encoder_conformance.trend.trend import Change, Point, Trend, by_case
+from encoder_conformance.compare.trend import History, Point, Trend, by_case
+from encoder_conformance.report.matrix import format_sigma
 
 _CASES, _CHANGES, _CLAUSES = 4, 12, 8
 
@@ -45,7 +45,7 @@ def _numbers(point: Point, same: tuple[int, int] | None) -> list[str | Text]:
     ]
 
 
-def _show_change(screen: Console, change: Change) -> None:
+def _show_change(screen: Console, change: History) -> None:
     cases = list(by_case(change.keys))
     more = f" and {len(cases) - _CASES} more" if len(cases) > _CASES else ""
     clauses = ", ".join(name for name, _ in clauses_cited(cases).most_common(_CLAUSES))

@@ -1,5 +1,0 @@
-"""How much a run prints."""
-
-from typing import Literal
-
-Verbosity = Literal["quiet", "usual", "verbose"]
