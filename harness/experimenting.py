@@ -1,48 +1,29 @@
 """Puts further questions to an implementation once its checks are done: a small run of its own, for the diagnosis."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from encoder_conformance.golden.build import compute
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.impl.manifest import Device
 from encoder_conformance.judge.observation import Observation
 from encoder_conformance.plan import plan
-from encoder_conformance.runner import Run
+from encoder_conformance.run_options import RunOptions
+from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
-from encoder_conformance.worker.limits import Limits
 
 
-def ask_again(
-    ready: Ready,
-    dtype: str,
-    cases: Sequence[Case],
-    *,
-    device: Device,
-    threads: int,
-    logs: Path,
-    until: float | None,
-    limits: Limits,
-) -> list[Observation]:
+def ask_again(ready: Ready, dtype: str, cases: Sequence[Case], *, options: RunOptions, logs: Path) -> list[Observation]:
     """What the implementation gives for these cases, which the oracle computes first; those alone that it answers
-    before the time `until`."""
+    before the run's time is over."""
     tasks = [task for task in plan(ready.implementation, list(cases)) if task.dtype == dtype and not task.opt_out]
     if not tasks:
         return []
     goldens = {task.case.id: compute(task.case, constants()) for task in tasks}
-    run = Run(
-        [Assignment(ready, tasks)],
-        lambda case: goldens[case.id],
-        constants(),
-        jobs=1,
-        device=device,
-        logs=logs,
-        threads=threads,
-        until=until,
-        limits=limits,
-    )
+    options = replace(options, jobs=1, fail_fast=False)
+    run = SuiteRun([Assignment(ready, tasks)], lambda case: goldens[case.id], options, logs)
     for _ in run:
         pass
     return run.observations(ready.implementation.name).of(dtype)

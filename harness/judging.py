@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from encoder_conformance.asking import Answer, judged
+from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
@@ -19,10 +20,6 @@ from encoder_conformance.results import Record
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.task import Task
 from encoder_conformance.worker.failure import Failure
-
-if TYPE_CHECKING:
-    from encoder_conformance.asking import Answer
-    from encoder_conformance.diagnosis.observations import Observations
 
 _UNJUDGED = 32
 """The most answers that may wait to be judged, and be made final; each occupies memory. With fewer, a worker that
@@ -40,10 +37,10 @@ class Early:
 
 
 @dataclass(frozen=True)
-class Held:
+class Unconfirmed:
     """An answer whose worker has not answered again, and its record; None if judging it raised."""
 
-    answer: "Answer"
+    answer: Answer
     record: Future[Record | None]
 
 
@@ -72,34 +69,29 @@ class JudgeThread:
         """Put None after the records of all answers so far."""
         self._thread.submit(self._records.put, None)
 
-    def judge_early(self, answer: "Answer") -> Held:
-        """Judge an answer, which `settle` makes final."""
+    def judge_early(self, answer: Answer) -> Unconfirmed:
+        """Judge an answer, which `confirm` makes final."""
         self._unjudged.acquire()
-        return Held(answer, self._thread.submit(self._judge_early, answer))
+        return Unconfirmed(answer, self._thread.submit(self._judge_early, answer))
 
-    def settle(self, observations: "Observations", held: Held | None, fault: Failure | None) -> None:
-        """`fault`: what the worker did after its answer, and before the next."""
-        if held and fault:
+    def confirm(self, observations: Observations, unconfirmed: Unconfirmed | None, fault: Failure | None) -> None:
+        """Make a record final. `fault`: what the worker did after its answer, and before the next."""
+        if unconfirmed and fault:
             failure = replace(fault, message=f"after its answer: {fault.message}")
-            self.judge(observations, replace(held.answer, result=failure, kind=None))
-        elif held:
-            self.judge(observations, held.answer, held.record)
+            self.judge(observations, replace(unconfirmed.answer, result=failure, kind=None))
+        elif unconfirmed:
+            self.judge(observations, unconfirmed.answer, unconfirmed.record)
 
     def judge(
-        self, observations: "Observations", answer: "Answer", early: Future[Record | None] | None = None
+        self, observations: Observations, answer: Answer, early: Future[Record | None] | None = None
     ) -> Future[Outcome | None]:
         """Judge an answer for good, unless it was judged `early`, and keep what `observations` take of it."""
         self._unjudged.acquire()
         return self._thread.submit(self._judge, observations, answer, early)
 
-    def _judged(self, answer: "Answer") -> Record:
-        from encoder_conformance.asking import judged  # workers start before it is imported
-
-        return judged(answer, self._constants)
-
-    def _judge_early(self, answer: "Answer") -> Record | None:
+    def _judge_early(self, answer: Answer) -> Record | None:
         try:
-            record = self._judged(answer)
+            record = judged(answer, self._constants)
             self._records.put(Early(record))
         except BaseException as error:
             self._records.put(error)
@@ -109,11 +101,9 @@ class JudgeThread:
         finally:
             self._unjudged.release()
 
-    def _judge(
-        self, observations: "Observations", answer: "Answer", early: Future[Record | None] | None
-    ) -> Outcome | None:
+    def _judge(self, observations: Observations, answer: Answer, early: Future[Record | None] | None) -> Outcome | None:
         try:
-            record = early.result() if early else self._judged(answer)
+            record = early.result() if early else judged(answer, self._constants)
             if record is None:
                 return None
             observations.note(answer.task, record)

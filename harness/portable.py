@@ -56,7 +56,7 @@ def _steps() -> npt.NDArray[np.uint64]:
 
 PART = 1 << 14
 """Elements per part: 128 kB, which fits a processor's cache, and which an allocator keeps for the next part. Arrays of
-256 kB and more it returns to the system (allocator.py), and each new one costs several times what is drawn in it."""
+256 kB and more it returns to the system (memory.py), and each new one costs several times what is drawn in it."""
 
 
 def integers(name: str, count: int, first: int = 0) -> npt.NDArray[np.int64]:

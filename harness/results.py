@@ -10,11 +10,6 @@ from encoder_conformance.reason import Kind
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.situation import Check
 
-RANDOM = "random"
-"""The value of --seed that draws one. A report's arguments may have it; its environment has the seed."""
-Verbosity = Literal["quiet", "usual", "verbose"]
-"""How much a run prints."""
-
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

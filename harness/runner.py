@@ -1,123 +1,78 @@
-"""Runs the plan: workers of different implementations in parallel, each answer judged when it arrives.
-
-What judges answers is imported once the workers have started: they import their frameworks at the same time.
-"""
+"""Runs the plan: workers of different implementations in parallel, each answer judged when it arrives."""
 
 import os
+import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from encoder_conformance.asking import Answer, put, send_ahead
 from encoder_conformance.core.order import work_of
-from encoder_conformance.idle import IdleQueue
-from encoder_conformance.impl.manifest import Device
+from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.head_start import HeadStart, next_item
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.judging import Early, Held, JudgeThread
+from encoder_conformance.judging import Early, JudgeThread, Unconfirmed
 from encoder_conformance.results import Record
+from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent, speed_beside
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.constants import constants
 from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
 from encoder_conformance.threads import share
-from encoder_conformance.worker.early import EarlyWorkers
-from encoder_conformance.worker.limits import Limits
-from encoder_conformance.worker.log import log_of
+from encoder_conformance.worker.launch import log_of
 from encoder_conformance.worker.session import Session
-from encoder_conformance.worker.strikes import Strikes
-
-if TYPE_CHECKING:
-    from encoder_conformance.asking import Answer
-    from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.worker.supervisor import Losses
 
 _REFILL_AT = 2
 """A worker takes its next block when it has at most this many tasks left."""
 
 
-class Run:
-    """A run in progress. Iterate over it to get its records; call `abort` from any thread."""
+class SuiteRun:
+    """A run of assignments. Iterate over it once to get its records; call `abort` from any thread."""
 
     def __init__(
         self,
-        assignments: list[Assignment],
+        assignments: Sequence[Assignment],
         expected: Callable[[Case], Expected],
-        constants: Constants,
-        *,
-        jobs: int | None,
-        device: Device,
+        options: RunOptions,
         logs: Path,
-        threads: int | None = None,
-        until: float | None = None,
-        fail_fast: bool = False,
         observed: Callable[[Task, Expected, Record, Answers], None] | None = None,
-        limits: Limits | None = None,
-        early: EarlyWorkers | None = None,
+        head_start: HeadStart | None = None,
     ) -> None:
-        """`jobs`: the most workers in parallel, first of different implementations, then several of one. None: at most
-        one per processor, and a second worker of an implementation only if it pays off.
-
-        `threads`: of each worker's framework; by default the workers share all processors but one. `until`: the time,
-        by time.monotonic(), at which all workers are killed. `fail_fast`: the first failing case is finished, and
-        nothing runs after it. `observed`: a callback that gets each judged answer. `limits`: of each worker.
-        `early`: workers that have been started already.
-        """
-        self._expected = expected
-        self._at_once = jobs is not None
-        self.jobs = max(1, min(jobs or os.cpu_count() or 1, sum(assignment.workers for assignment in assignments)))
-        self.threads = threads or share(self.jobs)
-        self.until, self._fail_fast = until, fail_fast
-        self.logs, self.device = logs, device
-        self.limits = limits or Limits()
-        strikes = {each.name: Strikes() for each in assignments}
-
-        def session(assignment: Assignment, number: int) -> Session:
-            ready, name = assignment.ready, assignment.name
-            log = log_of(logs, name, number)
-            worker = early.take(ready, self.threads, log, self.limits) if early else None
-            if worker is None:
-                log.unlink(missing_ok=True)
-            return Session(ready, device, self.threads, log, limits=self.limits, strikes=strikes[name], early=worker)
-
+        """`observed`: a callback that gets each judged answer. `head_start`: workers that have been started already."""
+        self.options, self.logs = options, logs
+        self._at_once = options.jobs is not None
+        workers = sum(assignment.workers for assignment in assignments)
+        self.jobs = max(1, min(options.jobs or os.cpu_count() or 1, workers))
+        self.threads = options.threads or share(self.jobs)
+        self._expected, self._head_start = expected, head_start
         made = partial(WorkQueue, at_once=self._at_once, spool=Spool())
-        self._queues = {each.name: made(each, partial(session, each)) for each in assignments}
-        self._records: IdleQueue[Record | Early | BaseException | None] = IdleQueue()
-        self._aborted = threading.Event()
-        self._stopping = threading.Event()
-        self._iterating = threading.Event()
-        self.waited_for = threading.Event()
-        """Set once a worker has started, and waits for the iteration."""
+        self._queues = {each.name: made(each, partial(self._session, each, Losses())) for each in assignments}
+        self._records: queue.Queue[Record | Early | BaseException | None] = queue.Queue()
+        self._aborted, self._stopping = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(self.jobs)
         self._begun = 0.0
         self._working = 0
         self._deadline = threading.Timer(0.0, self.abort)
-        self._judging = JudgeThread(constants, self._records, observed)
+        self._judging = JudgeThread(constants(), self._records, observed)
 
-    def begin(self) -> ThreadPoolExecutor:
-        """Start the workers, which import their frameworks in the meantime.
-
-        They run no task before the iteration over the records begins. If it never does, `abort` ends them.
-        """
-        if self._pool is None:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self._pool = ThreadPoolExecutor(self.jobs)
-            with self._lock:  # no worker ends before all are counted
-                for _ in range(self.jobs if self._at_once else min(self.jobs, len(self._queues))):
-                    self._add_worker()
-            for work in self._queues.values():
-                work.prepare()
-        return self._pool
+    def _session(self, assignment: Assignment, losses: Losses, number: int) -> Session:
+        ready, limits, log = assignment.ready, self.options.limits, log_of(self.logs, assignment.name, number)
+        started = self._head_start.take(ready, self.threads, log, limits) if self._head_start else None
+        if started is None:
+            log.unlink(missing_ok=True)
+        return Session(ready, self.options.device, self.threads, log, limits=limits).of_run(losses, started)
 
     def _add_worker(self) -> None:
-        assert self._pool is not None
         self._working += 1
         self._pool.submit(self._work)
 
@@ -143,22 +98,25 @@ class Run:
         """`records`, and nothing of them early."""
         return self.records(lambda record: None)
 
-    def records(self, early: Callable[[Record], None]) -> Generator[Record, None, None]:
+    def records(self, early: Callable[[Record], None], meanwhile: Iterable[None] = ()) -> Generator[Record, None, None]:
         """Yield every record once its worker can no more be found at fault for it: when it has answered the next check.
 
         `early` gets each when it is judged, which may be minutes before; one that is yielded in its place differs.
-        Leaving the loop early, by exception or break, kills all workers.
+        `meanwhile`: steps of other work, taken while no worker answers. Leaving the loop early, by exception or break,
+        kills all workers.
         """
-        pool = self.begin()
-        if self.until is not None:
-            self.end_at(self.until)
-        self._begun = time.process_time()
-        self._iterating.set()
-        with self._judging, pool:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        if self.options.until is not None:
+            self.end_at(self.options.until)
+        self._begun, steps = time.process_time(), iter(meanwhile)
+        with self._judging, self._pool:
+            with self._lock:  # no worker ends before all are counted
+                for _ in range(self.jobs if self._at_once else min(self.jobs, len(self._queues))):
+                    self._add_worker()
             finished = False
             try:
                 while not finished:
-                    match self._records.next():
+                    match next_item(self._records, steps):
                         case None:
                             finished = True
                         case Early(record):
@@ -172,19 +130,10 @@ class Run:
                 if not finished:
                     self.abort()
 
-    def prepare_while_idle(self, steps: Iterator[None]) -> None:
-        """Take steps of this iterator while no worker answers."""
-        self._records.steps = steps
-
-    def cases_asked_first(self) -> Iterator[Case]:
-        """The cases of the first implementation, in the order of its tasks, without those that need no golden."""
-        cases = (task.case for task in self.tasks_asked_first())
-        return (case for case, _ in groupby(cases) if not case.needs_no_golden)
-
-    def tasks_asked_first(self) -> Iterator[Task]:
-        """The tasks of the first implementation that apply, in their order."""
+    def first_tasks(self) -> list[Task]:
+        """The tasks of the first implementation that apply, in the order in which they are asked."""
         first = next(iter(self._queues.values()))
-        return (task for block in tuple(first.waiting) for task in block if not task.opt_out)
+        return [task for block in first.waiting for task in block if not task.opt_out]
 
     def end_at(self, until: float) -> None:
         """Kill all workers at this time, by time.monotonic(). It replaces any earlier deadline."""
@@ -203,9 +152,9 @@ class Run:
 
     def peak_memory(self, name: str) -> int | None:
         """The largest resident bytes of an implementation's workers that have ended; None if there is none."""
-        return max((session.peak_memory for session in self._queues[name].sessions), default=0) or None
+        return max((session.worker.peak_memory for session in self._queues[name].sessions), default=0) or None
 
-    def observations(self, name: str) -> "Observations":
+    def observations(self, name: str) -> Observations:
         """What was seen of an implementation."""
         return self._queues[name].observations
 
@@ -222,7 +171,6 @@ class Run:
             sessions = [session for each in self._queues.values() for session in each.sessions]
         for session in sessions:
             session.abort()
-        self._iterating.set()  # workers that wait for it find the run ended
 
     def _work(self) -> None:
         """Serve one queue after the other, with a worker for each, until none wants one."""
@@ -248,45 +196,40 @@ class Run:
         begun = time.monotonic()
         if work.needs_worker:
             session.start()
-        start_took = time.monotonic() - begun
-        self.waited_for.set()
-        self._iterating.wait()
-        work.worker_started(start_took)
+        work.worker_started(time.monotonic() - begun)
         failing: Task | None = None
-        coming = deque[Task]()
-        held: Held | None = None
-        while task := self._next_task(work, session, coming):
+        upcoming = deque[Task]()
+        unconfirmed: Unconfirmed | None = None
+        while task := self._next_task(work, session, upcoming):
             if self._stopping.is_set() and not _same_case(task, failing):
                 break
-            answer = self._run_task(session, task, coming)
+            answer = self._run_task(session, task, upcoming)
             if answer and not task.opt_out:
                 work.pace.finished(work_of(task), answer.seconds)
-            if answer and (self._fail_fast or task.opt_out):
+            if answer and (self.options.fail_fast or task.opt_out):
                 verdict = self._judging.judge(work.observations, answer)
-                if self._fail_fast and verdict.result() not in {*EXPECTED, None}:
+                if self.options.fail_fast and verdict.result() not in {*EXPECTED, None}:
                     failing = failing or task
                     self._stopping.set()
             else:
-                self._judging.settle(work.observations, held, session.take_fault())
-                held = self._judging.judge_early(answer) if answer else None
+                self._judging.confirm(work.observations, unconfirmed, session.worker.take_fault())
+                unconfirmed = self._judging.judge_early(answer) if answer else None
         if failing:
             self.abort()
         session.close()
-        self._judging.settle(work.observations, held, session.take_fault())
+        self._judging.confirm(work.observations, unconfirmed, session.worker.take_fault())
 
-    def _next_task(self, work: WorkQueue, session: Session, coming: deque[Task]) -> Task | None:
+    def _next_task(self, work: WorkQueue, session: Session, upcoming: deque[Task]) -> Task | None:
         """The worker's next task. It takes a new block early, so that its first tasks can be sent ahead."""
-        while len(coming) <= _REFILL_AT and (block := self._next_block(work, session)):
-            coming.extend(block)
+        while len(upcoming) <= _REFILL_AT and (block := self._next_block(work, session)):
+            upcoming.extend(block)
             self._add_useful_worker()
-        return coming.popleft() if coming and not self._aborted.is_set() else None
+        return upcoming.popleft() if upcoming and not self._aborted.is_set() else None
 
-    def _run_task(self, session: Session, task: Task, coming: Iterable[Task]) -> "Answer | None":
+    def _run_task(self, session: Session, task: Task, upcoming: Iterable[Task]) -> Answer | None:
         """Run one task. None if the run was ended meanwhile."""
-        from encoder_conformance.asking import put, send_ahead
-
-        send_ahead(session, chain([task], coming), self._expected)
-        answer = put(session, task, self._expected, coming=coming)
+        send_ahead(session, chain([task], upcoming), self._expected)
+        answer = put(session, task, self._expected, coming=upcoming)
         # An abort ends the run and is not this worker's crash; earlier answers are judged.
         return None if self._aborted.is_set() and not isinstance(answer.result, dict) else answer
 

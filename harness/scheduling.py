@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from encoder_conformance.core.order import sharpest_first, work_of
+from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.head_start import first_served
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
@@ -80,7 +82,7 @@ class WorkQueue:
         self.waiting = deque(sharpest_first(assignment.tasks))
         self._layers = Counter(tasks[0].build_key for tasks in self.waiting)
         self._left = sum(map(work_of, assignment.tasks))
-        self._spool = spool
+        self.observations = Observations(spool)
         self.sessions = [session(1)]
         self.workers = 0
         self.longest_task, self._session = assignment.ready.implementation.timeouts.longest_task, session
@@ -89,12 +91,6 @@ class WorkQueue:
         self.pace = Pace()
         self._begun: float | None = None
         self._start_took = 0.0
-
-    def prepare(self) -> None:
-        """Have room for `observations`. Diagnosis is imported for it, which the first worker need not wait for."""
-        from encoder_conformance.diagnosis.observations import Observations
-
-        self.observations: Observations = Observations(self._spool)
 
     def worker_started(self, start_took: float) -> None:
         """Record that a worker has started, after `start_took` seconds."""
@@ -170,13 +166,12 @@ def speed_beside(workers: int, judging: float, processors: int) -> float:
 def most_urgent(queues: Iterable[WorkQueue], speed: float) -> WorkQueue | None:
     """The queue that gets the next worker, of this `speed`; None if no queue wants one.
 
-    First the queue with the longest tasks, which would otherwise end last and alone. Then those with the shortest
-    tasks, for an early first result. When each queue has a worker, the one with the most blocks per worker.
+    The first ones by `first_served`. When each queue has a worker, the one with the most blocks per worker.
     """
     wanting = [queue for queue in queues if queue.wants_worker(speed)]
     unserved = [queue for queue in wanting if not queue.workers]
-    if len(unserved) == len(wanting) and len(unserved) > 1 and not any(queue.workers for queue in queues):
-        return max(unserved, key=lambda queue: queue.longest_task)
-    if unserved:
+    if unserved and any(queue.workers for queue in queues):
         return min(unserved, key=lambda queue: queue.longest_task)
+    if unserved:
+        return first_served(unserved, lambda queue: queue.longest_task)[0]
     return max(wanting, key=lambda queue: len(queue.waiting) / queue.workers, default=None)

@@ -13,6 +13,7 @@ from encoder_conformance.cli import main as conform
 from encoder_conformance.wire.frames import Sendable, Tensors
 from encoder_conformance.wire.messages import Request
 from encoder_conformance.wire.streamed import whole
+from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.process import Pending, WorkerProcess
 
 Asked = list[tuple[dict[str, Any], Tensors]]
@@ -23,9 +24,9 @@ def main() -> None:
     recorded: dict[str, Asked] = {}
     send, start_worker = WorkerProcess._enqueue, WorkerProcess.__init__
 
-    def start(worker: WorkerProcess, command: tuple[str, ...], folder: Path, *others: Any) -> None:
-        start_worker(worker, command, folder, *others)
-        worker.recorded = recorded.setdefault(folder.name, [])  # type: ignore[attr-defined]
+    def start(worker: WorkerProcess, launch: Launch) -> None:
+        start_worker(worker, launch)
+        worker.recorded = recorded.setdefault(launch.folder.name, [])  # type: ignore[attr-defined]
 
     def send_recorded(worker: WorkerProcess, request: Request, tensors: Sendable | None, *others: Any) -> Pending:
         sent = {name: whole(tensor) for name, tensor in (tensors or {}).items()}

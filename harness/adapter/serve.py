@@ -1,7 +1,6 @@
 """The worker's side of the wire: answers start, build, initialise, run, profile and stop until the stream ends."""
 
 import contextlib
-import gc
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from encoder_conformance.adapter.base import Adapter, Array, Tensors
 from encoder_conformance.adapter.masks import Masks
 from encoder_conformance.adapter.stopwatch import timed
+from encoder_conformance.memory import collect_from_here
 from encoder_conformance.wire.descriptors import claim_standard_streams, open_wire
 from encoder_conformance.wire.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame, write_pieces
 
@@ -24,8 +24,7 @@ def serve(adapter: Adapter) -> None:
     """
     claim_standard_streams()
     requests, answers = open_wire()
-    gc.freeze()  # the framework's own objects stay: Python would look through them for cycles, again and again
-    gc.enable()  # the launcher has disabled it
+    collect_from_here()
     while True:
         try:
             request = read_frame(requests)

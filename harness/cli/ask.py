@@ -9,7 +9,7 @@ from encoder_conformance.cli.judging import compute
 from encoder_conformance.cli.options import dtypes_option, jobs_option, level_option
 from encoder_conformance.exchange.asking import Asking, cases_asked, questions_of
 from encoder_conformance.exchange.files import write_questions
-from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.inspect.layer_selection import find_layer
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
@@ -44,8 +44,8 @@ def ask(layer: str, level: Level, dtypes: tuple[DtypeName, ...], seed: int, jobs
     every = tuple(dtype for dtype in FORMATS if not dtypes or dtype in dtypes)
     asking = Asking.model_validate({"layer": find_layer(layer), "level": level, "dtypes": every, "seed": seed})
     cases = cases_asked(asking)
-    goldens = goldens_of(cases, jobs)
-    compute(goldens, cases)
+    goldens = Goldens(cases, jobs)
+    compute(goldens)
     questions = questions_of(asking, {case.id: goldens(case) for case in cases})
     write_questions(questions, to)
     counts = Counter(question.group for question in questions.questions)

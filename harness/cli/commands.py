@@ -1,8 +1,11 @@
-"""The commands by name. A command is imported on use: the import of NumPy alone takes as long as `conform --help`."""
+"""The commands by name, and exit statuses. A command is imported on use: NumPy alone takes as long as help."""
 
 from importlib import import_module
 
 import click
+
+NOT_AS_EXPECTED, BAD_INPUT, INCOMPLETE = 1, 2, 3
+"""Exit statuses: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete or failed."""
 
 _COMMANDS = {
     "run": ("run:run", "Judge implementations and print the matrix."),

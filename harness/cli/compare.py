@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from encoder_conformance.cli.statuses import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.cli.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.compare.comparison import Comparison, changed_machine, changed_versions, compare
 from encoder_conformance.compare.show import show_comparison, transition
 from encoder_conformance.compare.show_trend import show_trend

@@ -4,17 +4,18 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.cli.judging import RunOptions, compute, judge_assignments
+from encoder_conformance.cli.judging import Planned, compute, judge_assignments
 from encoder_conformance.cli.options import jobs_option
 from encoder_conformance.errors import InputError
 from encoder_conformance.exchange.asking import Questions, cases_asked, questions_of
 from encoder_conformance.exchange.files import Given, check_same_specification, read_answers, read_asking
-from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Implementation, read_implementation
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
 from encoder_conformance.report.folder import begun_run
+from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.task import Task
 
@@ -52,16 +53,14 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
     asking, digest = read_asking(asked)
     cases = cases_asked(asking)
     with begun_run(out) as folder:
-        goldens = goldens_of(cases, jobs)
-        compute(goldens, cases)
+        goldens = Goldens(cases, jobs)
+        compute(goldens)
         questions = questions_of(asking, {case.id: goldens(case) for case in cases})
         check_same_specification(questions, digest, asked)
         given = read_answers(answers, questions, asked)
         assignment = _assignment(answers, asked, questions, given)
-        judged = list({task.case.id: task.case for task in assignment.tasks}.values())
         options = RunOptions(jobs=1, seed=asking.seed)
-        run = judge_assignments([assignment], [], judged, goldens, folder, options, lambda: [assignment.tasks])
-        status = run.show(out)
+        status = judge_assignments(Planned([assignment], goldens), folder, options).show(out)
     unanswered = [question.id for question in questions.questions if question.id not in given.names]
     if unanswered:
         named = ", ".join(unanswered[:5]) + (f" and {len(unanswered) - 5} more" if len(unanswered) > 5 else "")

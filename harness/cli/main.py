@@ -1,7 +1,6 @@
 """`conform`: the command group, and the exit status of each kind of exception."""
 
 import errno
-import gc
 import os
 import signal
 import sys
@@ -11,10 +10,10 @@ from types import FrameType
 import click
 
 import encoder_conformance
-from encoder_conformance.cli.commands import Commands
-from encoder_conformance.cli.statuses import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.cli.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED, Commands
 from encoder_conformance.errors import InputError, Unanswered
 from encoder_conformance.files import UnwritableError
+from encoder_conformance.memory import collect_no_more, collect_rarely
 from encoder_conformance.threads import blas_threads
 
 
@@ -47,15 +46,13 @@ def cli() -> None:
     """
 
 
-_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def main() -> None:
-    # A command makes few cycles and many objects that stay: looking for cycles takes a tenth of its start and of a run.
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    collect_rarely()
     status = _run_command()
-    gc.freeze()  # all that is left goes with the process; Python would look through it for cycles, several times
+    collect_no_more()
     sys.exit(status)
 
 

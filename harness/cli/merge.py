@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from encoder_conformance.cli.statuses import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.cli.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
 from encoder_conformance.judge.outcome import EXPECTED

@@ -8,6 +8,7 @@ import click
 
 from encoder_conformance.asking import not_run
 from encoder_conformance.cli.merge import exit_status, show_tallies, write_report
+from encoder_conformance.cli.run_arguments import RunArguments
 from encoder_conformance.cluster.dask import DaskCluster, connected
 from encoder_conformance.cluster.dispatch import Dispatched, dispatch
 from encoder_conformance.cluster.part import Part, Question, cases_of
@@ -22,18 +23,17 @@ from encoder_conformance.results import Absent, Report, Shard
 from encoder_conformance.scheduling import BUILDS_WORTH_A_WORKER
 from encoder_conformance.shards.merge import merge
 from encoder_conformance.task import Task
+from encoder_conformance.worker.limits import default_memory
 
 _PARTS_A_WORKER = 2
 """Parts for each worker that can take them: with one each, the slowest worker would decide when the run ends."""
-_HINT = "on a cluster, ask the whole plan; conform merge unites what several runs judged"
 
 
-def run_on_cluster(
-    address: str, named: Sequence[str], question: Question, jobs: int | None, out: Path | None, *, quiet: bool
-) -> int:
-    """Judge on a cluster. Returns the exit status. `jobs`: workers side by side in a part; default: the threads that
+def run_on_cluster(arguments: RunArguments) -> int:
+    """Judge on a cluster. Returns the exit status. --jobs: workers side by side in a part; default: the threads that
     Dask counts for that worker."""
-    chosen = _chosen(named)
+    address, named, jobs = arguments.scheduler or "", arguments.impls, arguments.jobs
+    chosen, question = _chosen(named), _question(arguments)
     cases = cases_of(question)
     plans = {text: plan(implementation, cases, question.dtypes) for text, implementation in chosen.items()}
     with connected(address, list(chosen), question.device) as cluster:
@@ -44,8 +44,8 @@ def run_on_cluster(
             if able[text]
             for part in _parts(text, tasks, able[text], question, jobs or min(cluster.threads[w] for w in able[text]))
         ]
-        with begun_run(out) as folder:
-            dispatched = dispatch(cluster, parts, lambda text: None if quiet else click.echo(text, err=True))
+        with begun_run(arguments.out) as folder:
+            dispatched = dispatch(cluster, parts, lambda line: None if arguments.quiet else click.echo(line, err=True))
             reports = _kept(dispatched, folder)
             if not reports:
                 reasons = "; ".join(dict.fromkeys(dispatched.given_up.values()))
@@ -56,6 +56,20 @@ def run_on_cluster(
             write_report(report, folder)
             _show(report, [part.name for part in dispatched.given_up], folder)
             return exit_status(report)
+
+
+def _question(arguments: RunArguments) -> Question:
+    memory = arguments.limits.memory
+    return Question(
+        globs=arguments.globs,
+        level=arguments.chosen_level,
+        dtypes=arguments.dtypes,
+        seed=arguments.seed,
+        device=arguments.device,
+        threads=arguments.threads,
+        memory=None if memory == default_memory() else memory,  # else each machine's own
+        isolate=arguments.limits.isolate,
+    )
 
 
 def _kept(dispatched: Dispatched, folder: Path) -> dict[str, Report]:
@@ -76,13 +90,6 @@ def _show(report: Report, given_up: Sequence[str], folder: Path) -> None:
     if not report.complete:
         console().print(f"INCOMPLETE: not judged: {', '.join(given_up)}", style="bold red", soft_wrap=True)
     click.echo(f"Report: {folder / NAME}")
-
-
-def refuse_with_scheduler(**given: object) -> None:
-    """Raise InputError for an option that a cluster has no use for."""
-    for name, value in given.items():
-        if value:
-            raise InputError("is given together with --scheduler", where=f"--{name.replace('_', '-')}", hint=_HINT)
 
 
 def _chosen(named: Sequence[str]) -> dict[str, Implementation]:

@@ -1,4 +1,4 @@
-"""Options, checks and output that several commands share."""
+"""Options, checks and output that several commands share. Options are declared without NumPy and pydantic."""
 
 import functools
 import os
@@ -11,27 +11,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-import numpy.typing as npt
-from pydantic import BaseModel
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import UnwritableError, replace_file
-from encoder_conformance.impl.manifest import left_out
 from encoder_conformance.progress import Progress
-from encoder_conformance.results import RANDOM, Shard
-from encoder_conformance.spec.case import layer_parameters
-from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.run_options import RANDOM
+from encoder_conformance.spec.level import DTYPES, LEVELS
 from encoder_conformance.worker.limits import Limits, default_memory
-from encoder_conformance.worker.sandbox import require_sandbox
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+    from pydantic import BaseModel
     from rich.progress import Progress as ProgressBar
+
+    from encoder_conformance.results import Shard
+    from encoder_conformance.spec.layer import Layer
 
 jobs_option = click.option(
     "--jobs",
@@ -48,7 +42,7 @@ level_option = click.option(
     help="Only cases of this level or a stricter one.",
 )
 dtypes_option = click.option(
-    "--dtype", "dtypes", multiple=True, type=click.Choice(list(FORMATS)), help="Default: every dtype of each case."
+    "--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES), help="Default: every dtype of each case."
 )
 
 
@@ -77,7 +71,7 @@ def result_options(file: str) -> Callable[..., Any]:
     return lambda command: folder(printed(command))
 
 
-def deliver(path: Path, result: BaseModel, show: Callable[[], None], *, as_json: bool) -> None:
+def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_json: bool) -> None:
     """Write a result to its file, and show it, or print the file. Raises UnwritableError, once it is shown."""
     text = result.model_dump_json(indent=1)
     problem: UnwritableError | None = None
@@ -97,7 +91,7 @@ def deliver(path: Path, result: BaseModel, show: Callable[[], None], *, as_json:
 
 def progress_bar() -> "ProgressBar":
     """A progress bar on stderr, hidden if stderr is no terminal."""
-    from rich.console import Console  # workers start before it is needed
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as ProgressBar
     from rich.table import Column
@@ -157,7 +151,7 @@ class Seed(click.IntRange):
         return seed
 
 
-class Part(click.ParamType[Shard]):
+class PartType(click.ParamType["Shard"]):
     """A part of a plan: 2/3 is the second of three."""
 
     name = "part"
@@ -165,7 +159,9 @@ class Part(click.ParamType[Shard]):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "I/N"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Shard":
+        from encoder_conformance.results import Shard
+
         match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", str(value))
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             self.fail(f"{value!r} is no part: write 1/3, 2/3 or 3/3", param, ctx)
@@ -200,6 +196,8 @@ def worker_limits(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def limited(*arguments: Any, memory: int | None, isolate: bool, **options: Any) -> Any:
         if isolate:
+            from encoder_conformance.worker.sandbox import require_sandbox
+
             require_sandbox()
         return command(*arguments, limits=Limits(memory or default_memory(), isolate), **options)
 
@@ -221,6 +219,8 @@ def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
 
 def warn_of_left_out() -> None:
     """Print a line for each implementation of an installed package that cannot be loaded; the command continues."""
+    from encoder_conformance.impl.manifest import left_out
+
     for line in left_out().values():
         click.echo(f"conform: {line}", err=True)
 
@@ -241,11 +241,17 @@ def refuse_unwritable(out: Path) -> None:
 PORTABLE = "portable"
 
 
-def layer_parameters_of(layer: Layer, source: str) -> dict[str, npt.NDArray[Any]]:
+def layer_parameters_of(layer: "Layer", source: str) -> "dict[str, npt.NDArray[Any]]":
     """The layer's parameters from --parameters: `portable` for the specification's own, or a safetensors file.
 
     Raises InputError if the file cannot be read or does not hold the layer's parameters.
     """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.parameters import unlike
+
     if source == PORTABLE:
         return dict(layer_parameters(layer, {}))
     try:
@@ -253,7 +259,7 @@ def layer_parameters_of(layer: Layer, source: str) -> dict[str, npt.NDArray[Any]
     except (OSError, SafetensorError) as error:
         hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
         raise InputError(f"cannot be read: {error}", where=f"--parameters {source}", hint=hint) from None
-    if problem := unlike(layer, {name: np.shape(value) for name, value in tensors.items()}):
+    if problem := unlike(layer, {name: value.shape for name, value in tensors.items()}):
         raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {source}")
     return tensors
 
@@ -274,7 +280,7 @@ _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
 
 def refuse_pickle(target: str) -> None:
     """Raises InputError for a target that is a file of pickled weights, or what hands over a module of a process."""
-    from encoder_conformance.module_check.handover import LIVE  # most commands need nothing of this package
+    from encoder_conformance.module_check.handover import LIVE
 
     path = target.partition(":")[0]
     if path.endswith(_PICKLES) or path == LIVE.removesuffix(":"):

@@ -10,15 +10,16 @@ import threading
 import time
 from pathlib import Path
 
-from encoder_conformance.allocator import give_large_arrays_back
-from encoder_conformance.cli.judging import RunOptions, judge_assignments
+from encoder_conformance.cli.judging import Planned, judge_assignments
 from encoder_conformance.cluster.part import REQUEST, Part, cases_of
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.interpreter import Missing, resolve
 from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.memory import give_large_arrays_back
 from encoder_conformance.plan import plan
 from encoder_conformance.report.folder import begun_run
+from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of
 from encoder_conformance.worker.limits import Limits, default_memory
@@ -36,7 +37,6 @@ def judge_part(part: Part, folder: Path) -> None:
     assignments = part_of([whole], part.shard, {})
     names = {task.case.id for task in assignments[0].tasks}
     cases = [case for case in cases if case.id in names]
-    goldens = goldens_of(cases, part.jobs)
     options = RunOptions(
         jobs=part.jobs,
         device=question.device,
@@ -47,7 +47,7 @@ def judge_part(part: Part, folder: Path) -> None:
         verbosity="quiet",
     )
     with begun_run(folder) as out:
-        judge_assignments(assignments, [], cases, goldens, out, options, lambda: [each.tasks for each in assignments])
+        judge_assignments(Planned(assignments, Goldens(cases, part.jobs)), out, options)
 
 
 def _end_with_parent() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from encoder_conformance.cli.commands import NOT_AS_EXPECTED
 from encoder_conformance.cli.options import interpreters
-from encoder_conformance.cli.statuses import NOT_AS_EXPECTED
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
 from encoder_conformance.report.folder import LATEST, RUNS

@@ -1,49 +1,55 @@
-"""`conform run --resume`: what an earlier run has judged is taken over.
-
-What that needs is imported where it is asked for: the workers of a run wait for every import before they start.
-"""
+"""`conform run --resume` and `--balanced-by`: what earlier runs have judged, and how long it took."""
 
 import contextlib
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from encoder_conformance.cli.statuses import INCOMPLETE
+from encoder_conformance.cli.commands import INCOMPLETE
+from encoder_conformance.cli.run_arguments import RunArguments
 from encoder_conformance.errors import InputError
-from encoder_conformance.results import Report
-from encoder_conformance.scheduling import Assignment
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # workers of a run start before what judges their answers is imported
+    from encoder_conformance.results import Report
+    from encoder_conformance.scheduling import Assignment
+    from encoder_conformance.shards.partition import Seconds
     from encoder_conformance.shards.resume import Resumed
 
 
 @dataclass(frozen=True)
-class EarlierRun:
-    """A run that is to be completed, under the name that the user gave it."""
+class EarlierRuns:
+    """`interrupted`: a run that is to be completed. `seconds`: those that a run took, which make parts equal."""
 
-    name: Path
-    report: Report
+    interrupted: "Report | None" = None
+    seconds: "Seconds" = field(default_factory=dict)
 
 
-def earlier_run(earlier: Path, out: Path | None) -> EarlierRun:
-    """Read the run that is to be completed. Raises InputError if it is in `out`, which the new one overwrites."""
+def earlier_runs(arguments: RunArguments) -> EarlierRuns:
+    """Read them. Raises InputError if the run to complete is in --out, which the new one overwrites."""
+    earlier, out, balanced_by = arguments.earlier, arguments.out, arguments.balanced_by
+    if not (earlier or balanced_by):
+        return EarlierRuns()
     from encoder_conformance.report.reading import read_report
+    from encoder_conformance.shards.partition import recorded_seconds
 
+    seconds = recorded_seconds(read_report(balanced_by).records) if balanced_by else {}
+    if earlier is None:
+        return EarlierRuns(None, seconds)
     if out and out.exists() and earlier.exists() and (out.samefile(earlier) or out.samefile(earlier.parent)):
         raise InputError("is the folder of the new run too", where=f"--resume {earlier}", hint="give --out another one")
-    return EarlierRun(earlier, read_report(earlier))
+    return EarlierRuns(read_report(earlier), seconds)
 
 
-def resumable(assignments: list[Assignment], earlier: EarlierRun, seed: int, device: str) -> "Resumed":
+def resumable(assignments: "list[Assignment]", earlier: "Report", arguments: RunArguments) -> "Resumed":
     """What an earlier run has judged of these assignments, and the rest; says on standard error how much."""
     from encoder_conformance.shards.resume import resume
 
-    resumed = resume(assignments, earlier.report, seed, device)
+    resumed = resume(assignments, earlier, arguments.seed, arguments.device)
     left = sum(len(assignment.tasks) for assignment in resumed.rest)
-    click.echo(f"{earlier.name}: {len(resumed.kept.records)} checks are taken over, {left} are asked", err=True)
+    click.echo(f"{arguments.earlier}: {len(resumed.kept.records)} checks are taken over, {left} are asked", err=True)
     for name in resumed.changed:
         click.echo(f"{name} is asked anew: it, its environment or this machine changed, or is unknown", err=True)
     return resumed

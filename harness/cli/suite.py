@@ -3,103 +3,78 @@
 It is imported once the first workers have started.
 """
 
-import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from encoder_conformance.cli.judging import RunOptions, judge_assignments
-from encoder_conformance.cli.resuming import EarlierRun, completed, resumable
-from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.cli.judging import Planned, judge_assignments
+from encoder_conformance.cli.resuming import EarlierRuns, completed, resumable
+from encoder_conformance.cli.run_arguments import RunArguments
+from encoder_conformance.deviations.update import update_declared
+from encoder_conformance.golden.goldens import Goldens
+from encoder_conformance.head_start import HeadStart
 from encoder_conformance.impl.interpreter import Missing, Ready
 from encoder_conformance.plan import plan, select
+from encoder_conformance.report.closing import Everything
+from encoder_conformance.report.reading import read_report
 from encoder_conformance.scheduling import Assignment
-from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.level import Level
+from encoder_conformance.shards.partition import part_of
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
-from encoder_conformance.worker.early import EarlyWorkers
-
-if TYPE_CHECKING:
-    from encoder_conformance.shards.partition import Seconds
-
-
-@dataclass(frozen=True)
-class Suite:
-    """What is asked. `level`: None for every level. `layer_file`: a user's own layer, instead of the specification's.
-
-    `recorded`: what an earlier run took, which makes parts equal. `interrupted`: a run that is to be completed.
-    """
-
-    globs: tuple[str, ...]
-    layer_file: Path | None
-    level: Level | None
-    dtypes: tuple[DtypeName, ...]
-    recorded: "Seconds"
-    interrupted: EarlierRun | None
-    updates_declared: bool
-    reason: str | None
-    """Why an implementation deviates, of what is new among its declared deviations."""
 
 
 def judge_suite(
-    suite: Suite,
+    arguments: RunArguments,
+    earlier: EarlierRuns,
     ready: list[Ready],
     absent: list[Missing],
-    early: EarlyWorkers,
     folder: Path,
-    out: Path | None,
-    options: RunOptions,
+    started: HeadStart,
 ) -> int:
-    """Judge these implementations and print the report. Returns the exit status. `out`: the folder that the user named.
+    """Judge these implementations and print the report. Returns the exit status.
 
     Raises InputError if there is nothing to ask.
     """
-    own = suite.layer_file
-    specification = load(extra_layers=(own,) if own else ())
-    all_cases = [replace(case, seed=options.seed) for case in specification.cases.values()]
-    if own:
-        refuse_larger(specification.layers[own.stem], LARGEST_BUILT, f"--layer {own}")
-        all_cases = [case for case in all_cases if case.layer.layer == own.stem]
-    selected = select({case.id: case for case in all_cases}, suite.globs, suite.level)
-    assignments = [Assignment(each, plan(each.implementation, selected, suite.dtypes)) for each in ready]
-    if options.shard:
-        from encoder_conformance.shards.partition import part_of
-
-        assignments = part_of(assignments, options.shard, suite.recorded)
-    interrupted = suite.interrupted
-    resumed = resumable(assignments, interrupted, options.seed, options.device) if interrupted else None
+    every_case = _every_case(arguments)
+    selected = select({case.id: case for case in every_case}, arguments.globs, arguments.chosen_level)
+    assignments = [Assignment(each, plan(each.implementation, selected, arguments.dtypes)) for each in ready]
+    if arguments.shard:
+        assignments = part_of(assignments, arguments.shard, earlier.seconds)
+    resumed = resumable(assignments, earlier.interrupted, arguments) if earlier.interrupted else None
     if resumed:
         assignments = resumed.rest
-    whole = len(selected) == len(all_cases) and not (options.shard or resumed)
+    whole = len(selected) == len(every_case) and not (arguments.shard or resumed)
     with completed(resumed, folder) as completion:
         if assignments:
-            judged = judge_assignments(
-                assignments,
-                absent,
-                selected,
-                goldens_of(selected, options.jobs or os.cpu_count() or 1),
-                folder,
-                options,
-                lambda: [
-                    each.tasks if whole else plan(each.ready.implementation, all_cases, suite.dtypes)
-                    for each in assignments
-                ],
-                early,
-            )
-            completion.status = judged.show(out)
-            if suite.updates_declared and judged.report.complete:
-                _update_declared(folder, assignments, suite.reason)
+            everything = [
+                Everything.of(each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes))
+                for each in assignments
+            ]
+            goldens = Goldens(selected, arguments.at_once)
+            planned = Planned(assignments, goldens, absent, everything)
+            finished = judge_assignments(planned, folder, arguments.options, started)
+            completion.status = finished.show(arguments.out)
+            if arguments.update_declared and finished.report.complete:
+                _update_declared(folder, assignments, arguments.reason)
     return completion.status
+
+
+def _every_case(arguments: RunArguments) -> list[Case]:
+    """The specification's, or those of the user's own layer."""
+    own = arguments.layer_file
+    specification = load(extra_layers=(own,) if own else ())
+    cases = [replace(case, seed=arguments.seed) for case in specification.cases.values()]
+    if own is None:
+        return cases
+    refuse_larger(specification.layers[own.stem], LARGEST_BUILT, f"--layer {own}")
+    return [case for case in cases if case.layer.layer == own.stem]
 
 
 def _update_declared(folder: Path, assignments: list[Assignment], reason: str | None) -> None:
     """`reason` is asked for, where it is not given and somebody is there to ask."""
-    from encoder_conformance.deviations.update import update_declared  # a twentieth of the command's start
-    from encoder_conformance.report.reading import read_report
 
     def reason_of(deviation: str) -> str | None:
         if reason or not sys.stdin.isatty():

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from encoder_conformance.cli.judging import RunOptions, judge_assignments
+from encoder_conformance.cli.commands import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.cli.judging import Planned, judge_assignments
 from encoder_conformance.cli.options import dtypes_option, jobs_option, level_option, worker_limits
-from encoder_conformance.cli.statuses import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.compare.show_trend import show_trend
 from encoder_conformance.compare.trend import History, Point, Trend, point_of
 from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.choice import goldens_of
+from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Implementation, find_implementation
 from encoder_conformance.plan import plan, select
@@ -24,6 +24,7 @@ from encoder_conformance.report.folder import NAME, RUNS, begun_run
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.report.terminal import console
 from encoder_conformance.results import Report
+from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.resume import resume
 from encoder_conformance.spec.dtypes import DtypeName
@@ -147,13 +148,12 @@ def _point(asked: _Plan, version: str, out: Path) -> tuple[Point, bool]:
 def _run(asked: _Plan, ready: Ready, out: Path) -> Report:
     """The report of one version: an earlier one if it has the same plan and nothing has changed since."""
     selected = select(dict(load().cases), asked.globs, None if asked.globs else asked.level)
-    tasks = plan(asked.implementation, selected, asked.dtypes)
-    assignment = Assignment(ready, tasks)
+    assignment = Assignment(ready, plan(asked.implementation, selected, asked.dtypes))
     if not asked.anew and (earlier := _unchanged(assignment, out)):
         return earlier
     shutil.rmtree(out / "logs", ignore_errors=True)
     with begun_run(out) as folder:
-        judge_assignments([assignment], [], selected, goldens_of(selected, 1), folder, asked.options, lambda: [tasks])
+        judge_assignments(Planned([assignment], Goldens(selected)), folder, asked.options)
         return read_report(folder)
 
 

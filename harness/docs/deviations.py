@@ -24,7 +24,8 @@ from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.paths import ROOT
 from encoder_conformance.plan import plan
 from encoder_conformance.results import Record
-from encoder_conformance.runner import Run
+from encoder_conformance.run_options import RunOptions
+from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
@@ -159,15 +160,7 @@ def _false_alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
         )
 
     with tempfile.TemporaryDirectory() as logs:
-        run = Run(
-            assignments,
-            lambda case: expected[case.id],
-            constants(),
-            jobs=jobs,
-            device="cpu",
-            logs=Path(logs),
-            observed=collect,
-        )
+        run = SuiteRun(assignments, lambda case: expected[case.id], RunOptions(jobs=jobs), Path(logs), collect)
         for _ in run:
             pass
     return false_alarms(observations), len(observations)

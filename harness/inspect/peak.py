@@ -51,8 +51,8 @@ def measure(ready: Ready, task: Task, threads: int) -> Peak:
     with open_session(ready, threads, MALLOC) as (session, require_answer):
         for _ in range(2):  # once to warm up, and once more to free what the first pass held
             require_answer(session.observe(warm_up, _NO_ROWS))
-        assert session.pid is not None
-        process = Path("/proc") / str(session.pid)
+        assert session.worker.process is not None
+        process = Path("/proc") / str(session.worker.process.pid)
         _reset_peak(process)
         before = _read_status(process, "VmRSS")
         require_answer(session.observe(task, _NO_ROWS))

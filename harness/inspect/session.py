@@ -14,8 +14,8 @@ from encoder_conformance.spec.situation import Check
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import LARGEST_FRAME, Tensors
 from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.launch import end_of_log
 from encoder_conformance.worker.limits import Limits
-from encoder_conformance.worker.log import end_of_log
 from encoder_conformance.worker.session import Session
 
 _LAST_LINES = 8
@@ -68,7 +68,7 @@ def open_session(
         def require_answer(answer: Tensors | Failure) -> Tensors:
             if not isinstance(answer, Failure):
                 return answer
-            session.write_log()
+            session.worker.write_log()
             raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_last_lines(log)]))
 
         try:

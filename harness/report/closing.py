@@ -11,7 +11,8 @@ from encoder_conformance.core.order import work_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.report.digest import Digest, Standing
 from encoder_conformance.report.exactness import exactness_line
-from encoder_conformance.results import RANDOM, Report, Shown
+from encoder_conformance.results import Report, Shown
+from encoder_conformance.run_options import RANDOM
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.task import Task
 

@@ -2,7 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from dataclasses import replace
 from functools import partial
 
 from rich.progress import Progress, TaskID
@@ -14,8 +15,9 @@ from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.closing import implementation_line
 from encoder_conformance.report.ledger import Ledger
 from encoder_conformance.report.terminal import console, record_line
-from encoder_conformance.results import Diagnosis, EndedBy, Record, Report, Shown, Verbosity
-from encoder_conformance.runner import Run
+from encoder_conformance.results import Diagnosis, EndedBy, Record, Report, Shown
+from encoder_conformance.run_options import Verbosity
+from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 
 _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
@@ -29,7 +31,13 @@ class Collection:
     """
 
     def __init__(
-        self, assignments: list[Assignment], ledger: Ledger, run: Run, *, excludes: bool, verbosity: Verbosity = "usual"
+        self,
+        assignments: list[Assignment],
+        ledger: Ledger,
+        run: SuiteRun,
+        *,
+        excludes: bool,
+        verbosity: Verbosity = "usual",
     ) -> None:
         self._verbosity = verbosity
         self._run, self._ledger = run, ledger
@@ -39,11 +47,14 @@ class Collection:
         self._begun = time.monotonic()
         self.answered = self.failed = False
 
-    def collect(self, progress: Progress) -> None:
-        """Collect every record. Prints a line for each implementation when its checks are done."""
+    def collect(self, progress: Progress, meanwhile: Iterable[None] = ()) -> None:
+        """Collect every record; steps of other work are taken `meanwhile`.
+
+        Prints a line for each implementation when its checks are done.
+        """
         standings = self._ledger.digest.standings
         bar = progress.add_task("starting workers", total=sum(standing.planned for standing in standings.values()))
-        with contextlib.closing(self._run.records(self._ledger.keep)) as records:
+        with contextlib.closing(self._run.records(self._ledger.keep, meanwhile)) as records:
             for record in records:
                 self._add(record)
                 if self._verbosity == "verbose":
@@ -61,7 +72,7 @@ class Collection:
         bar = progress.add_task("", total=len(self._ready), visible=self.failed)
         for name in self._ready:
             progress.update(bar, description=f"diagnosing {name}; Ctrl-C ends it")
-            self._diagnoses += self._run.observations(name).diagnoses(name, self._run.until, self._asking(name))
+            self._diagnoses += self._run.observations(name).diagnoses(name, self._run.options.until, self._asking(name))
             progress.update(bar, advance=1)
 
     def _add(self, record: Record) -> None:
@@ -74,9 +85,9 @@ class Collection:
             self._reserve_time_for_diagnosis()
 
     def _reserve_time_for_diagnosis(self) -> None:
-        if self._run.until is not None:
-            budget = self._run.until - self._begun
-            self._run.end_at(self._run.until - min(_MOST_FOR_DIAGNOSIS, _SHARE_FOR_DIAGNOSIS * budget))
+        if (until := self._run.options.until) is not None:
+            budget = until - self._begun
+            self._run.end_at(until - min(_MOST_FOR_DIAGNOSIS, _SHARE_FOR_DIAGNOSIS * budget))
 
     def _advance(self, progress: Progress, bar: TaskID, record: Record) -> None:
         if progress.disable:  # in a pipe nobody sees what counting for every implementation takes
@@ -98,16 +109,8 @@ class Collection:
 
     def _asking(self, name: str) -> AskInDtype:
         """How a diagnosis asks an implementation again."""
-        run, ready = self._run, self._ready[name]
-        return partial(
-            ask_again,
-            ready,
-            device=run.device,
-            threads=run.threads,
-            logs=run.logs / "asked-again",
-            until=run.until,
-            limits=run.limits,
-        )
+        options = replace(self._run.options, threads=self._run.threads)
+        return partial(ask_again, self._ready[name], options=options, logs=self._run.logs / "asked-again")
 
     @contextlib.contextmanager
     def closed_if_interrupted(self) -> Generator[None]:

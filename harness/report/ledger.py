@@ -21,7 +21,7 @@ from encoder_conformance.report.folder import NAME
 from encoder_conformance.report.journal import NAME as JOURNAL
 from encoder_conformance.report.journal import Journal
 from encoder_conformance.results import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shard, Shown
-from encoder_conformance.runner import Run
+from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.task import Task
@@ -42,7 +42,7 @@ class Ledger:
         out: Path,
         assignments: Sequence[Assignment],
         absent: Sequence[Missing],
-        run: Run,
+        run: SuiteRun,
         environment: Environment,
         shard: Shard | None = None,
     ) -> None:
@@ -119,7 +119,7 @@ class Ledger:
                     framework=assignment.ready.implementation.framework,
                     command=assignment.ready.command,
                     versions=session(assignment.name).versions,
-                    settings=session(assignment.name).settings,
+                    settings=session(assignment.name).worker.settings,
                     log=str(session(assignment.name).log),
                     folder=str(assignment.ready.folder),
                     shows_all_stages=assignment.ready.implementation.capabilities.stages == "all",

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import encoder_conformance
 from encoder_conformance.processor import processor
 from encoder_conformance.results import Environment
-from encoder_conformance.runner import Run
+from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 
 
-def environment(assignments: Sequence[Assignment], run: Run, device: str, seed: int) -> Environment:
+def environment(assignments: Sequence[Assignment], run: SuiteRun) -> Environment:
     """The machine, versions and sizes of a run, for its report."""
     cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
     return Environment(
@@ -22,9 +22,9 @@ def environment(assignments: Sequence[Assignment], run: Run, device: str, seed: 
         cpus=os.cpu_count() or 1,
         jobs=run.jobs,
         threads_per_worker=run.threads,
-        memory_per_worker=run.limits.memory,
-        device=device,
-        seed=seed,
+        memory_per_worker=run.options.limits.memory,
+        device=run.options.device,
+        seed=run.options.seed,
         specification={
             "cases": len(cases),
             "layers": len({case.layer.layer for case in cases.values()}),

@@ -1,7 +1,6 @@
 """Gathers what a script shows: a failing check, what is expected of it, and what the run said."""
 
-from encoder_conformance.golden.choice import goldens_of
-from encoder_conformance.golden.computed import ComputedGoldens
+from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.report.terminal import diagnosis_text
@@ -31,9 +30,8 @@ def failure_of(report: Report, pattern: str, dtype: str | None, ready: Ready) ->
 
 
 def _expected(case: Case) -> Expected:
-    goldens = goldens_of([case], 1)
-    if isinstance(goldens, ComputedGoldens):
-        goldens.compute(lambda _: None)
+    goldens = Goldens([case])
+    goldens.compute()
     return goldens(case)
 
 

@@ -220,7 +220,7 @@ class Checklist:
             advice.append(
                 f"pip install '{self._implementation.install}', and list under `requires` what the adapter imports"
             )
-        self._session.write_log()
+        self._session.worker.write_log()
         if location := locate_error(message, self._session.log, self._folder):
             advice.append(f"it was {location}")
         return Step(name, "failed", message, tuple(advice), "adapter")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from encoder_conformance import clean
 from encoder_conformance.paths import shown
-from encoder_conformance.worker.log import end_of_log
+from encoder_conformance.worker.launch import end_of_log
 
 MARK = "BLANK"
 """Prefix of the text of each blank that `conform new` leaves."""

@@ -1,12 +1,11 @@
 """The floating-point formats in which cases are run (clause D-1)."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import ml_dtypes
 import numpy as np
 
-DtypeName = Literal["float64", "float32", "bfloat16", "float16"]
+from encoder_conformance.spec.level import DtypeName as DtypeName
 
 
 @dataclass(frozen=True)

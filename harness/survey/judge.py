@@ -23,7 +23,8 @@ from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.plan import plan, select
 from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
-from encoder_conformance.runner import Run
+from encoder_conformance.run_options import RunOptions
+from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
@@ -99,9 +100,7 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
     tasks = [task for task in plan(implementation, cases(), dtypes) if is_counted(task)]
     with tempfile.TemporaryDirectory() as logs:
         assignment, goldens = Assignment(interpreter, tasks), expected()
-        run = Run(
-            [assignment], lambda case: goldens[case.id], constants(), jobs=1, threads=1, device="cpu", logs=Path(logs)
-        )
+        run = SuiteRun([assignment], lambda case: goldens[case.id], RunOptions(jobs=1, threads=1), Path(logs))
         records = list(run)
         versions = run.session(implementation.name).versions
     judged_records = [record for record in records if record.outcome != Outcome.UNSUPPORTED]

@@ -75,7 +75,7 @@ def ask_history(session: Session, tasks: Mapping[str, Task], expected: Mapping[s
 
 def _answers(session: Session, tasks: list[Task]) -> list[Array] | None:
     """The outputs of these tasks, in this order, of a file that is loaded for them; None if one of them fails."""
-    session.lost()
+    session.forget()
     found = []
     for task in tasks:
         answer = session.observe(task, _NO_ROWS)

@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
-from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.at_once import compute_at_once
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case

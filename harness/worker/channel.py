@@ -10,10 +10,11 @@ import time
 from collections.abc import Generator
 from threading import Event
 
-from encoder_conformance.worker.pipe import enlarge_pipe
-
+_REQUESTED_SIZE = 1 << 20
+_MINIMUM_SIZE = 1 << 14
+"""The smallest pipe capacity of a system without F_GETPIPE_SZ: that of macOS."""
 _CHUNK = 1 << 17
-"""Bytes that are read at once: less than what the allocator would get anew from the system (allocator.py)."""
+"""Bytes that are read at once: less than what the allocator would get anew from the system (memory.py)."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 """How long a wait for the other side goes on before it looks whether the run was ended."""
 
@@ -34,8 +35,8 @@ class Channel:
         self._requests, self._answers = requests, answers
         for descriptor in (requests, answers):
             os.set_blocking(descriptor, False)
-        self.capacity = enlarge_pipe(requests)
-        enlarge_pipe(answers)
+        self.capacity = _enlarged(requests)
+        _enlarged(answers)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(answers, select.POLLIN)
         self._writable.register(requests, select.POLLOUT)
@@ -105,3 +106,15 @@ class Channel:
                 return
             if self._interrupted.is_set():  # what the worker had said before can still be read
                 raise EndedError
+
+
+def _enlarged(pipe: int) -> int:
+    """Request a pipe of 1 MiB. Returns the bytes that it can hold for any sequence of writes.
+
+    Linux counts a pipe in pages and may leave part of a page empty for each write (pipe(7)): half of the size is sure.
+    """
+    if not hasattr(fcntl, "F_SETPIPE_SZ"):
+        return _MINIMUM_SIZE
+    with contextlib.suppress(OSError):  # an unprivileged user may not get 1 MiB
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _REQUESTED_SIZE)
+    return int(fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)) // 2

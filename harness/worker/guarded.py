@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from encoder_conformance.worker.launch import Launch
 
 _GUARD = Path(__file__).with_name("guard.py")
 _LOG_ROOM = 8 << 20
@@ -47,10 +48,8 @@ class Ending:
 class GuardedProcess:
     """A command under a guard. `requests` and `answers` are the harness's ends of the wire."""
 
-    def __init__(
-        self, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], log: Path, memory: int
-    ) -> None:
-        """Start `command` in `folder`. `memory`: the bytes that it and its descendants may hold. Raises OSError."""
+    def __init__(self, launch: Launch) -> None:
+        """Start the command. Raises OSError."""
         its_requests, self.requests = os.pipe()
         self.answers, its_answers = os.pipe()
         self._control, its_control = socket.socketpair()
@@ -62,13 +61,20 @@ class GuardedProcess:
                 given.callback(os.close, descriptor)
             given.callback(its_control.close)
             kept.callback(self.close)
-            log_file = given.enter_context(log.open("ab"))
+            log_file = given.enter_context(launch.log.open("ab"))
             room = max(_LOG_ROOM - log_file.tell(), 0)
             descriptors = (its_requests, its_answers, its_control.fileno(), log_file.fileno())
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_GUARD), *map(str, (*descriptors, room, memory)), *command],
-                cwd=folder,
-                env={**environment, "CONFORM_WIRE": _WIRE},
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(_GUARD),
+                    *map(str, (*descriptors, room, launch.memory)),
+                    *launch.command,
+                ],
+                cwd=launch.folder,
+                env={**launch.environment, "CONFORM_WIRE": _WIRE},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log_file,

@@ -1,5 +1,6 @@
-"""How a worker is started."""
+"""How a worker is started, and where its log lies, which is never read whole."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +8,16 @@ from pathlib import Path
 from encoder_conformance.impl.environment import worker_environment
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.worker.limits import Limits
-from encoder_conformance.worker.process import WorkerProcess
 from encoder_conformance.worker.sandbox import sandboxed
+
+_END = 1 << 16
+"""Bytes, which hold a long traceback."""
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a worker's start depends on. `memory`: the bytes that it may hold."""
+    """All that a worker's start depends on. `memory`: the bytes that it and its descendants may hold."""
 
     command: tuple[str, ...]
     folder: Path
@@ -33,6 +37,17 @@ class Launch:
             command, environment = sandboxed(ready, environment)
         return cls(command, ready.folder, environment, log, limits.memory)
 
-    def start(self) -> WorkerProcess:
-        """Raises WorkerFailure if the command cannot be executed."""
-        return WorkerProcess(self.command, self.folder, self.environment, self.log, self.memory)
+
+def log_of(folder: Path, implementation: str, number: int = 1) -> Path:
+    """The log of an implementation's worker, counted from 1, in a run's folder of logs."""
+    name = _NOT_IN_FILE_NAMES.sub("-", implementation)
+    return folder / f"{name}{'' if number == 1 else f'-{number}'}.log"
+
+
+def end_of_log(log: Path, begin: int = 0) -> str:
+    """The last 64 KiB of a log, from its byte `begin` on; "" if there is no log."""
+    if not log.is_file():
+        return ""
+    with log.open("rb") as file:
+        file.seek(max(file.seek(0, 2) - _END, begin))
+        return file.read(_END).decode(errors="replace")

@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +20,7 @@ from encoder_conformance.wire.streamed import Receive
 from encoder_conformance.worker.channel import Channel, EndedError, OverdueError
 from encoder_conformance.worker.failure import WorkerFailure
 from encoder_conformance.worker.guarded import GuardedProcess
-from encoder_conformance.worker.log import end_of_log
+from encoder_conformance.worker.launch import Launch, end_of_log
 from encoder_conformance.worker.sizes import size_of
 
 _BESIDE_TENSORS = 16384
@@ -63,17 +63,16 @@ class Pending:
 class WorkerProcess:
     """An adapter's process, in its own session and under its guard. Its stderr is appended to `log`."""
 
-    def __init__(
-        self, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], log: Path, memory: int
-    ) -> None:
-        """Start `command` in `folder`. `memory`: the bytes that it may hold. Raises WorkerFailure."""
-        self._log, self._log_from = log, log.stat().st_size if log.exists() else 0
+    def __init__(self, launch: Launch) -> None:
+        """Start it. Raises WorkerFailure if its command cannot be executed."""
+        self.log = launch.log
+        self._log_from = self.log.stat().st_size if self.log.exists() else 0
+        self._command = launch.command[0]
         try:
-            self._process = GuardedProcess(command, folder, environment, log, memory)
+            self._process = GuardedProcess(launch)
         except OSError as error:
-            message = f"cannot be started: {error.strerror}: {error.filename or command[0]}"
+            message = f"cannot be started: {error.strerror}: {error.filename or self._command}"
             raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
-        self._command = command[0]
         self._channel = Channel(self._process.requests, self._process.answers)
         self._unanswered: deque[Pending] = deque()
         self._last_id: int | None = None
@@ -266,6 +265,10 @@ class WorkerProcess:
         self._channel.interrupt()
         self._process.kill()
 
+    def move_log(self, log: Path) -> None:
+        """Give the log this name, in place of what has it."""
+        self.log = self.log.replace(log)
+
     def write_log(self) -> None:
         """Have everything in the log that the worker has written to standard error before its last answer."""
         self._process.write_log()
@@ -280,5 +283,5 @@ class WorkerProcess:
         return f"the worker {ending.text}" + (f"; its last words: {last_line}" if last_line else "")
 
     def _last_log_line(self) -> str:
-        lines = [line for line in end_of_log(self._log, self._log_from).splitlines() if line.strip()]
+        lines = [line for line in end_of_log(self.log, self._log_from).splitlines() if line.strip()]
         return lines[-1].strip()[:300] if lines else ""

@@ -12,7 +12,6 @@ import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
-from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
 from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
@@ -24,6 +23,7 @@ from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.impls.onnx_file.layer.parameters import read_parameters, write_parameters
 from encoder_conformance.impls.onnx_file.layer.stages import sizes_at
 from encoder_conformance.impls.onnx_file.tracing.expressions import Array
+from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages as stages_of
 from encoder_conformance.wire.messages import MOST_NODES

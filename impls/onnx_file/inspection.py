@@ -8,7 +8,6 @@ from typing import Any
 import onnx
 
 from encoder_conformance import Tensors
-from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
@@ -27,6 +26,7 @@ from encoder_conformance.impls.onnx_file.reading.loading import Unreadable, load
 from encoder_conformance.impls.onnx_file.reading.node_order import check_order
 from encoder_conformance.impls.onnx_file.reading.operators import check_operators, unknown_opset
 from encoder_conformance.impls.onnx_file.reading.weights import check_weights
+from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.validate.findings import Description, FileFacts, MaskInput, MaskMeaning, Roles
 from encoder_conformance.wire.messages import MOST_NODES
 

@@ -143,7 +143,7 @@ def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
     for name, imports in reached.items():
         outside = {imported.split(".")[0] for imported in imports} - ADAPTERS_MAY_IMPORT - sys.stdlib_module_names
         assert not outside, f"{name} imports {outside}"
-    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "recent", "spec", "wire"}
+    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "memory", "recent", "spec", "wire"}
     assert {name for name in reached if name.startswith(f"{OWN}.spec")} == {f"{OWN}.spec", f"{OWN}.spec.depth"}
 
 
@@ -167,10 +167,37 @@ def test_importing_the_whole_harness_loads_no_framework() -> None:
     assert not loaded & (FRAMEWORKS | {"scipy"})  # SciPy's statistics alone take a second, of every command
 
 
-def test_a_run_starts_its_workers_before_it_imports_what_prints() -> None:
-    loaded = loaded_after("import encoder_conformance.cli.run")
-    assert {OWN, "pydantic", "click"} <= loaded
-    assert "rich" not in loaded
+def test_help_of_a_run_needs_click_and_little_else() -> None:
+    loaded = loaded_after("import encoder_conformance.cli.main, encoder_conformance.cli.run")
+    assert {OWN, "click"} <= loaded
+    assert not loaded & {"numpy", "pydantic", "yaml", "rich"}
+
+
+def test_a_run_starts_its_workers_before_it_imports_what_judges_and_prints() -> None:
+    statement = (
+        "import encoder_conformance.head_start, encoder_conformance.cli.chosen, encoder_conformance.cli.resuming"
+    )
+    reached = f"{statement}; sys.modules = {{m.replace('{OWN}.', '', 1): 0 for m in sys.modules}}"
+    loaded = loaded_after(reached)
+    assert {"head_start", "worker", "pydantic"} <= loaded
+    assert not loaded & {"asking", "checks", "diagnosis", "judging", "runner", "scheduling", "rich"}
+
+
+LATE = {f"{OWN}.pytest_plugin"}
+"""Others that import inside functions: pytest loads its plugins with every run of it."""
+
+
+def test_what_is_used_is_imported_at_the_top_but_for_commands_and_the_head_start() -> None:
+    """An import inside a function hides what a module needs."""
+    late = {name for name in PATHS if not name.startswith((f"{OWN}.cli.", f"{OWN}.head_start")) and _imports_late(name)}
+    assert late <= LATE, sorted(late - LATE)
+
+
+def _imports_late(name: str) -> bool:
+    tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    nodes = (node for function in functions for node in ast.walk(function))
+    return any(isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OWN) for node in nodes)
 
 
 def no_circle(imports: Mapping[str, Iterable[str]]) -> None:

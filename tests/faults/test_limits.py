@@ -15,7 +15,7 @@ from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.paths import SPECS
 from encoder_conformance.spec.yaml_file import read_yaml
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.strikes import Strikes
+from encoder_conformance.worker.supervisor import Losses
 
 CASES = ("--case", "pre-gelu/no-mask", "--case", "pre-gelu/padding-right", "--dtype", "float32", "--jobs", "1")
 MiB = 1 << 20
@@ -108,16 +108,16 @@ def test_a_worker_that_is_lost_at_each_check_is_given_up_after_three(
 
 
 def test_losses_that_are_not_in_a_row_give_nothing_up() -> None:
-    strikes, crash, hang = Strikes(), Failure(Outcome.CRASH, "crashed"), Failure(Outcome.TIMEOUT, "hung")
+    losses, crash, hang = Losses(), Failure(Outcome.CRASH, "crashed"), Failure(Outcome.TIMEOUT, "hung")
     for failure in (crash, hang, None, crash, hang, None, hang, crash):
-        strikes.lost(failure) if failure else strikes.answered()
-        assert strikes.given_up is None
-    strikes.lost(Failure(Outcome.ERROR, "broke the protocol"))
-    assert strikes.given_up is None
-    strikes.lost(hang)
-    assert strikes.given_up
-    strikes.answered()
-    assert "the last: hung" in strikes.given_up.message
+        losses.lost(failure) if failure else losses.answered()
+        assert losses.given_up is None
+    losses.lost(Failure(Outcome.ERROR, "broke the protocol"))
+    assert losses.given_up is None
+    losses.lost(hang)
+    assert losses.given_up
+    losses.answered()
+    assert "the last: hung" in losses.given_up.message
 
 
 def test_smoke_ends_at_the_first_hang(conform: Callable, fake: Callable) -> None:

@@ -328,11 +328,11 @@ def test_an_end_by_the_harness_is_nobody_s_fault(fake: Callable) -> None:
     asked.abort()
     with asked.check():
         assert isinstance(asked.observe(task, NO_ROWS), Failure)
-    assert asked.take_fault() is None
+    assert asked.worker.take_fault() is None
     closed, _ = session_that_has_answered(fake("closed", checks="[output]"))
     closed.abort()
     closed.close()
-    assert closed.take_fault() is None
+    assert closed.worker.take_fault() is None
 
 
 @pytest.mark.linux
@@ -343,7 +343,8 @@ def test_an_end_of_its_own_is_the_fault_of_the_check_before(
     script = RAW.format(honest=honest, before="pass", after="os.kill(os.getpid(), 14)")
     with within(60):
         session, task = session_that_has_answered(fake("ends", script=script, checks="[output]"))
-        pid = session.pid
+        assert session.worker.process
+        pid = session.worker.process.pid
         while Path("/proc", str(pid)).exists():
             select.select([], [], [], 0.01)
         if close:
@@ -351,8 +352,8 @@ def test_an_end_of_its_own_is_the_fault_of_the_check_before(
         else:
             with session.check():
                 assert isinstance(session.observe(task, NO_ROWS), dict)
-        fault = session.take_fault()
+        fault = session.worker.take_fault()
         assert fault
         assert "was ended by SIGALRM" in fault.message
-        assert session.take_fault() is None
+        assert session.worker.take_fault() is None
         session.abort()

@@ -18,6 +18,7 @@ from products import thinned
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.wire.messages import AsGiven, Request, Run, Start
 from encoder_conformance.worker.failure import WorkerFailure
+from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.process import WorkerProcess
 
 pytestmark = pytest.mark.linux
@@ -54,7 +55,7 @@ def hangs(act: str, layer: str) -> bool:
 def failed(op: str, moment: str, act: str, layer: str, folder: Path, within: Callable) -> tuple[int, WorkerFailure]:
     """How many requests were answered, and how the next one failed, within its limit."""
     command = (sys.executable, "-I", "-S", str(FAULTY), op, moment, act, layer, str(folder / "pids"))
-    worker = WorkerProcess(command, folder, dict(os.environ), folder / "log", 1 << 32)
+    worker = WorkerProcess(Launch(command, folder, dict(os.environ), folder / "log", 1 << 32))
     affected = SCRIPT[op].index(RUN if op == "run" else START) + (moment == "answered")
     try:
         for number, request in enumerate(SCRIPT[op]):
@@ -92,10 +93,11 @@ def test_a_fault_ends_in_time_is_charged_rightly_and_leaves_nothing(
 HARNESS = """
 import os, sys
 from pathlib import Path
+from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.process import WorkerProcess
 from encoder_conformance.wire.messages import Start
 folder = Path(sys.argv[1])
-worker = WorkerProcess(tuple(sys.argv[2:]), folder, dict(os.environ), folder / "log", 1 << 32)
+worker = WorkerProcess(Launch(tuple(sys.argv[2:]), folder, dict(os.environ), folder / "log", 1 << 32))
 print(worker.pid, flush=True)
 worker.ask(Start(device="cpu", threads=1), None, 1000)
 """
@@ -127,7 +129,7 @@ def test_a_worker_whose_guard_is_killed_or_stopped_ends_too(
 ) -> None:
     pids = tmp_path / "pids"
     command = (sys.executable, "-I", "-S", str(FAULTY), "start", "read", "pause", "alone", str(pids))
-    worker = WorkerProcess(command, tmp_path, dict(os.environ), tmp_path / "log", 1 << 32)
+    worker = WorkerProcess(Launch(command, tmp_path, dict(os.environ), tmp_path / "log", 1 << 32))
     assert worker.pid
     guard = int(Path("/proc", str(worker.pid), "stat").read_text().rpartition(")")[2].split()[1])
     with within(10):
@@ -143,7 +145,7 @@ def test_a_worker_whose_guard_is_killed_or_stopped_ends_too(
 def test_a_command_that_cannot_be_executed_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no program")
     for command, said in (("./missing", "No such file or directory: ./missing"), ("./text", "Permission denied")):
-        worker = WorkerProcess((command,), tmp_path, dict(os.environ), tmp_path / "log", 1 << 32)
+        worker = WorkerProcess(Launch((command,), tmp_path, dict(os.environ), tmp_path / "log", 1 << 32))
         with pytest.raises(WorkerFailure, match=f"cannot be started: {said}") as caught:
             worker.ask(START, None, ENOUGH)
         assert caught.value.outcome is Outcome.ERROR

@@ -36,7 +36,7 @@ class Reading:
 def read(probe: Probe, output: Floating) -> Reading:
     """The reading of `output` [B, S, D] in any format. Raises Unreadable.
 
-    A few items at a time: arrays of a whole batch are mapped and unmapped for each operation (allocator.py), and that
+    A few items at a time: arrays of a whole batch are mapped and unmapped for each operation (memory.py), and that
     takes longer than the operation.
     """
     _check_shows_norm(probe, output)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from encoder_conformance.allocator import give_freed_memory_back
+from encoder_conformance.memory import give_freed_memory_back
 
 Session = TypeVar("Session")
 LARGE = 64 << 20

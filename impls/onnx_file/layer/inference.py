@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import ValidationError
 
-from encoder_conformance.allocator import give_freed_memory_back
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner
@@ -24,6 +23,7 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedP
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_of
 from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.impls.onnx_file.tracing.unsupported import SENTENCES
+from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.oracle.encoder import LayerInputs
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format

@@ -15,10 +15,8 @@ from encoder_conformance.wire.frames import LARGE
 from encoder_conformance.wire.streamed import Array, Streamed, parts_of
 from encoder_conformance.worker.parts_file import PartsFile
 
-Sent = dict[str, Array | Streamed]
 
-
-def parameters_to_send(task: Task) -> Sent:
+def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
     """Every parameter of the task's layer, in the task's dtype."""
     case, dtype = task.case, task.format.numpy
     if sum(prod(p.shape(case.layer)) for p in parameters_of(case.layer)) * dtype.itemsize < LARGE:

@@ -1,15 +1,16 @@
-"""Workers that start before the specification is read: a run takes them, and of the others nothing is left."""
+"""Workers that start before the specification is read, and what a run does while it waits for them."""
 
 import os
+import queue
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from encoder_conformance.head_start import HeadStart, first_served, head_start, next_item
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.worker.early import EarlyWorkers, early_workers, served_first
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import Limits
 
@@ -53,22 +54,21 @@ def test_a_worker_that_would_start_otherwise_is_not_taken(ready: Ready, tmp_path
     log, limits = tmp_path / "logs" / "early.log", Limits()
     log.parent.mkdir()
     log.write_text("of an earlier run")
-    with early_workers([Launch.of(ready, 1, log, limits)]) as early:
-        assert log.read_text() == ""
-        assert early.take(ready, 2, log, limits) is None
-        assert log.read_text() == "of an earlier run"
-        assert early.take(ready, 1, log, limits) is None
+    with head_start([Launch.of(ready, 1, log, limits)]) as started:
+        assert started.take(ready, 2, log, limits) is None
+        assert started.take(ready, 1, log, limits) is None
     assert [path.name for path in log.parent.iterdir()] == ["early.log"]
+    assert log.read_text() == "of an earlier run"
 
 
 def test_a_worker_is_taken_once_and_its_log_is_the_new_one(ready: Ready, tmp_path: Path) -> None:
     log, limits = tmp_path / "logs" / "early.log", Limits()
     log.parent.mkdir()
     log.write_text("of an earlier run")
-    with early_workers([Launch.of(ready, 1, log, limits)]) as early:
-        worker = early.take(ready, 1, log, limits)
+    with head_start([Launch.of(ready, 1, log, limits)]) as started:
+        worker = started.take(ready, 1, log, limits)
         assert worker is not None
-        assert early.take(ready, 1, log, limits) is None
+        assert started.take(ready, 1, log, limits) is None
     assert worker.pid is not None
     assert lives(worker.pid)
     worker.end()
@@ -80,14 +80,14 @@ def test_a_worker_is_taken_once_and_its_log_is_the_new_one(ready: Ready, tmp_pat
 def test_nobody_is_left_where_the_block_fails(ready: Ready, tmp_path: Path) -> None:
     log, seen = tmp_path / "early.log", list[int]()
 
-    def fail(early: EarlyWorkers) -> None:
-        [(_, worker)] = early._waiting.values()
+    def fail(started: HeadStart) -> None:
+        [(_, worker)] = started._waiting.values()
         assert worker.pid is not None
         seen.append(worker.pid)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), early_workers([Launch.of(ready, 1, log, Limits())]) as early:
-        fail(early)
+    with pytest.raises(KeyboardInterrupt), head_start([Launch.of(ready, 1, log, Limits())]) as started:
+        fail(started)
     assert not lives(seen[0])
     assert not log.exists()
 
@@ -97,28 +97,41 @@ def test_one_that_cannot_start_is_left_to_the_run(ready: Ready, tmp_path: Path) 
     log.write_text("of an earlier run")
     launch = Launch.of(ready, 1, log, Limits())
     nowhere = Launch(launch.command, tmp_path / "missing", launch.environment, log, launch.memory)
-    with early_workers([nowhere]) as early:
-        assert early.take(ready, 1, log, Limits()) is None
+    with head_start([nowhere]) as started:
+        assert started.take(ready, 1, log, Limits()) is None
     assert log.read_text() == "of an earlier run"
 
 
-def test_the_first_workers_are_those_that_a_run_would_start(fake: Callable) -> None:
-    """First the longest tasks, which would else end last; then the shortest."""
-
-    def with_run(name: str, seconds: str) -> Ready:
-        folder = fake(name, timeouts=f"{{start: 60, build: 60, run: {seconds}}}")
-        found = resolve(read_implementation(folder), folder, {})
-        assert isinstance(found, Ready)
-        return found
-
-    ready = [with_run("a", "20"), with_run("b", "300"), with_run("c", "10")]
-    names = [each.implementation.name for each in served_first(ready, 2)]
-    assert names == ["b", "c"]
-    assert served_first(ready, 0) == []
+def test_the_first_workers_are_of_the_longest_tasks_and_then_of_the_shortest() -> None:
+    seconds = {"a": 20, "b": 300, "c": 10, "d": 20}
+    assert first_served(list(seconds), seconds.__getitem__) == ["b", "c", "a", "d"]
 
 
 def test_an_interrupt_waits_until_a_report_can_say_so(ready: Ready, tmp_path: Path) -> None:
-    with early_workers([Launch.of(ready, 1, tmp_path / "early.log", Limits())]) as early:
+    with head_start([Launch.of(ready, 1, tmp_path / "early.log", Limits())]) as started:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            early.interrupts.close()
+            started.interrupts.close()
+
+
+def test_steps_are_taken_until_an_item_comes_and_go_on_at_the_next_wait() -> None:
+    items, taken = queue.Queue[str](), list[int]()
+
+    def steps() -> Iterator[None]:
+        for step in range(5):
+            taken.append(step)
+            if step in (2, 4):
+                items.put(f"after step {step}")
+            yield
+
+    left = steps()
+    assert next_item(items, left) == "after step 2"
+    assert taken == [0, 1, 2]
+    assert next_item(items, left) == "after step 4"
+    assert taken == [0, 1, 2, 3, 4]
+
+
+def test_an_item_that_is_there_is_not_kept_waiting_by_a_step() -> None:
+    items = queue.Queue[str]()
+    items.put("first")
+    assert next_item(items, iter(pytest.fail, None)) == "first"

@@ -1,9 +1,8 @@
-"""The life of one worker: started when it is needed, restarted after a loss, stopped at the end."""
+"""Keeps one implementation's worker running: started when it is needed, replaced after a loss, stopped at the end."""
 
 import contextlib
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,17 +16,40 @@ from encoder_conformance.wire.frames import PROTOCOL
 from encoder_conformance.wire.messages import Start, Started
 from encoder_conformance.worker.failure import Failure, WorkerFailure
 from encoder_conformance.worker.launch import Launch
-from encoder_conformance.worker.limits import Limits
 from encoder_conformance.worker.process import WorkerProcess, one_line
-from encoder_conformance.worker.strikes import Strikes
 
 Answered = TypeVar("Answered")
+Ask = Callable[[WorkerProcess], Answered]
 _MOST_OF_VERSIONS, _MOST_OF_SETTINGS = 8_000, 20_000
 """Characters of JSON that a report has of each implementation's."""
+LOSSES_IN_A_ROW = 3
+"""Checks in a row that lose their worker, after which an implementation is given up: each would cost its limit."""
 
 
-class Lifecycle(ABC):
-    """One implementation and its worker. `versions` and `settings` come from the adapter's answer to `start`."""
+class Losses:
+    """The checks in a row that have lost a worker of one implementation, whichever of its workers that was."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.given_up: Failure | None = None
+        """Why no further check is asked, once that is so."""
+
+    def answered(self) -> None:
+        """A check has left its worker running."""
+        self._count = 0
+
+    def lost(self, failure: Failure) -> None:
+        """A check has lost its worker. One that broke the protocol costs no more than its start, and does not count."""
+        if failure.outcome not in (Outcome.CRASH, Outcome.TIMEOUT):
+            return
+        self._count += 1
+        if self._count >= LOSSES_IN_A_ROW and self.given_up is None:
+            text = f"given up: {LOSSES_IN_A_ROW} checks in a row have lost their worker; the last: {failure.message}"
+            self.given_up = Failure(Outcome.NOT_RUN, text, kind="given-up")
+
+
+class Supervisor:
+    """One implementation's worker. `versions` and `settings` come from the adapter's answer to `start`."""
 
     def __init__(
         self,
@@ -35,47 +57,32 @@ class Lifecycle(ABC):
         device: Device,
         threads: int,
         log: Path,
-        variables: Mapping[str, str] | None = None,
-        *,
-        limits: Limits | None = None,
-        strikes: Strikes | None = None,
-        early: WorkerProcess | None = None,
+        launch: Callable[[], Launch],
+        lost: Callable[[], None],
     ) -> None:
-        """`variables`: environment variables of the worker, beside those that set its number of threads. `strikes`:
-        shared by the sessions of one implementation. `early`: its first worker, if that has been started already."""
-        self.ready, self.device, self.threads, self.log = ready, device, threads, log
-        self._variables = variables or {}
-        self._limits = limits or Limits()
-        self._strikes = strikes or Strikes()
+        """`lost` is called when the worker is gone, and with it the layer that it had built."""
+        self._ready, self._device, self._threads = ready, device, threads
+        self._log, self._launch, self._lost = log, launch, lost
+        self.losses = Losses()
+        """Shared by all sessions of one implementation in a run."""
+        self.early: WorkerProcess | None = None
+        """The first worker, if that has been started already."""
+        self.process: WorkerProcess | None = None
         self.versions: dict[str, str] = {}
         self.settings: dict[str, Any] = {}
         self.peak_memory = 0
         """The largest resident bytes of its workers that have ended."""
+        self.closed = threading.Event()
+        self.unstartable: Failure | None = None
         self._fault_before: Failure | None = None
-        self._worker: WorkerProcess | None = None
-        self._early = early
-        self._unstartable: Failure | None = None
-        self._unbuildable: dict[tuple[object, ...], Failure] = {}
-        self._closed = threading.Event()
         self._lost_in_check: Failure | None = None
         self._answered_in_check = False
-        self.lost()
 
     def start(self) -> Failure | None:
         """Start the worker. Returns the failure, or None on success."""
-        answer = self._attempt(("start",), lambda worker: None)
+        answer = self.attempt(lambda worker: None)
         self._answered_in_check = False
         return answer if isinstance(answer, Failure) else None
-
-    @property
-    def pid(self) -> int | None:
-        """The worker's process id; None if no worker runs."""
-        return self._worker.pid if self._worker else None
-
-    @property
-    def given_up(self) -> Failure | None:
-        """Why no check is to be asked of this implementation any more; None while there is no reason."""
-        return self._strikes.given_up
 
     @contextlib.contextmanager
     def check(self) -> Generator[None]:
@@ -84,92 +91,78 @@ class Lifecycle(ABC):
         self._answered_in_check = False
         yield
         if self._lost_in_check:
-            self._strikes.lost(self._lost_in_check)
+            self.losses.lost(self._lost_in_check)
         elif self._answered_in_check:
-            self._strikes.answered()
+            self.losses.answered()
 
     def take_fault(self) -> Failure | None:
         """What the worker did after it had answered the check before the last one, whose fault that is; once."""
         fault, self._fault_before = self._fault_before, None
-        return None if self._closed.is_set() else fault  # the harness has ended the worker
+        return None if self.closed.is_set() else fault  # the harness has ended the worker
 
     def write_log(self) -> None:
         """Have everything in the log that the worker has written to standard error before its last answer."""
-        if self._worker:
-            self._worker.write_log()
-
-    @abstractmethod
-    def lost(self) -> None:
-        """Called at first, and when the worker is gone, and with it the layer that it had built."""
+        if self.process:
+            self.process.write_log()
 
     def close(self) -> None:
         """Stop the worker. `versions` and `settings` stay."""
         if early := self._take_early():
             early.end()
-        if self._worker:
-            if fault := self._worker.stop():
+        if self.process:
+            if fault := self.process.stop():
                 self._fault_before = fault.failure
             self._forget_worker()
 
     def abort(self) -> None:
         """Kill the worker, from any thread. No worker is started after this."""
-        self._closed.set()
-        for worker in (self._worker, self._early):
+        self.closed.set()
+        for worker in (self.process, self.early):
             if worker:
                 worker.kill()
 
     def _forget_worker(self) -> None:
-        if self._worker:
-            self.peak_memory = max(self.peak_memory, self._worker.peak)
-            self._worker = None
+        if self.process:
+            self.peak_memory = max(self.peak_memory, self.process.peak)
+            self.process = None
 
     def _started(self) -> WorkerProcess:
-        if self._worker:
-            return self._worker  # earlier answers of a killed worker can still be read
-        if self._closed.is_set():
+        if self.process:
+            return self.process  # earlier answers of a killed worker can still be read
+        if self.closed.is_set():
             raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
-        implementation = self.ready.implementation
+        implementation = self._ready.implementation
         try:
-            self._worker = worker = self._take_early() or self._launch().start()
-            if self._closed.is_set():  # aborted while it was started
+            self.process = worker = self._take_early() or WorkerProcess(self._launch())
+            if self.closed.is_set():  # aborted while it was started
                 worker.kill()
-            request = Start(device=self.device, threads=self.threads, choices=implementation.chosen)
+            request = Start(device=self._device, threads=self._threads, choices=implementation.chosen)
             answer = worker.ask(request, None, implementation.timeouts.start)
             started = Started.model_validate(answer.message)
             if (spoken := started.protocol) != PROTOCOL:
                 text = f"speaks protocol {spoken}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
         except (WorkerFailure, ValidationError) as problem:
-            self._unstartable = _cannot_start(problem, self.log)
-            if self._worker:
-                self._worker.end()
-            raise WorkerFailure(self._unstartable.outcome, self._unstartable.message, lost=True) from None
+            self.unstartable = _cannot_start(problem, self._log)
+            if self.process:
+                self.process.end()
+            raise WorkerFailure(self.unstartable.outcome, self.unstartable.message, lost=True) from None
         self.versions = within(started.versions, _MOST_OF_VERSIONS)
         self.settings = within(started.settings, _MOST_OF_SETTINGS)
         return worker
 
-    def _launch(self) -> Launch:
-        return Launch.of(self.ready, self.threads, self.log, self._limits, self._variables)
-
     def _take_early(self) -> WorkerProcess | None:
-        early, self._early = self._early, None
+        early, self.early = self.early, None
         return early
 
-    def _attempt(
-        self,
-        key: tuple[object, ...],
-        ask: Callable[[WorkerProcess], Answered],
-        again: Callable[[WorkerProcess], Answered] | None = None,
-    ) -> Answered | Failure:
+    def attempt(self, ask: Ask[Answered], again: Ask[Answered] | None = None) -> Answered | Failure:
         """The result of `ask` with a running worker, or why there is none.
 
         A worker that ended because of an earlier check is replaced once, and `again`, or else `ask`, is put to the new
-        one. A start that failed once and a layer `key` that could not be built are not tried again.
+        one. A start that failed once is not tried again.
         """
-        if self._unstartable:
-            return self._unstartable
-        if key in self._unbuildable:
-            return self._unbuildable[key]
+        if self.unstartable:
+            return self.unstartable
         before: int | None = None
         try:
             worker = self._started()
@@ -180,12 +173,12 @@ class Lifecycle(ABC):
             self._answered_in_check |= answered or not failure.lost
             if failure.lost:
                 self._forget_worker()
-                self.lost()
+                self._lost()
             first = not self._answered_in_check and self._fault_before is None
-            if failure.earlier and first and not self._closed.is_set():
+            if failure.earlier and first and not self.closed.is_set():
                 self._fault_before = failure.failure
                 self._lost_in_check = failure.failure
-                return self._attempt(key, again or ask)
+                return self.attempt(again or ask)
             if failure.lost:
                 self._lost_in_check = failure.failure
             return failure.failure
