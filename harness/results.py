@@ -76,7 +76,7 @@ class Absent(_Frozen):
     hint: str
 
 
-class Environment(_Frozen):
+class RunEnvironment(_Frozen):
     """The environment of a run. `seed`: of inputs and parameters (rule P-6); the frozen goldens are for seed 0."""
 
     conform: str
@@ -180,10 +180,12 @@ class Shown(_Frozen):
 
     @property
     def excluded(self) -> int:
+        """The number of deviations that are excluded in every format."""
         return self.deviations - len(self.not_excluded)
 
     @property
     def cited(self) -> int:
+        """The number of clauses that a judged check cites."""
         return self.clauses - len(self.not_cited)
 
 
@@ -205,12 +207,12 @@ class Shard(_Frozen):
 
 
 class MergedRun(_Frozen):
-    """Where and when a part of a merged report was run."""
+    """A run that is a part of a merged report: where and when it was."""
 
     complete: bool
     started: str
     arguments: tuple[str, ...]
-    environment: Environment
+    environment: RunEnvironment
     shard: Shard | None = None
 
 
@@ -228,7 +230,7 @@ class Report(_Frozen):
     started: str
     finished: str | None
     arguments: tuple[str, ...]
-    environment: Environment
+    environment: RunEnvironment
     implementations: tuple[Judged, ...]
     absent: tuple[Absent, ...]
     records: tuple[Record, ...]

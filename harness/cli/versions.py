@@ -46,7 +46,7 @@ Examples:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is asked of every version, and how. `anew`: also where nothing has changed since it was last asked."""
+    """A plan for every version, and its options. `anew`: also where nothing has changed since it was last asked."""
 
     folder: Path
     implementation: Implementation

@@ -1,4 +1,4 @@
-"""What became of one check between two runs."""
+"""The change of one check between two runs."""
 
 from enum import StrEnum
 from typing import TypeGuard
@@ -8,7 +8,7 @@ from encoder_conformance.results import Record
 
 
 class Change(StrEnum):
-    """From what needs attention to what needs none."""
+    """The changes, from what needs attention to what needs none."""
 
     NEWLY_OUT = "newly out of line"
     ANOTHER_DEVIATION = "another deviation"
@@ -28,7 +28,7 @@ WORSE = frozenset({Change.NEWLY_OUT, Change.ANOTHER_DEVIATION, Change.OPTED_OUT}
 
 
 def change_of(old: Record | None, new: Record | None) -> Change | None:
-    """What became of a check; None if neither run asked it.
+    """The change of a check; None if neither run asked it.
 
     A check that deviates as declared is in line with its declaration: it got worse if it conformed before, or if it
     deviates in another way now. Answers that conform in both runs have the same bits if their digests are equal, and
@@ -62,7 +62,7 @@ def _not_asked_now(old: Record | None, new: Record | None) -> Change | None:
 
 
 def _deviations(old: Record, new: Record) -> Change | None:
-    """How the declared deviations changed that were observed; None if they are the same."""
+    """The change of the declared deviations that were observed; None if they are the same."""
     before, now = set(old.deviations), set(new.deviations)
     if now - before:
         return Change.ANOTHER_DEVIATION

@@ -52,6 +52,7 @@ class Comparison:
 
     @cached_property
     def worse(self) -> tuple[Changed, ...]:
+        """The checks that got worse."""
         return tuple(changed for changed in self.changes if changed.change in WORSE)
 
     @property
@@ -124,7 +125,7 @@ _OF_MACHINES = {
 
 
 def changed_machine(old: Report, new: Report) -> tuple[str, ...]:
-    """What differs between the machines of two runs, such as "processors 2 → 16"."""
+    """The differences between the machines of two runs, such as "processors 2 → 16"."""
     was, now = (report.environment.model_dump() for report in (old, new))
     return tuple(f"{name} {was[key]} → {now[key]}" for key, name in _OF_MACHINES.items() if was[key] != now[key])
 

@@ -81,7 +81,7 @@ def _show_changed(screen: Console, change: Change, changed: list[Changed]) -> No
 
 
 def transition(changed: Changed) -> str:
-    """What a check was and is, such as "pass (0.61 σ) → fail (238 σ): …"."""
+    """A check's record before and now, such as "pass (0.61 σ) → fail (238 σ): …"."""
     message = changed.new.message if changed.new else ""
     text = f"{_state(changed.old)} → {_state(changed.new)}"
     return f"{text}: {' '.join(message.split())[:200]}" if message else text
@@ -96,7 +96,7 @@ def _state(record: Record | None) -> str:
 
 
 def last_line(comparison: Comparison) -> Text:
-    """What got worse, in numbers, or that nothing did."""
+    """A line that says what got worse, in numbers, or that nothing did."""
     counts: Counter[Change] = sum(comparison.counts.values(), Counter())
     rest = ", ".join(f"{counts[change]} {change.value}" for change in Change if counts[change] and change not in WORSE)
     if not counts:

@@ -57,7 +57,7 @@ def _show_change(screen: Console, change: History) -> None:
 
 
 def last_line(trend: Trend) -> Text:
-    """What changed, in one line."""
+    """A line that says how much changed."""
     present = trend.present
     if len(present) < 2:
         said = f"{trend.implementation}: {len(present)} of {len(trend.points)} versions were judged; a trend needs two"

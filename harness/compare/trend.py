@@ -18,7 +18,7 @@ _IN_LINE = frozenset({"conforms", "deviates"})
 
 @dataclass
 class Point:
-    """One run of the implementation. `label`: by which it is told from the others, such as a version."""
+    """A run of the implementation. `label`: by which it is told from the others, such as a version."""
 
     label: str
     states: dict[Key, State] = field(default_factory=dict)
@@ -30,6 +30,7 @@ class Point:
     """Why there is no run of it: what is said in place of the numbers."""
 
     def add(self, record: Record, state: State) -> None:
+        """Add a record, which came to this state."""
         key = record.case, record.dtype, record.check
         self.states[key] = state
         self.outcomes[record.outcome] += 1
@@ -40,6 +41,7 @@ class Point:
 
     @property
     def tally(self) -> Tally:
+        """The counts of its checks."""
         return Tally.of(self.outcomes.elements())
 
 
@@ -68,7 +70,7 @@ class History:
 
     @property
     def sentence(self) -> str:
-        """Such as "since 2.5: conforms; before: out of line by fully-masked-row-nan"."""
+        """A sentence such as "since 2.5: conforms; before: out of line by fully-masked-row-nan"."""
         said = []
         for number, (first, last, state) in enumerate(self.spans):
             if number == 0:
@@ -90,12 +92,13 @@ class Trend:
 
     @property
     def present(self) -> list[Point]:
+        """The points that have a run."""
         return [point for point in self.points if not point.absent]
 
     @cached_property
     def changes(self) -> tuple[History, ...]:
-        """What did not stay the same, the most checks first. A check that some run did not ask changes by that alone
-        only where the others disagree."""
+        """The histories of checks that did not stay the same, those of most checks first. That a run did not ask a
+        check is no change of it."""
         labels = [point.label for point in self.present]
         grouped: dict[tuple[State, ...], list[Key]] = {}
         for key in dict.fromkeys(key for point in self.present for key in point.states):
@@ -106,7 +109,7 @@ class Trend:
         return tuple(sorted(changes, key=lambda change: -len(change.keys)))
 
     def same_bits(self, number: int) -> tuple[int, int] | None:
-        """Of the answers that this point and the one before it both have, how many have the same bits, and all."""
+        """The number of answers with the same bits as at the point before, and of all that both have."""
         before = [point for point in self.points[:number] if not point.absent]
         now = self.points[number]
         if not before or now.absent:

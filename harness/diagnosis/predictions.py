@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.binomial import smaller_tail
+from encoder_conformance.checks.training.statistics import smaller_tail
 from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
 from encoder_conformance.oracle.steps import NOISY
 from encoder_conformance.oracle.steps.forward_only import narrowed

@@ -1,4 +1,4 @@
-"""Where in a tensor the error is: a coarse picture of it, for the report."""
+"""A coarse picture of where in a tensor the error is, for the report."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Heat = tuple[tuple[float | None, ...], ...]
 def heat_map(error: npt.NDArray[Any], positions: npt.NDArray[np.int64], shape: tuple[int, ...]) -> Heat:
     """The largest error in each field of a grid over the last two axes, at most 16 × 24; None where none is compared.
 
-    `error`: in σ, at flat `positions` of a tensor of this shape. Other axes are taken together.
+    `error` [N]: in σ, at flat `positions` [N] of a tensor of this shape. Other axes are taken together.
     """
     rows, columns = (1, 1, *shape)[-2:]
     height, width = min(rows, MOST_ROWS), min(columns, MOST_COLUMNS)

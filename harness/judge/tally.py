@@ -19,15 +19,18 @@ class Tally:
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> "Tally":
+        """Count these outcomes."""
         applicable = [outcome for outcome in outcomes if outcome is not Outcome.UNSUPPORTED]
         return cls(applicable.count(Outcome.PASS), applicable.count(Outcome.DEVIATES), len(applicable))
 
     @property
     def as_expected(self) -> int:
+        """The number of checks that conform, or deviate as declared."""
         return self.conforming + self.deviating
 
     @property
     def unexpected(self) -> int:
+        """The number of checks that do not conform, or have no answer."""
         return self.applicable - self.as_expected
 
     @property

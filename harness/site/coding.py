@@ -36,7 +36,7 @@ def encode(sigma: float | None) -> str:
 
 
 def alphabet() -> dict[str, str | float | int]:
-    """What a reader needs to decode."""
+    """The code of sizes, as a reader needs it to decode them."""
     return {
         "zero": ZERO,
         "missing": MISSING,

@@ -28,7 +28,7 @@ class RunFacts:
 
 @dataclass
 class CaseResults:
-    """One case in one dtype: the worst outcome of what was asked, the largest rms in σ, and the rows of its checks."""
+    """The worst outcome of a case in a dtype, the largest rms in σ, and the rows of its checks."""
 
     worst: Outcome
     rms: float | None = None

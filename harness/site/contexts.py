@@ -1,4 +1,4 @@
-"""What the templates show: plain values, in the words of the terminal."""
+"""Values for the templates, in the words of the terminal."""
 
 import shlex
 from collections import Counter
@@ -21,7 +21,7 @@ MOST_FAILURES = 60
 
 
 def web_links(links: Iterable[str]) -> list[str]:
-    """Those that a browser only opens. A `javascript:` link would run."""
+    """The links that a browser only opens. A `javascript:` link would run."""
     return [link for link in links if link.startswith(("https://", "http://"))]
 
 
@@ -42,7 +42,7 @@ def tally(outcomes: Counter[Outcome]) -> dict[str, int]:
 
 
 def verdict(outcomes: Counter[Outcome]) -> str:
-    """One sentence with both numbers."""
+    """A sentence with both numbers."""
     counted = Tally.of(outcomes.elements())
     return f"{counted}." if counted.applicable else "Nothing was judged."
 

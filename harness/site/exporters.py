@@ -11,7 +11,7 @@ from encoder_conformance.site.columns import Column
 
 
 def exporters_context(columns: Iterable[Column]) -> dict[str, Any]:
-    """What the page shows: for each exporter a row of each configuration, with the values of its choices."""
+    """The values of the page: for each exporter a row of each configuration, with the values of its choices."""
     by_name: dict[str, list[Column]] = {}
     for column in columns:
         name, _ = parse_variant(column.judged.name)

@@ -113,7 +113,7 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
 def index(
     columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], pages: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All that the matrix needs at once. `keys`: its cases and dtypes; `names`: its cases; `pages`: of the columns."""
+    """The data that the matrix needs at once. `keys`: its cases and dtypes; `names`: its cases; `pages`: of columns."""
     groups = list(dict.fromkeys(map(group_of, names)))
     slots = Rows("dtype")
     numbers = {case: number for number, case in enumerate(names)}

@@ -37,7 +37,7 @@ def _commands(report: Report, root: Path) -> Iterator[str]:
 
 
 def _deviation(record: Record) -> str:
-    """What a stale declaration names, which is in the manifest; else the stage."""
+    """The deviation that a stale declaration names, which is in the manifest; else the stage."""
     return record.deviations[0] if record.outcome is Outcome.STALE and record.deviations else record.stage or ""
 
 

@@ -4,6 +4,8 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from itertools import islice
@@ -16,6 +18,7 @@ import pytest
 from encoder_conformance.judge.heat import MOST_COLUMNS, MOST_ROWS, heat_map
 from encoder_conformance.judge.outcome import SEVERITY, Outcome
 from encoder_conformance.site.coding import LEVELS, MISSING, ZERO, alphabet, encode
+from encoder_conformance.site.writing import STATIC
 
 CASES = ("--case", "pre-gelu/padding-right", "--case", "post-relu/no-mask")
 LATE_ERROR = """
@@ -356,3 +359,59 @@ def test_exporters_have_a_page(conform: Callable, failed: Path, tmp_path: Path) 
     assert re.search(r"23\s*onnxruntime\s*basic", text)
     assert conform("report", failed, "--to", tmp_path / "none").status == 0
     assert "No exporter took part" in Page(tmp_path / "none" / "exporters.html").text
+
+
+ELEVENTH = 'DISTURBED = "disturbed", "D", "another process took the machine", "no answer"'
+WITH_ELEVENTH = """
+import sys, types
+from pathlib import Path
+import encoder_conformance.judge as room
+source = Path(room.__file__).with_name("outcome.py").read_text(encoding="utf-8")
+name = room.__name__ + ".outcome"
+module = sys.modules[name] = room.outcome = types.ModuleType(name)
+before, mark, after = source.partition("    NOT_RUN = ")
+assert mark
+exec(before + "    " + sys.argv.pop(1) + "\\n" + mark + after, vars(module))
+from encoder_conformance.cli.main import main
+main()
+"""
+
+
+def test_an_eleventh_outcome_is_a_row_and_nothing_else(failed: Path, tmp_path: Path) -> None:
+    """Its number is 10: nothing that shows outcomes may take one for a digit, or know them by their places."""
+    report = json.loads((failed / "report.json").read_text())
+    records = [{**each, "outcome": "disturbed", "message": "noise"} for each in report["records"][:3]]
+    there = changed(failed, tmp_path / "changed", records=[*records, *report["records"][3:]])
+
+    def conform(*arguments: str | Path) -> str:
+        command = [sys.executable, "-c", WITH_ELEVENTH, ELEVENTH, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode in (0, 1), ended.stderr
+        return ended.stdout
+
+    site = tmp_path / "site"
+    conform("report", there, "--to", site)
+    index = data(site, "index")
+    [column] = index["columns"]
+    assert len(column["cells"]) == len(index["slots"])
+    found = {index["outcomes"][cell]["name"]: index["outcomes"][cell] for cell in column["cells"]}
+    assert found["disturbed"] == {
+        "name": "disturbed",
+        "sign": "D",
+        "category": "bad",
+        "severity": SEVERITY[Outcome.NOT_RUN],
+        "applicable": True,
+    }
+    assert [index["outcomes"][row["outcome"]]["name"] for row in data(site, "0")["checks"]].count("disturbed") == 3
+    assert "another process took the machine" in Page(site / "index.html").text
+    assert '<td class="bad">disturbed</td>' in (site / "implementations" / "late.html").read_text(encoding="utf-8")
+    assert conform("summarize", there, "--junit", "-").count('<error message="noise" type="disturbed"') == 3
+    assert "→ disturbed" in conform("compare", failed, there)
+
+
+def test_scripts_and_styles_know_no_outcome_by_its_name_or_place() -> None:
+    for path in STATIC.glob("*.*"):
+        text = path.read_text(encoding="utf-8")
+        quoted = set(re.findall(r"[\"'`.]([a-z-]+)[\"'`\s,:{]", text)) if path.suffix == ".css" else set()
+        quoted |= set(re.findall(r"[\"'`]([\w-]+)[\"'`]", text))
+        assert not quoted & {*Outcome, *map(str, range(2, 10))}, path.name
