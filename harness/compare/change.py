@@ -25,6 +25,8 @@ class Change(StrEnum):
 
 WORSE = frozenset({Change.NEWLY_OUT, Change.ANOTHER_DEVIATION, Change.OPTED_OUT})
 """What gives `conform compare` the exit status 1."""
+AS_BEFORE = frozenset({Change.WITHIN_NOISE, Change.SAME_BITS, Change.SAME_OUTCOME})
+"""What needs no list of its checks."""
 
 
 def change_of(old: Record | None, new: Record | None) -> Change | None:

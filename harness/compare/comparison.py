@@ -51,9 +51,15 @@ class Comparison:
         return counts
 
     @cached_property
-    def worse(self) -> tuple[Changed, ...]:
+    def by_change(self) -> dict[Change, list[Changed]]:
+        """Change → the checks that it became of, from what needs attention to what needs none."""
+        found = {change: [each for each in self.changes if each.change is change] for change in Change}
+        return {change: checks for change, checks in found.items() if checks}
+
+    @property
+    def worse(self) -> list[Changed]:
         """The checks that got worse."""
-        return tuple(changed for changed in self.changes if changed.change in WORSE)
+        return [each for each in self.changes if each.change in WORSE]
 
     @property
     def new_diagnoses(self) -> tuple[Diagnosis, ...]:

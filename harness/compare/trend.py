@@ -1,7 +1,7 @@
 """Puts runs of one implementation in a row, and finds what changed at which of them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -42,7 +42,7 @@ class Point:
     @property
     def tally(self) -> Tally:
         """The counts of its checks."""
-        return Tally.of(self.outcomes.elements())
+        return Tally.of(self.outcomes)
 
 
 def point_of(report: Report, implementation: str, label: str) -> Point:
@@ -61,6 +61,11 @@ class History:
 
     spans: tuple[tuple[str, str, State], ...]
     keys: tuple[Key, ...]
+
+    @property
+    def cases(self) -> list[str]:
+        """The cases of these checks."""
+        return list(dict.fromkeys(case for case, _, _ in self.keys))
 
     @property
     def worse(self) -> bool:
@@ -140,8 +145,3 @@ def _spans(labels: Sequence[str], states: Sequence[State]) -> tuple[tuple[str, s
         found = [label for label, _ in members]
         spans.append((found[0], found[-1], state))
     return tuple(reversed(spans))
-
-
-def by_case(keys: Sequence[Key]) -> Mapping[str, int]:
-    """Case → the number of these checks that are of it."""
-    return Counter(case for case, _, _ in keys)

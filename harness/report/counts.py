@@ -76,7 +76,7 @@ class Standing:
     @property
     def tally(self) -> Tally:
         """The counts of all planned checks."""
-        return Tally.of(self.with_left.elements())
+        return Tally.of(self.with_left)
 
     @property
     def failed(self) -> bool:

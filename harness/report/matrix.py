@@ -176,7 +176,7 @@ def summary(report: Report, counts: RunCounts, width: int) -> Table:
             f"{coverage.cited}{of}{coverage.clauses}" if coverage else "–",
             "" if standing.rms is None else format_sigma(standing.rms),
             "" if standing.max is None else format_sigma(standing.max),
-            str(standing.planned - tally.applicable),
+            str(tally.unsupported),
         )
         table.add_row(name, *(cell for cell, heading in zip(row, headings, strict=True) if heading))
     return table

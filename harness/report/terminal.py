@@ -182,7 +182,7 @@ def _identified(diagnosis: Diagnosis) -> str:
 
 
 def _last_line(report: Report, count: Counter[Outcome]) -> Text:
-    tally = Tally.of(count.elements())
+    tally = Tally.of(count)
     others = [f"{n} {outcome.value}" for outcome, n in count.items() if not outcome.is_in_line]
     text = str(tally) + (f" ({', '.join(others)})" if others else "")
     if report.environment.seed:

@@ -8,6 +8,7 @@ from typing import Any
 from encoder_conformance.compare.state import explained_by, state_of
 from encoder_conformance.compare.trend import Point
 from encoder_conformance.judge.outcome import SEVERITY, Outcome
+from encoder_conformance.judge.tally import Tally
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.results import Absent, Diagnosis, Judged, Record, Report, Shown
 from encoder_conformance.site.coding import CODES, MISSING, NO_RECORD, Rows, encode
@@ -59,6 +60,21 @@ class Column:
         self.point = Point(run.name)
         self._explanations = explained_by(self.diagnoses, judged.name)
         self._checks = Rows("check", "tensors", "text", "deviations")
+
+    @property
+    def page(self) -> str:
+        """The path of its page."""
+        return f"implementations/{self.slug}.html"
+
+    @property
+    def versions(self) -> str:
+        """The versions of what it is made with."""
+        return ", ".join(f"{name} {version}" for name, version in self.judged.versions.items()) or "never started"
+
+    @property
+    def tally(self) -> Tally:
+        """The counts of its checks."""
+        return self.point.tally
 
     def add(self, record: Record) -> None:
         """Add a record of this implementation, which is not kept."""

@@ -1,23 +1,17 @@
-"""Values for the templates, in the words of the terminal."""
+"""What the pages say of runs and implementations, in the words of the terminal."""
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
-from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.report.matrix import format_sigma
 from encoder_conformance.report.repeating import repeat_command, reproduce_command
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Diagnosis
 from encoder_conformance.site.columns import Column, RunFacts
-from encoder_conformance.site.scripts import script_context
-from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import load_deviations
-
-MOST_FAILURES = 60
 
 
 def web_links(links: Iterable[str]) -> list[str]:
@@ -30,21 +24,9 @@ def anchor(**values: str) -> str:
     return urlencode(values)
 
 
-def tally(outcomes: Counter[Outcome]) -> dict[str, int]:
-    """The numbers of checks in a table's row."""
-    counted = Tally.of(outcomes.elements())
-    return {
-        "conforming": counted.conforming,
-        "deviating": counted.deviating,
-        "unexpected": counted.unexpected,
-        "unsupported": outcomes[Outcome.UNSUPPORTED],
-    }
-
-
-def verdict(outcomes: Counter[Outcome]) -> str:
-    """A sentence with both numbers."""
-    counted = Tally.of(outcomes.elements())
-    return f"{counted}." if counted.applicable else "Nothing was judged."
+def verdict(tally: Tally) -> str:
+    """A sentence with the numbers of checks."""
+    return f"{tally}." if tally.applicable else "Nothing was judged."
 
 
 def diagnosis_context(each: Diagnosis) -> dict[str, Any]:
@@ -70,25 +52,6 @@ def diagnosis_context(each: Diagnosis) -> dict[str, Any]:
     }
 
 
-def row(column: Column) -> dict[str, Any]:
-    """An implementation, as the first page lists it."""
-    return {
-        "label": column.label,
-        "page": f"implementations/{column.slug}.html",
-        "tally": tally(column.point.outcomes),
-        "largest": "" if column.largest is None else format_sigma(column.largest),
-        "versions": versions(column),
-        "cut_short": column.run.cut_short,
-        "diagnoses": [diagnosis_context(each) for each in column.diagnoses],
-    }
-
-
-def versions(column: Column) -> str:
-    """The versions of what an implementation is made with."""
-    found = column.judged.versions
-    return ", ".join(f"{name} {version}" for name, version in found.items()) or "never started"
-
-
 def machine(run: RunFacts) -> str:
     """The machine of a run, and how it was used."""
     place = run.report.environment
@@ -99,54 +62,29 @@ def machine(run: RunFacts) -> str:
     )
 
 
-def page(column: Column) -> dict[str, Any]:
-    """An implementation's own page."""
-    command = smallest_command(column)
-    return {
-        **row(column),
-        "title": column.judged.title,
-        "verdict": verdict(column.point.outcomes),
-        "levels": [(level, tally(column.levels[level])) for level in LEVELS if level in column.levels],
-        "shown": column.shown,
-        "unexpected": [
-            {
-                **{name: getattr(each, name) for name in ("case", "dtype", "check", "outcome", "message")},
-                "anchor": anchor(case=each.case, impl=column.label),
-            }
-            for each in column.unexpected[:MOST_FAILURES]
-        ],
-        "more_unexpected": max(0, len(column.unexpected) - MOST_FAILURES),
-        "failing_anchor": anchor(outcome="not as expected"),
-        "deviations": [_declared(name, count) for name, count in column.deviations.items()],
-        "reasons": column.reasons.most_common(),
-        "facts": _facts(column),
-        "script": script_context(column, command) if command else None,
-        "script_command": command,
-    }
-
-
-def _declared(name: str, count: int) -> dict[str, Any]:
+def declared(name: str, count: int) -> dict[str, Any]:
     """A declared deviation, which so many checks show."""
     known = load_deviations().get(name)
     sentence, links = (known.sentence, web_links(known.links)) if known else ("", [])
     return {"name": name, "count": count, "sentence": sentence, "links": links}
 
 
-def _facts(column: Column) -> list[tuple[str, str]]:
+def facts(column: Column) -> list[tuple[str, str]]:
+    """Versions, settings, command and machine of an implementation."""
     return [
         ("framework", column.judged.framework),
-        ("versions", versions(column)),
+        ("versions", column.versions),
         *((name, str(value)) for name, value in column.judged.settings.items()),
         ("command", shlex.join(column.judged.command)),
-        ("run", f"{column.run.name}: conform {shlex.join(column.run.report.arguments)}"),
+        ("run", f"{column.run.name}: {command_of(column.run)}"),
         ("when", column.run.report.started),
         ("where", machine(column.run)),
     ]
 
 
-def smallest_command(column: Column) -> str:
-    """The command that writes the smallest failing case; "" if none failed."""
-    return reproduce_command(column.run.report, column.judged.name, "*", None) if column.unexpected else ""
+def command_of(run: RunFacts) -> str:
+    """The command of a run."""
+    return f"conform {shlex.join(run.report.arguments)}"
 
 
 def commands(column: Column) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import tempfile
 from collections import Counter
@@ -15,12 +14,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import encoder_conformance
 from encoder_conformance.errors import InputError
 from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.tally import Tally
+from encoder_conformance.report.matrix import format_sigma
 from encoder_conformance.site import contexts
 from encoder_conformance.site.cases import facts, group_of, level_of, ordered_keys
 from encoder_conformance.site.coding import Rows, alphabet, outcomes
-from encoder_conformance.site.columns import Column, RunFacts
+from encoder_conformance.site.columns import Column
 from encoder_conformance.site.exporters import exporters_context
 from encoder_conformance.site.kill import kill_context
+from encoder_conformance.site.scripts import script_context, smallest_command
 from encoder_conformance.site.trends import trends
 from encoder_conformance.spec.clauses import clauses
 from encoder_conformance.spec.constants import constants
@@ -30,7 +32,9 @@ from encoder_conformance.spec.load import load
 MARKER = "encoder-conformance-site"
 """A file that a site has, and by which --overwrite knows one."""
 STATIC = Path(__file__).with_name("static")
-_MOST_DIAGNOSED = 12
+_MOST_DIAGNOSED, _MOST_FAILURES = 12, 60
+_Script = dict[str, Any] | None
+"""The script of an implementation, as script_context has it."""
 _MENU = (
     ("index.html", "Matrix"),
     ("case.html", "Cases"),
@@ -100,27 +104,27 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
     (made / "data").mkdir()
     (made / "implementations").mkdir()
     (made / MARKER).write_text(f"conform {encoder_conformance.__version__}\n")
-    pages = [contexts.page(column) for column in columns]
-    _data(made, "index", index(columns, keys, names, pages))
+    scripts = list(map(script_context, columns))
+    _data(made, "index", index(columns, keys, names, scripts))
     _data(made, "cases", facts(names))
     for number, column in enumerate(columns):
         diagnoses = [contexts.diagnosis_context(each) for each in column.diagnoses]
         machine = contexts.machine(column.run)
         _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": machine})
-    _pages(made, columns, pages, changes)
+    _pages(made, columns, scripts, changes)
 
 
 def index(
-    columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], pages: Sequence[dict[str, Any]]
+    columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], scripts: Sequence[_Script]
 ) -> dict[str, Any]:
-    """The data that the matrix needs at once. `keys`: its cases and dtypes; `names`: its cases; `pages`: of columns."""
+    """The data of the matrix. `keys`: its cases and dtypes; `names`: its cases; `scripts`: each column's."""
     groups = list(dict.fromkeys(map(group_of, names)))
     slots = Rows("dtype")
     numbers = {case: number for number, case in enumerate(names)}
     for case, dtype in keys:
         slots.add({"case": numbers[case], "dtype": dtype})
     return {
-        "columns": [_column(column, keys, page) for column, page in zip(columns, pages, strict=True)],
+        "columns": [_column(column, keys, script) for column, script in zip(columns, scripts, strict=True)],
         "cases": _cases(names),
         "slots": slots.written(),
         "groups": groups,
@@ -143,16 +147,16 @@ def _cases(names: Sequence[str]) -> dict[str, Any]:
     return rows.written()
 
 
-def _column(column: Column, keys: Sequence[tuple[str, str]], page: dict[str, Any]) -> dict[str, Any]:
+def _column(column: Column, keys: Sequence[tuple[str, str]], script: _Script) -> dict[str, Any]:
     """An implementation, and the outcome and size of each of its cells."""
-    again, script = contexts.commands(column)
+    repeat, reproduce = contexts.commands(column)
     return {
         "label": column.label,
-        "page": f"implementations/{column.slug}.html",
-        "versions": contexts.versions(column),
-        "repeat": again,
-        "reproduce": script,
-        "script": {name: page["script"][name] for name in ("case", "dtype")} if page["script"] else None,
+        "page": column.page,
+        "versions": column.versions,
+        "repeat": repeat,
+        "reproduce": reproduce,
+        "script": {name: script[name] for name in ("case", "dtype")} if script else None,
         "cells": "".join(map(column.outcome_at, keys)),
         "sigmas": "".join(map(column.sigma_at, keys)),
     }
@@ -164,9 +168,7 @@ def _data(made: Path, name: str, value: Any) -> None:
     (made / "data" / f"{name}.js").write_text(f'conform.receive("{name}",{text});\n', encoding="ascii")
 
 
-def _pages(
-    made: Path, columns: Sequence[Column], pages: Sequence[dict[str, Any]], changes: dict[str, Any] | None
-) -> None:
+def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], changes: dict[str, Any] | None) -> None:
     runs = list({id(column.run): column.run for column in columns}.values())
     templates = _templates(len(runs), [*_MENU, *([("changes.html", "Changes")] if changes else [])])
 
@@ -175,19 +177,26 @@ def _pages(
         text = templates.get_template(template).render(page=path, root=root, **values)
         (made / path).write_text(text, encoding="utf-8")
 
-    write("index.html", "index.html", **_first_page(columns, runs))
+    failing = [each for each in columns if each.tally.unexpected][:_MOST_DIAGNOSED]
+    write("index.html", "index.html", columns=columns, runs=runs, failing=failing, **_heading(columns))
     write("case.html", "case.html")
     write("deviations.html", "deviations.html", **kill_context(columns))
     write("exporters.html", "exporters.html", **exporters_context(columns))
     if changes:
         write("changes.html", "changes.html", **changes)
     over_runs = trends(columns)
-    for column, page in zip(columns, pages, strict=True):
-        if page["script"]:
+    for column, script in zip(columns, scripts, strict=True):
+        if script:
             (made / "scripts").mkdir(exist_ok=True)
-            (made / page["script"]["path"]).write_text(page["script"]["text"], encoding="utf-8")
-        trend = over_runs.get(column.judged.name)
-        write(f"implementations/{column.slug}.html", "implementation.html", column=page, trend=trend)
+            (made / script["path"]).write_text(script["text"], encoding="utf-8")
+        values = {
+            "trend": over_runs.get(column.judged.name),
+            "script": script,
+            "command": smallest_command(column),
+            "declared": [contexts.declared(name, count) for name, count in column.deviations.items()],
+            "facts": contexts.facts(column),
+        }
+        write(column.page, "implementation.html", column=column, **values)
 
 
 def _templates(runs: int, menu: Sequence[tuple[str, str]]) -> Environment:
@@ -198,41 +207,36 @@ def _templates(runs: int, menu: Sequence[tuple[str, str]]) -> Environment:
         "limits": {"rms": f"{constants().rms_limit:g}", "max": f"{constants().max_limit:g}"},
         "made_of": f"Made of {runs} run{'s' * (runs != 1)}.",
         "outcomes": list(Outcome),
+        "levels": LEVELS,
         "menu": menu,
+        "anchor": contexts.anchor,
+        "most_failures": _MOST_FAILURES,
+    }
+    templates.filters |= {
+        "sigma": lambda size: "" if size is None else format_sigma(size),
+        "tally": Tally.of,
+        "verdict": contexts.verdict,
+        "diagnosis": contexts.diagnosis_context,
+        "command": contexts.command_of,
+        "machine": contexts.machine,
     }
     return templates
 
 
-def _first_page(columns: Sequence[Column], runs: Sequence[RunFacts]) -> dict[str, Any]:
-    rows = [contexts.row(column) for column in columns]
+def _heading(columns: Sequence[Column]) -> dict[str, str]:
     every = sum((column.point.outcomes for column in columns), Counter[Outcome]())
-    return {
-        "columns": rows,
-        "failing": [each for each in rows if each["tally"]["unexpected"]][:_MOST_DIAGNOSED],
-        "headline": _headline(rows),
-        "summary": contexts.verdict(every) if rows else "No implementation took part.",
-        "runs": [
-            {
-                "name": run.name,
-                "command": shlex.join(run.report.arguments),
-                "started": run.report.started,
-                "cut_short": run.cut_short,
-                "machine": contexts.machine(run),
-                "absent": run.absent,
-            }
-            for run in runs
-        ],
-    }
+    summary = contexts.verdict(Tally.of(every)) if columns else "No implementation took part."
+    return {"headline": _headline([column.tally for column in columns]), "summary": summary}
 
 
-def _headline(rows: Sequence[dict[str, Any]]) -> str:
-    bad = sum(bool(each["tally"]["unexpected"]) for each in rows)
-    of = f"{len(rows)} implementation{'s' * (len(rows) != 1)}"
+def _headline(tallies: Sequence[Tally]) -> str:
+    bad = sum(bool(each.unexpected) for each in tallies)
+    of = f"{len(tallies)} implementation{'s' * (len(tallies) != 1)}"
     if bad:
         return f"{bad} of {of} do{'es' * (bad == 1)} not conform"
-    conforming = sum(each["tally"]["conforming"] + each["tally"]["deviating"] > 0 for each in rows)
+    conforming = sum(each.as_expected > 0 for each in tallies)
     if not conforming:
-        return f"{of}, and none was asked anything" if len(rows) > 1 else f"{of}, which was asked nothing"
+        return f"{of}, and none was asked anything" if len(tallies) > 1 else f"{of}, which was asked nothing"
     text = f"{conforming} implementation{'s' * (conforming != 1)} conform{'s' * (conforming == 1)}"
-    unasked = len(rows) - conforming
+    unasked = len(tallies) - conforming
     return f"{text}, {unasked} {'was' if unasked == 1 else 'were'} asked nothing" if unasked else text
