@@ -40,15 +40,7 @@ from encoder_conformance.worker.session import Session
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A judged check: its record, and the tensors of the answer, if there are any."""
-
-    record: Record
-    answers: Tensors | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
+class UnjudgedAnswer:
     """The answer to a check, not judged yet.
 
     `result`: the tensors; or a deferred judgement, for a check of several requests; or a failure; or None if the check
@@ -73,10 +65,28 @@ class Answer:
         return lambda: in_format(case, golden(case), dtype)
 
 
-def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> Asked:
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """The record of a check, what was expected in its format, and the whole tensors of the answer, if it has any."""
+
+    task: Task
+    golden: Expected
+    record: Record
+    tensors: Tensors | None
+
+    @classmethod
+    def of(cls, answer: UnjudgedAnswer, record: Record) -> "JudgedAnswer":
+        """The answer was asked for whole."""
+        result, tensors = answer.result, None
+        if isinstance(result, Mapping):
+            tensors = {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
+        return cls(answer.task, answer.expected, record, tensors)
+
+
+def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> JudgedAnswer:
     """Run one check on an implementation and judge the answer."""
     answer = put(session, task, lambda case: golden, whole=True)
-    return Asked(judged(answer, constants), _whole_tensors(answer.result))
+    return JudgedAnswer.of(answer, judged(answer, constants))
 
 
 def put(
@@ -86,7 +96,7 @@ def put(
     *,
     whole: bool = False,
     coming: Iterable[Task] = (),
-) -> Answer:
+) -> UnjudgedAnswer:
     """Run one check on an implementation, without judging it.
 
     The golden is read when the answer is judged, or before if the request depends on it: cotangents do (B-2). Only the
@@ -94,16 +104,16 @@ def put(
     requests are sent while this check's are answered.
     """
     if task.opt_out:
-        return Answer(task, golden, None, 0.0)
+        return UnjudgedAnswer(task, golden, None, 0.0)
     if session.given_up:
-        return Answer(task, golden, session.given_up, 0.0)
+        return UnjudgedAnswer(task, golden, session.given_up, 0.0)
     begun = time.monotonic()
     with session.check():
         result = _result(session, task, golden, coming, whole=whole)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(result, Refused):
-        return Answer(task, golden, result.output, seconds, result.kind)
-    return Answer(task, golden, result, seconds)
+        return UnjudgedAnswer(task, golden, result.output, seconds, result.kind)
+    return UnjudgedAnswer(task, golden, result, seconds)
 
 
 def _result(
@@ -201,13 +211,7 @@ def _observe_compared(session: Session, task: Task, expected: Expected) -> Answe
     return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 
-def _whole_tensors(result: Answers | Judgement | Failure | None) -> Tensors | None:
-    if not isinstance(result, Mapping):
-        return None
-    return {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
-
-
-def judged(answer: Answer, constants: Constants) -> Record:
+def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
     """Judge an answer and make its record."""
     task, result = answer.task, answer.result
     if result is None:

@@ -56,7 +56,7 @@ def cleaned(value: Any, depth: int = _DEEPEST) -> Any:
 
 
 def within(entries: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """As many of the first entries as fit into `most` characters of JSON, and under "…" the number of the others."""
+    """The first entries, as many as fit into `most` characters of JSON, and under "…" the number of the others."""
     kept = dict[str, Any]()
     for key, value in entries.items():
         most -= len(json.dumps({key: value}, default=str))

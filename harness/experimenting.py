@@ -16,7 +16,7 @@ from encoder_conformance.spec.constants import constants
 
 
 def ask_again(ready: Ready, dtype: str, cases: Sequence[Case], *, options: RunOptions, logs: Path) -> list[Observation]:
-    """What the implementation gives for these cases, which the oracle computes first; those alone that it answers
+    """Observe the implementation in these cases, which the oracle computes first; those alone that it answers
     before the run's time is over."""
     tasks = [task for task in plan(ready.implementation, list(cases)) if task.dtype == dtype and not task.opt_out]
     if not tasks:

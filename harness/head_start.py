@@ -1,4 +1,4 @@
-"""What a run does while its workers import their frameworks, which takes seconds: the harness needs half a second.
+"""The work of a run while its workers import their frameworks, which takes seconds: the harness needs half a second.
 
 Workers start before the specification is read and before what judges is imported, which is why what prepares to judge
 imports it inside functions. Then, and whenever no answer comes, expectations are read and conditions measured.
@@ -18,7 +18,7 @@ from encoder_conformance.interrupts import deferred_interrupts
 from encoder_conformance.spec.case import Case
 from encoder_conformance.worker.failure import WorkerFailure
 from encoder_conformance.worker.launch import Launch
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.process import WorkerProcess
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class HeadStart:
         except WorkerFailure:
             log.unlink(missing_ok=True)
 
-    def take(self, ready: Ready, threads: int, log: Path, limits: Limits) -> WorkerProcess | None:
+    def take(self, ready: Ready, threads: int, log: Path, limits: WorkerLimits) -> WorkerProcess | None:
         """The worker that has been started with these, if there is one; once. One that has started otherwise ends."""
         launch, worker = self._waiting.pop(log, (None, None))
         if worker and launch == Launch.of(ready, threads, log, limits):

@@ -1,13 +1,16 @@
-"""Ctrl-C and its like, kept until a block is done."""
+"""Signals that end programs: Ctrl-C and its like, kept until a block is done, and the one at the end of a parent."""
 
 import contextlib
+import ctypes
 import signal
+import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import FrameType
 
 INTERRUPTS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """A terminal, and `timeout`, send these to every process of the group."""
+_PR_SET_PDEATHSIG = 1
 
 
 @contextlib.contextmanager
@@ -31,3 +34,18 @@ def deferred_interrupts() -> Generator[None]:
             signal.signal(number, handler)
         if arrived:
             signal.raise_signal(arrived[0])
+
+
+def ends_with_parent() -> Callable[[], None] | None:
+    """For `preexec_fn`: let a program that the harness starts end with it, even if the harness is killed.
+
+    The process is started before there are threads. None where the system cannot do it. Workers have a guard for that.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl  # found before the fork, after which little is safe
+
+    def ask_for_the_signal() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    return ask_for_the_signal

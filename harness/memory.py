@@ -1,4 +1,4 @@
-"""What becomes of memory that is freed: Python's search for cycles, and what glibc's allocator gives back.
+"""Memory that is freed: Python's search for cycles, and what glibc's allocator gives back.
 
 By default glibc raises its threshold for returning an array to the system with every large array that is freed, up to
 32 MiB. Threads that read and drop goldens and answers then fragment the heap: a run of all cases used a fifth more

@@ -31,7 +31,7 @@ class Pool(ProcessPoolExecutor):
     def submit(
         self, fn: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> Future[_Result]:
-        """As in the base class; a process that this call starts has the signals blocked."""
+        """Submit as the base class does; a process that this call starts has the signals blocked."""
         with _blocked():
             return super().submit(fn, *args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""How far a command is, for whoever shows it."""
+"""Progress of a command, for whoever shows it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

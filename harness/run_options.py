@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 if TYPE_CHECKING:  # options are declared, and their help is printed, without NumPy and pydantic
     from encoder_conformance.impl.manifest import Device
@@ -33,7 +33,7 @@ class RunOptions:
     begun: float = 0.0
     budget: float | None = None
     fail_fast: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
     shard: "Shard | None" = None
     verbosity: Verbosity = "usual"
     keep_failing: bool = False

@@ -11,14 +11,15 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from encoder_conformance.asking import Answer, put, send_ahead
+from encoder_conformance.asking import UnjudgedAnswer, put, send_ahead
 from encoder_conformance.core.order import work_of
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.head_start import HeadStart, next_item
 from encoder_conformance.judge.answers import Answers
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.judging import Early, JudgeThread, Unconfirmed
+from encoder_conformance.judge_thread import Early, JudgeThread, Unconfirmed
+from encoder_conformance.processors import share
 from encoder_conformance.results import Record
 from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment, WorkQueue, most_urgent, speed_beside
@@ -26,7 +27,6 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
-from encoder_conformance.threads import share
 from encoder_conformance.worker.launch import log_of
 from encoder_conformance.worker.session import Session
 from encoder_conformance.worker.supervisor import Losses
@@ -155,7 +155,7 @@ class SuiteRun:
         return max((session.worker.peak_memory for session in self._queues[name].sessions), default=0) or None
 
     def observations(self, name: str) -> Observations:
-        """What was seen of an implementation."""
+        """The observations of an implementation, for its diagnosis."""
         return self._queues[name].observations
 
     def left(self) -> Iterator[Record]:
@@ -226,7 +226,7 @@ class SuiteRun:
             self._add_useful_worker()
         return upcoming.popleft() if upcoming and not self._aborted.is_set() else None
 
-    def _run_task(self, session: Session, task: Task, upcoming: Iterable[Task]) -> Answer | None:
+    def _run_task(self, session: Session, task: Task, upcoming: Iterable[Task]) -> UnjudgedAnswer | None:
         """Run one task. None if the run was ended meanwhile."""
         send_ahead(session, chain([task], upcoming), self._expected)
         answer = put(session, task, self._expected, coming=upcoming)

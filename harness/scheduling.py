@@ -42,7 +42,7 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """Of all tasks but the longest."""
+        """The seconds of all tasks but the longest."""
         return self._seconds - self._longest[0]
 
     def seconds_for(self, work: float) -> float:

@@ -23,6 +23,8 @@ class Task:
     """The implementation's declared deviations that are active in this check."""
     rounded_as: DtypeName | None = None
     """The format of the computation, if it is narrower than that of the tensors."""
+    without: frozenset[str] = frozenset()
+    """Parameters whose gradients are not asked for: the subject lacks them, or holds two of them as one tensor."""
 
     @property
     def format(self) -> Format:
@@ -45,6 +47,8 @@ class Task:
     def tensors(self) -> tuple[str, ...]:
         """The names of the tensors that the answer must have, in the order of computation."""
         names = tuple(self.case.expected_shapes(self.check))
-        if self.check != "stages":
-            return names
-        return tuple(filter(self.implementation.capabilities.shows, names))
+        if self.check == "stages":
+            return tuple(filter(self.implementation.capabilities.shows, names))
+        if self.check == "gradients" and self.without:
+            return tuple(name for name in names if name not in self.without)
+        return names

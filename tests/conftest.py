@@ -223,8 +223,9 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 _LIAR = """
 import os, runpy, signal, time
+from dataclasses import replace
 import numpy as np
-from encoder_conformance import Environment, Masks, serve
+from encoder_conformance import Environment, Masks, RunRequest, serve
 
 Honest = runpy.run_path("{honest}/adapter.py")["Honest"]
 
@@ -262,16 +263,16 @@ def seconds():
 
 
 class Watched({adapter}):
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         large, nothing = np.tile(x, (4, 16, 1)), Masks(None, None)
         for _ in range(2):
-            super().output(large, nothing)  # compiles, and starts every thread
+            super().output(large, nothing, run)  # compiles, and starts every thread
         before = seconds()
         for _ in range(8):
-            super().output(large, nothing)
+            super().output(large, nothing, run)
         spent = [after - before.get(thread, 0) for thread, after in seconds().items()]
         Path("share").write_text(str(max(spent) / sum(spent)))
-        return super().output(x, masks)
+        return super().output(x, masks, run)
 
 
 serve(Watched())

@@ -21,17 +21,19 @@ from encoder_conformance.judge.expected import Expected
 from encoder_conformance.progress import Progress
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
-from encoder_conformance.validate.against.opening import Named
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import Validation
 from encoder_conformance.validate.validation import validate
 
 LEVELS = (("onnxruntime", "disable"), ("onnxruntime", "all"))
-PHASES = "encoder_conformance.validate.phases"
+PHASES = "encoder_conformance.validate.phases.situations"
 FEWER = {
-    f"{PHASES}.shapes.SIZES": ((1, 1), (2, 7)), f"{PHASES}.masks.PADDING": ("padding-right", "padded-item"),
-    f"{PHASES}.numbers.NUMBERS": ("no-mask", "low-variance"),
-    f"{PHASES}.properties.PROPERTIES": ("invariant-padding-content",),
+    f"{PHASES}.SIZES": ((1, 1), (2, 7)),
+    f"{PHASES}.MASKS": (
+        "padding-right", "padded-item", "causal", "causal-padding-left", "mask-per-item", "mask-per-head",
+    ),
+    f"{PHASES}.NUMBERS": ("no-mask", "low-variance"), f"{PHASES}.PROPERTIES": ("invariant-padding-content",),
 }  # fmt: skip
 """What a fault is asked: enough to be seen, in half the time."""
 FAR = {"float32": 1e-3, "float16": 0.1, "int": 0.5}
@@ -65,7 +67,7 @@ def _compute_here(cases: list[Case], constants: Constants, jobs: int) -> Iterato
 
 def validated(path: Path, against: Path | None, folder: Path) -> Validation:
     quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
-    source = Named(str(against), {}, None, folder) if against else None
+    source = SubjectRequest(str(against), folder=folder) if against else None
     asked = ValidationRequest(path, None, None, None, (), {}, None, against=source)
     return validate(asked, folder / "out", 1, quiet)
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from encoder_conformance import Adapter, Masks, Tensors
+from encoder_conformance import Adapter, Masks, RunRequest, Tensors
 
 
 def adapter_of(name: str) -> Adapter:
@@ -35,12 +35,9 @@ def call(adapter: Adapter, message: dict[str, Any], tensors: Tensors) -> object:
         case "initialise":
             return adapter.initialise(message["seed"])
         case "run":
-            given = message["given"]
-            adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
-            adapter.memory = tensors.get("memory")
-            adapter.mode, adapter.seed = message["mode"], message["seed"]
             x = tensors["ids"] if "ids" in tensors else tensors["x"]
-            return adapter.run(message["check"], x, Masks.of(tensors, given), tensors.get("cotangent"))
+            masks, run = Masks.of(tensors, message["given"]), RunRequest.of(tensors, message)
+            return adapter.run_check(message["check"], x, masks, run, tensors.get("cotangent"))
         case "stop":
             return None
         case other:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.performance.measuring import CORES, Took, command, in_turns, ratios
 from benchmarks.performance.page import Figure, Measured, median_of
-from encoder_conformance.threads import blas_threads
+from encoder_conformance.processors import blas_threads
 
 QUESTION = (
     "How much longer does `conform run` take than a script that makes the very same adapter calls? The script is "

@@ -15,7 +15,7 @@ from benchmarks.rewritings.judging import judged, numbers
 from benchmarks.rewritings.page import PAGE, write
 from benchmarks.rewritings.results import Judged, Results, Row, largest_of
 from encoder_conformance.pool import Pool
-from encoder_conformance.threads import blas_threads
+from encoder_conformance.processors import blas_threads
 
 SEEDS = (0, 1, 2)
 

@@ -1,9 +1,10 @@
 """The adapter API for Python. It imports numpy and safetensors only."""
 
-from encoder_conformance.adapter.base import Adapter, Array, Environment, Fresh, Tensors
+from encoder_conformance.adapter.base import Adapter, Environment, Fresh, Tensors
 from encoder_conformance.adapter.cache import cache_folder
-from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.masks import Array, Masks
 from encoder_conformance.adapter.parameters import ParameterMap, Take
+from encoder_conformance.adapter.request import RunRequest
 from encoder_conformance.adapter.serve import serve
 from encoder_conformance.adapter.stack import stack_of
 from encoder_conformance.adapter.stopwatch import between_taps, timed
@@ -18,6 +19,7 @@ __all__ = [
     "Masks",
     "ParameterMap",
     "Recent",
+    "RunRequest",
     "Take",
     "Tensors",
     "between_taps",

@@ -7,13 +7,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.masks import Array, Masks
 from encoder_conformance.adapter.parameters import ParameterMap
+from encoder_conformance.adapter.request import RunRequest
 
-Tensors = dict[str, np.ndarray[Any, Any]]
-Array = np.ndarray[Any, Any]
+Tensors = dict[str, Array]
 REFUSALS: dict[str, dict[type[Exception], str]] = {
     "build": {ValueError: "configuration"},
     "run": {TypeError: "dtype", ValueError: "shape"},
@@ -50,17 +48,6 @@ class Adapter(ABC):
     """The map that `build` uses, if any. With it, messages call a parameter by its own name too."""
     choices: Mapping[str, str] = MappingProxyType({})
     """A value for each of the manifest's choices, set before `start`."""
-    layout: str = "batch_first"
-    """The layout of this run's x, output, cotangent and gradient with respect to x: "batch_first" [B, S, d_model],
-    "sequence_first" [S, B, d_model], "unbatched" [S, d_model]. The manifest lists the supported layouts."""
-    mode: str = "eval"
-    """"eval", or "train", where dropout is active."""
-    seed: int = 0
-    """The seed of this run's dropout, in mode "train"."""
-    memory: Array | None = None
-    """[B, T, d_model], from which keys and values are made, if the layer is attention alone (E-17)."""
-    checkpoint: bool = False
-    """Whether this run's gradients are to be computed with recomputed activations (B-3)."""
 
     @abstractmethod
     def start(self, device: str, threads: int) -> Environment:
@@ -96,42 +83,30 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} writes no files")
 
-    def batch_first(self, x: Array) -> Array:
-        """This run's x or cotangent as [B, S, d_model], or token ids as [B, S], without a copy."""
-        if self.layout == "unbatched":
-            return x[None]
-        return x.swapaxes(0, 1) if self.layout == "sequence_first" else x
-
-    def as_given(self, y: Array) -> Array:
-        """An output or a gradient with respect to x, [B, S, d_model], in this run's layout, without a copy."""
-        if self.layout == "unbatched":
-            return np.asarray(y[0])
-        return y.swapaxes(0, 1) if self.layout == "sequence_first" else y
-
     @abstractmethod
-    def output(self, x: Array, masks: Masks) -> Array:
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
         """The layer's output, in the layout of x, by the code path that a user takes, fused attention included."""
 
-    def weights(self, x: Array, masks: Masks) -> Tensors:
+    def weights(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """`attention_weights` [B, H, S, T] and `output`, by default taken from `stages`.
 
         Override it if the framework has its own way to return the weights.
         """
-        stages = self.stages(x, masks)
+        stages = self.stages(x, masks, run)
         return {name: stages[name] for name in ("attention_weights", "output")}
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """Every stage of the layer by name (T-1), or those that the manifest lists."""
         raise NotImplementedError(f"{type(self).__name__} shows no stages")
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
         """The gradients of sum(output * cotangent).
 
         Keys: "x", except for token ids; "memory", if there is one; every parameter under the specification's name.
         """
         raise NotImplementedError(f"{type(self).__name__} computes no gradients")
 
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Stage → seconds in each of `repeats` passes, [repeats] float64, after one pass to warm up.
 
         Optional. Raise NotImplementedError with the reason if no meaningful number can be measured.
@@ -151,14 +126,14 @@ class Adapter(ABC):
         categories = REFUSALS.get(operation, {})
         return next((category for kind, category in categories.items() if isinstance(error, kind)), None)
 
-    def run(self, check: str, x: Array, masks: Masks, cotangent: Array | None) -> Tensors:
+    def run_check(self, check: str, x: Array, masks: Masks, run: RunRequest, cotangent: Array | None = None) -> Tensors:
         """Call the method of the check. There is no need to override it."""
         if check == "output":
-            return {"output": self.output(x, masks)}
+            return {"output": self.output(x, masks, run)}
         if check == "weights":
-            return self.weights(x, masks)
+            return self.weights(x, masks, run)
         if check == "stages":
-            return self.stages(x, masks)
+            return self.stages(x, masks, run)
         if check == "gradients" and cotangent is not None:
-            return self.gradients(x, masks, cotangent)
+            return self.gradients(x, masks, run, cotangent)
         raise NotImplementedError(f"no such check: {check}")  # not a ValueError, which would refuse x or the masks

@@ -2,14 +2,15 @@
 
 import contextlib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from encoder_conformance.adapter.base import Adapter, Array, Tensors
-from encoder_conformance.adapter.masks import Masks
+from encoder_conformance.adapter.base import Adapter, Tensors
+from encoder_conformance.adapter.masks import Array, Masks
+from encoder_conformance.adapter.request import RunRequest
 from encoder_conformance.adapter.stopwatch import timed
 from encoder_conformance.memory import collect_from_here
 from encoder_conformance.wire.descriptors import claim_standard_streams, open_wire
@@ -73,14 +74,10 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             file = adapter.write(message["layer"], tensors, message["dtype"], message["mask"])
             return {"ok": True}, {"file": np.frombuffer(file, dtype=np.uint8)}
         case "run":
-            given = message["given"]
-            adapter.layout, adapter.checkpoint = given["layout"], given["checkpoint"]
-            adapter.memory = tensors.get("memory")
-            adapter.mode, adapter.seed = message["mode"], message.get("seed", 0)
-            masks = Masks.of(tensors, given)
-            return {"ok": True}, adapter.run(message["check"], _input(tensors), masks, tensors.get("cotangent"))
+            x, masks, run = _asked(message, tensors)
+            return {"ok": True}, adapter.run_check(message["check"], x, masks, run, tensors.get("cotangent"))
         case "profile":
-            return _profile(adapter, _input(tensors), Masks.of(tensors, message["given"]), message["repeats"])
+            return _profile(adapter, *_asked(message, tensors), message["repeats"])
         case "stop":
             return {"ok": True}, {}
         case _:
@@ -88,17 +85,18 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             return {"ok": True, **reply}, answer
 
 
-def _input(tensors: Tensors) -> Array:
-    """x, or the token ids of a layer with an embedding."""
-    return tensors["ids"] if "ids" in tensors else tensors["x"]
+def _asked(message: Mapping[str, Any], tensors: Tensors) -> tuple[Array, Masks, RunRequest]:
+    """x, or the token ids of a layer with an embedding, its masks, and what the run is told beside them."""
+    x = tensors["ids"] if "ids" in tensors else tensors["x"]
+    return x, Masks.of(tensors, message["given"]), RunRequest.of(tensors, message)
 
 
-def _profile(adapter: Adapter, x: Array, masks: Masks, repeats: int) -> tuple[dict[str, Any], Tensors]:
+def _profile(adapter: Adapter, x: Array, masks: Masks, run: RunRequest, repeats: int) -> tuple[dict[str, Any], Tensors]:
     try:
-        by_stage = adapter.profile(x, masks, repeats)
+        by_stage = adapter.profile(x, masks, run, repeats)
     except NotImplementedError as error:
         return {"ok": False, "error": str(error), "refused": "unsupported"}, {}
-    return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks), repeats)}
+    return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks, run), repeats)}
 
 
 def _error_text(error: Exception) -> str:

@@ -17,8 +17,7 @@ from encoder_conformance.cli.options import (
 )
 from encoder_conformance.module_check.checking import Checking
 from encoder_conformance.module_check.show import show_check
-from encoder_conformance.module_check.stated import as_stated
-from encoder_conformance.module_check.subject import CheckRequest
+from encoder_conformance.module_check.stated import CheckRequest, as_stated
 from encoder_conformance.module_check.writing import refuse_folder, write_adapter
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -108,6 +107,6 @@ def check(
         result = checking.result()
     deliver(out / "check.json", result, lambda: show_check(console(), result), as_json=as_json)
     if adapter is not None:
-        command = write_adapter(result.parts[0], checking.subject.ready.implementation, adapter)
+        command = write_adapter(result.parts[0], checking.module.ready.implementation, adapter)
         click.echo(f"{adapter}: its adapter. {command}", err=as_json)
     return result.status

@@ -8,10 +8,11 @@ import click
 from encoder_conformance.cli.options import deliver, jobs_option, refuse_unwritable, result_options, shown_progress
 from encoder_conformance.diff.comparing import DiffRequest, compare
 from encoder_conformance.diff.show import show_diff
-from encoder_conformance.diff.sides import Side, open_side
 from encoder_conformance.errors import InputError
 from encoder_conformance.module_check.stated import Stated, as_stated, layer_of_transformers
 from encoder_conformance.report.terminal import console
+from encoder_conformance.subjects.opening import open_subject
+from encoder_conformance.subjects.subject import Subject, SubjectRequest
 
 _EXAMPLES = """
 \b
@@ -52,11 +53,11 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
     with shown_progress() as progress, contextlib.ExitStack() as opened:
         progress.begin("starting both", 2)
 
-        def opening(named: str, log: str) -> Side:
-            side = open_side(named, stated.layer, resize=stated.resize, log=out / "logs" / log)
-            opened.callback(side.session.close)
+        def opening(named: str, log: str) -> Subject:
+            subject = open_subject(SubjectRequest(named, layer=stated.layer, resize=stated.resize), out / "logs" / log)
+            opened.callback(subject.close)
             progress.step(named)
-            return side
+            return subject
 
         a, b = opening(first, "diff-a.log"), opening(second, "diff-b.log")
         result = compare(a, b, DiffRequest(stated.layer, inputs, jobs), progress)

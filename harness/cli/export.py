@@ -10,12 +10,13 @@ from encoder_conformance.cli.looking import at_work, dtype_option
 from encoder_conformance.cli.options import interpreters_option, layer_parameters_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
-from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import default_implementations, find_implementation
 from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.subjects.starting import open_session, require_ready
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import Export, ReadCheckpoint
 from encoder_conformance.worker.failure import Failure
@@ -75,14 +76,10 @@ def export(
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
     _refuse_unwritable(target)
-    with tempfile.TemporaryDirectory() as folder, at_work(f"exporting {chosen.layer}"):
-        session = Session(ready, "cpu", 1, Path(folder) / "worker.log")
-        try:
-            tensors = _read_parameters(session, chosen, parameters, checkpoint, dtype)
-            request = Export(layer=chosen, dtype=dtype, mask="full" if mask == "full" else "padding")
-            answer = session.deploy(request, tensors)
-        finally:
-            session.close()
+    with open_session(ready) as (session, _), at_work(f"exporting {chosen.layer}"):
+        tensors = _read_parameters(session, chosen, parameters, checkpoint, dtype)
+        request = Export(layer=chosen, dtype=dtype, mask="full" if mask == "full" else "padding")
+        answer = session.deploy(request, tensors)
     if isinstance(answer, Failure):
         raise click.ClickException(f"{ready.implementation.name} cannot export {chosen.layer}: {answer.message}")
     data = answer["file"].tobytes()
@@ -115,10 +112,7 @@ def _find_exporter(exporter: str, pythons: dict[str, str]) -> Ready:
         raise InputError(
             f"{implementation.name} exports nothing", where=exporter, hint=f"one of {', '.join(exporters)} does"
         )
-    interpreter = resolve(implementation, folder, pythons)
-    if isinstance(interpreter, Missing):
-        raise InputError(f"{exporter}: {interpreter.reason}", hint=interpreter.hint)
-    return interpreter
+    return require_ready(implementation, folder, pythons, "", exporter)
 
 
 def _read_parameters(session: Session, layer: Layer, source: str, checkpoint: Path | None, dtype: DtypeName) -> Tensors:

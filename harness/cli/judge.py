@@ -6,17 +6,18 @@ import click
 
 from encoder_conformance.cli.judging import Planned, compute, judge_assignments
 from encoder_conformance.cli.options import jobs_option
-from encoder_conformance.errors import InputError
 from encoder_conformance.exchange.asking import Questions, cases_asked, questions_of
 from encoder_conformance.exchange.files import Given, check_same_specification, read_answers, read_asking
 from encoder_conformance.golden.goldens import Goldens
-from encoder_conformance.impl.interpreter import Missing, Ready, resolve
-from encoder_conformance.impl.manifest import Implementation, read_implementation
+from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
 from encoder_conformance.report.folder import begun_run
 from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
+from encoder_conformance.subjects.starting import require_ready
+from encoder_conformance.subjects.subject import found_to_be
 from encoder_conformance.task import Task
 
 FOLDER = IMPLS / "tensor_file"
@@ -70,18 +71,10 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
 
 def _assignment(answers: Path, asked: Path, questions: Questions, given: Given) -> Assignment:
     chosen = {"answers": str(answers.absolute()), "asked": str(asked.absolute())}
-    implementation = _as_answered(read_implementation(FOLDER, chosen, str(answers)), given)
-    implementation = implementation.model_copy(update={"name": answers.name})
-    ready = resolve(implementation, FOLDER, {})
-    if isinstance(ready, Missing):
-        raise InputError(f"cannot be read here: {ready.reason}", where=str(answers), hint=ready.hint)
+    manifest = read_implementation(FOLDER, chosen, str(answers))
+    implementation = found_to_be(manifest, answers.name, stages=given.stages())  # those in the file, and no others
+    ready = require_ready(implementation, FOLDER, {}, str(answers), "cannot be read here")
     return Assignment(ready, list(_tasks(ready, questions, given)))
-
-
-def _as_answered(implementation: Implementation, given: Given) -> Implementation:
-    """With the stages that are in the file, and no others."""
-    capabilities = implementation.capabilities.model_copy(update={"stages": given.stages()})
-    return implementation.model_copy(update={"capabilities": capabilities})
 
 
 def _tasks(ready: Ready, questions: Questions, given: Given) -> list[Task]:

@@ -30,7 +30,7 @@ from encoder_conformance.scheduling import Assignment
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run asks. `absent`: the implementations that cannot be started here.
+    """A run before it begins. `absent`: the implementations that cannot be started here.
 
     `everything`: for each assignment, what there is to ask of its implementation; None if that is its tasks.
     """

@@ -7,8 +7,7 @@ from typing import TypeVar
 import click
 from rich.console import Console
 
-from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
-from encoder_conformance.inspect.session import refuse_too_large
+from encoder_conformance.inspect.layer_selection import at_size, find_layer, refuse_too_large, resized
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer

@@ -14,7 +14,7 @@ from encoder_conformance.cli.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPEC
 from encoder_conformance.errors import InputError, Unanswered
 from encoder_conformance.files import UnwritableError
 from encoder_conformance.memory import collect_no_more, collect_rarely
-from encoder_conformance.threads import blas_threads
+from encoder_conformance.processors import blas_threads
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -11,7 +11,7 @@ import click
 from encoder_conformance.cli import looking
 from encoder_conformance.cli.memory_table import show
 from encoder_conformance.errors import InputError
-from encoder_conformance.inspect.layer_selection import at_size, encoder_layer_of, stacked
+from encoder_conformance.inspect.layer_selection import at_size, encoder_layer_of, refuse_too_large, stacked
 from encoder_conformance.inspect.liveness import PLACEMENTS, liveness
 from encoder_conformance.inspect.memory import (
     PUBLISHED_PARTS,
@@ -23,12 +23,12 @@ from encoder_conformance.inspect.memory import (
     total,
 )
 from encoder_conformance.inspect.peak import BACKWARD, measure, require_linux
-from encoder_conformance.inspect.session import find_task, refuse_too_large
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
+from encoder_conformance.subjects.starting import find_task
 
 _EXAMPLES = """
 \b

@@ -11,7 +11,7 @@ from encoder_conformance.cli.merge import exit_status, show_tallies, write_repor
 from encoder_conformance.cli.run_arguments import RunArguments
 from encoder_conformance.cluster.dask import DaskCluster, connected
 from encoder_conformance.cluster.dispatch import Dispatched, dispatch
-from encoder_conformance.cluster.part import Part, Question, cases_of
+from encoder_conformance.cluster.part import PlanPart, RunQuestion, cases_of
 from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.files import replace_file
@@ -58,9 +58,9 @@ def run_on_cluster(arguments: RunArguments) -> int:
             return exit_status(report)
 
 
-def _question(arguments: RunArguments) -> Question:
+def _question(arguments: RunArguments) -> RunQuestion:
     memory = arguments.limits.memory
-    return Question(
+    return RunQuestion(
         globs=arguments.globs,
         level=arguments.chosen_level,
         dtypes=arguments.dtypes,
@@ -128,11 +128,11 @@ def _absent(cluster: DaskCluster, text: str, implementation: Implementation) -> 
     return Absent(name=implementation.name, reason="; ".join(reasons) or "no worker offers it", hint=hint)
 
 
-def _parts(text: str, tasks: list[Task], workers: list[str], question: Question, jobs: int) -> list[Part]:
+def _parts(text: str, tasks: list[Task], workers: list[str], question: RunQuestion, jobs: int) -> list[PlanPart]:
     layers = len({task.build_key for task in tasks})
     count = max(1, min(_PARTS_A_WORKER * len(workers), layers // BUILDS_WORTH_A_WORKER))
     return [
-        Part(implementation=text, shard=Shard(number=number, of=count), jobs=jobs, question=question)
+        PlanPart(implementation=text, shard=Shard(number=number, of=count), jobs=jobs, question=question)
         for number in range(1, count + 1)
     ]
 

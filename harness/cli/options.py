@@ -17,7 +17,7 @@ from encoder_conformance.files import UnwritableError, replace_file
 from encoder_conformance.progress import Progress
 from encoder_conformance.run_options import RANDOM
 from encoder_conformance.spec.level import DTYPES, LEVELS
-from encoder_conformance.worker.limits import Limits, default_memory
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -199,22 +199,30 @@ def worker_limits(command: Callable[..., Any]) -> Callable[..., Any]:
             from encoder_conformance.worker.sandbox import require_sandbox
 
             require_sandbox()
-        return command(*arguments, limits=Limits(memory or default_memory(), isolate), **options)
+        return command(*arguments, limits=WorkerLimits(memory or default_memory(), isolate), **options)
 
     return limited
 
 
 def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
     """Name → path of each `NAME=PATH` of --python. Raises InputError."""
-    paths = {}
-    for pair in pythons:
-        name, equals, path = pair.partition("=")
-        if not (name and equals and path):
-            raise InputError(
-                f"{pair!r} is not NAME=PATH", where="--python", hint="for example keras_tf=/opt/tf/bin/python"
-            )
-        paths[name] = path
-    return paths
+    return _pairs(pythons, "NAME=PATH", "--python", "for example keras_tf=/opt/tf/bin/python", empty=False)
+
+
+def module_arguments(arguments: tuple[str, ...]) -> dict[str, str]:
+    """Name → value of each `NAME=VALUE` of --arg. Raises InputError."""
+    return _pairs(arguments, "NAME=VALUE", "--arg", "for example --arg d_model=64", empty=True)
+
+
+def _pairs(given: tuple[str, ...], form: str, option: str, hint: str, *, empty: bool) -> dict[str, str]:
+    """The values by name. `empty`: a value may be "". Raises InputError."""
+    values = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not (name and equals and (value or empty)):
+            raise InputError(f"{pair!r} is not {form}", where=option, hint=hint)
+        values[name] = value
+    return values
 
 
 def warn_of_left_out() -> None:
@@ -262,17 +270,6 @@ def layer_parameters_of(layer: "Layer", source: str) -> "dict[str, npt.NDArray[A
     if problem := unlike(layer, {name: value.shape for name, value in tensors.items()}):
         raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {source}")
     return tensors
-
-
-def module_arguments(arguments: tuple[str, ...]) -> dict[str, str]:
-    """Name → value of each `NAME=VALUE` of --arg. Raises InputError."""
-    pairs = {}
-    for pair in arguments:
-        name, equals, value = pair.partition("=")
-        if not (name and equals):
-            raise InputError(f"{pair!r} is not NAME=VALUE", where="--arg", hint="for example --arg d_model=64")
-        pairs[name] = value
-    return pairs
 
 
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl")

@@ -10,14 +10,14 @@ from rich import box
 from rich.table import Table
 
 from encoder_conformance.cli import looking
-from encoder_conformance.inspect.layer_selection import describe_case
+from encoder_conformance.inspect.layer_selection import describe_case, refuse_too_large
 from encoder_conformance.inspect.parameters import Parameters
 from encoder_conformance.inspect.parameters import parameters as read_parameters
-from encoder_conformance.inspect.session import find_task, refuse_too_large
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.starting import find_task
 
 _EXAMPLES = """
 \b

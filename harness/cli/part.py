@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 
 from encoder_conformance.cli.judging import Planned, judge_assignments
-from encoder_conformance.cluster.part import REQUEST, Part, cases_of
+from encoder_conformance.cluster.part import REQUEST, PlanPart, cases_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.goldens import Goldens
-from encoder_conformance.impl.interpreter import Missing, resolve
 from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.memory import give_large_arrays_back
 from encoder_conformance.plan import plan
@@ -22,16 +21,15 @@ from encoder_conformance.report.folder import begun_run
 from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of
-from encoder_conformance.worker.limits import Limits, default_memory
+from encoder_conformance.subjects.starting import require_ready
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
 
-def judge_part(part: Part, folder: Path) -> None:
+def judge_part(part: PlanPart, folder: Path) -> None:
     """Judge it into this folder. Raises InputError if the implementation cannot be started here."""
     question = part.question
     found, implementation = find_implementation(part.implementation)
-    ready = resolve(implementation, found, {})
-    if isinstance(ready, Missing):
-        raise InputError(f"{implementation.name}: {ready.reason}", where="this worker", hint=ready.hint)
+    ready = require_ready(implementation, found, {}, "this worker")
     cases = cases_of(question)
     whole = Assignment(ready, plan(implementation, cases, question.dtypes))
     assignments = part_of([whole], part.shard, {})
@@ -43,7 +41,7 @@ def judge_part(part: Part, folder: Path) -> None:
         threads=question.threads,
         seed=question.seed,
         begun=time.monotonic(),
-        limits=Limits(question.memory or default_memory(), question.isolate),
+        limits=WorkerLimits(question.memory or default_memory(), question.isolate),
         verbosity="quiet",
     )
     with begun_run(folder) as out:
@@ -65,7 +63,7 @@ def main(folder: Path) -> int:
     _end_with_parent()
     give_large_arrays_back()
     try:
-        judge_part(Part.model_validate_json((folder / REQUEST).read_bytes()), folder)
+        judge_part(PlanPart.model_validate_json((folder / REQUEST).read_bytes()), folder)
     except InputError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         return 2

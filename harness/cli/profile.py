@@ -10,11 +10,11 @@ from rich.table import Table
 
 from encoder_conformance.cli import looking
 from encoder_conformance.errors import InputError, Unanswered
-from encoder_conformance.inspect.layer_selection import describe_case
+from encoder_conformance.inspect.layer_selection import describe_case, refuse_too_large
 from encoder_conformance.inspect.profile import FEWEST, Times, times
-from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.subjects.starting import find_task, open_session
 from encoder_conformance.worker.failure import Failure
 
 _EXAMPLES = """

@@ -44,7 +44,7 @@ def earlier_runs(arguments: RunArguments) -> EarlierRuns:
 
 
 def resumable(assignments: "list[Assignment]", earlier: "Report", arguments: RunArguments) -> "Resumed":
-    """What an earlier run has judged of these assignments, and the rest; says on standard error how much."""
+    """Divide these assignments into what an earlier run has judged and the rest; says on standard error how much."""
     from encoder_conformance.shards.resume import resume
 
     resumed = resume(assignments, earlier, arguments.seed, arguments.device)

@@ -20,9 +20,9 @@ from encoder_conformance.cli.options import (
 )
 from encoder_conformance.cli.run_arguments import RunArguments
 from encoder_conformance.memory import give_large_arrays_back
+from encoder_conformance.processors import share
 from encoder_conformance.report.folder import LATEST, LOGS, RUNS
 from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.threads import share
 
 if TYPE_CHECKING:
     from encoder_conformance.impl.interpreter import Ready

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.run_options import RunOptions
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 if TYPE_CHECKING:  # help is printed without NumPy and pydantic
     from encoder_conformance.impl.manifest import Device
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # help is printed without NumPy and pydantic
 
 @dataclass(frozen=True)
 class RunArguments:
-    """What the user gave. `begun`: when, by time.monotonic(). `earlier`: the run that is to be completed."""
+    """The options as the user gave them. `begun`: when, by time.monotonic(). `earlier`: a run to be completed."""
 
     begun: float
     impls: tuple[str, ...]
@@ -36,7 +36,7 @@ class RunArguments:
     earlier: Path | None
     scheduler: str | None
     pythons: dict[str, str]
-    limits: Limits
+    limits: WorkerLimits
     out: Path | None
     keep_failing: bool
     quiet: bool

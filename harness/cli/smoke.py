@@ -1,6 +1,7 @@
 """`conform smoke`: a checklist for a new adapter, in seconds."""
 
 import json
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,18 +10,15 @@ from rich.console import Console
 from rich.text import Text
 
 from encoder_conformance.cli.options import interpreters_option, warn_of_left_out, worker_limits
-from encoder_conformance.deviations.catalogue import check_declared
-from encoder_conformance.errors import InputError
-from encoder_conformance.impl.interpreter import Missing, Ready, resolve
-from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.inspect.layer_selection import find_layer
-from encoder_conformance.inspect.session import open_session
 from encoder_conformance.paths import shown
 from encoder_conformance.report.terminal import console
 from encoder_conformance.smoke.checklist import Checklist
-from encoder_conformance.smoke.step import NAMES, Step, verdict
+from encoder_conformance.smoke.step import NAMES, SmokeStep, verdict
 from encoder_conformance.spec.load import Specification, load
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.subjects.opening import open_implementation
+from encoder_conformance.subjects.subject import Subject, SubjectRequest
+from encoder_conformance.worker.limits import WorkerLimits
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}
@@ -53,7 +51,7 @@ Examples:
 @worker_limits
 @click.option("--layer", metavar="ID|YAML", help="Use this layer, if the architecture is fixed.")
 @click.option("--json", "as_json", is_flag=True, help="The steps as JSON.")
-def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool, limits: Limits) -> int:
+def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool, limits: WorkerLimits) -> int:
     """Check a new adapter on a handful of small cases: what works, what fails, and where the fault is.
 
     The cases use small layers that its manifest does not opt out of, or --layer.
@@ -61,15 +59,17 @@ def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool,
     Exit status: 0 every step is right; 1 a step failed; 2 no manifest, or no interpreter to start it with.
     """
     warn_of_left_out()
-    folder, implementation = find_implementation(given)
-    check_declared(implementation, folder)
-    ready = resolve(implementation, folder, pythons)
-    if isinstance(ready, Missing):
-        raise InputError(f"{implementation.name}: {ready.reason}", where=given, hint=ready.hint)
-    specification, layer_id = _load_layer(layer)
-    steps = _run_steps(ready, limits, specification, layer_id, Console(quiet=True) if as_json else console())
+    with tempfile.TemporaryDirectory(prefix="conform-") as folder:
+        request = SubjectRequest(given, pythons=pythons)
+        subject = open_implementation(request, Path(folder) / "worker.log", limits=limits)
+        try:
+            steps = _run_steps(subject, *_load_layer(layer), Console(quiet=True) if as_json else console())
+            subject.close()
+        finally:
+            subject.worker.abort()
     if as_json:
-        facts = {"implementation": implementation.name, "folder": str(folder), "verdict": verdict(steps)}
+        ready = subject.worker.ready
+        facts = {"implementation": subject.name, "folder": str(ready.folder), "verdict": verdict(steps)}
         click.echo(json.dumps({**facts, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
     else:
         text, style = _VERDICT_LINES[verdict(steps)]
@@ -88,27 +88,22 @@ def _load_layer(layer: str | None) -> tuple[Specification, str | None]:
     return load(extra_layers=own), chosen.layer
 
 
-def _run_steps(
-    ready: Ready, limits: Limits, specification: Specification, layer: str | None, screen: Console
-) -> list[Step]:
+def _run_steps(subject: Subject, specification: Specification, layer: str | None, screen: Console) -> list[SmokeStep]:
     """Run every step, and show each as soon as it is done."""
-    screen.print(f"{ready.implementation.name} ({shown(ready.folder)})", style="bold")
+    screen.print(f"{subject.name} ({shown(subject.worker.ready.folder)})", style="bold")
     steps = []
-    with (
-        open_session(ready, 1, limits=limits) as (session, _),
-        screen.status("") as status,
-    ):  # the status is for terminals alone
-        for step in Checklist(session, ready, specification, layer, status.update):
+    with screen.status("") as status:  # the status is for terminals alone
+        for step in Checklist(subject, specification, layer, status.update):
             steps.append(step)
             _show(screen, step)
     for name in NAMES:
         if name not in [step.name for step in steps]:
-            steps.append(Step(name, "not tried", "it needs what failed above"))
+            steps.append(SmokeStep(name, "not tried", "it needs what failed above"))
             _show(screen, steps[-1])
     return steps
 
 
-def _show(screen: Console, step: Step) -> None:
+def _show(screen: Console, step: SmokeStep) -> None:
     line = Text.assemble((f" {_MARK[step.state]} {step.name:<11} ", _STYLE[step.state]), step.said)
     screen.print(line, soft_wrap=True)
     for advice in step.do:

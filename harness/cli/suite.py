@@ -1,4 +1,4 @@
-"""What `conform run` asks: the plan of each implementation, what of it an earlier run has judged, and the verdict.
+"""The suite as `conform run` asks it: the plan, what of it an earlier run has judged, and the verdict.
 
 It is imported once the first workers have started.
 """

@@ -16,8 +16,7 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.inspect.dropouts import with_dropped
-from encoder_conformance.inspect.layer_selection import describe_case, find_case
-from encoder_conformance.inspect.session import find_task, open_session, refuse_too_large
+from encoder_conformance.inspect.layer_selection import describe_case, find_case, refuse_too_large
 from encoder_conformance.inspect.stack_layers import input_rows, trace_inside
 from encoder_conformance.inspect.trace import Row, estimate_judging_seconds
 from encoder_conformance.inspect.trace import trace as compute_trace
@@ -27,6 +26,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.subjects.starting import find_task, open_session
 
 _EXAMPLES = """
 \b

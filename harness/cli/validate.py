@@ -22,14 +22,14 @@ from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.report.folder import run_folder
 from encoder_conformance.report.terminal import console
-from encoder_conformance.validate.against.opening import Named
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RUNTIMES
 from encoder_conformance.validate.show import show_validation
 from encoder_conformance.validate.validation import fixed, validate
+from encoder_conformance.wire.description import MaskMeaning
 from encoder_conformance.wire.messages import MOST_NODES
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 NAME = "validation.json"
 
@@ -122,7 +122,7 @@ def validate_(
     jobs: int,
     out: Path,
     as_json: bool,
-    limits: Limits,
+    limits: WorkerLimits,
 ) -> int:
     """Validate an ONNX file: its structure, sizes, masks, numbers, runtimes and levels. No specification is needed:
     the layer is inferred from the graph, and judged with the file's own parameters.
@@ -138,7 +138,7 @@ def validate_(
     source = None
     if against is not None:
         refuse_pickle(against)
-        source = Named(against, module_arguments(arguments), at, Path.cwd())
+        source = SubjectRequest(against, module_arguments(arguments), at=at)
     elif arguments or at:
         raise InputError("is of a source", where="--arg, --at", hint="--against names it")
     for name in deviations:

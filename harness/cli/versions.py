@@ -32,7 +32,7 @@ from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
 from encoder_conformance.versions.environments import NotInstalled, environment_for, package_of
 from encoder_conformance.versions.released import named, newest_of_each_series, released
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 _EXAMPLES = """
 \b
@@ -88,7 +88,7 @@ def versions(
     globs: tuple[str, ...],
     dtypes: tuple[DtypeName, ...],
     jobs: int,
-    limits: Limits,
+    limits: WorkerLimits,
     anew: bool,
     out: Path | None,
     as_json: bool,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-from encoder_conformance.cluster.part import Part
+from encoder_conformance.cluster.part import PlanPart
 from encoder_conformance.cluster.worker import Offer, Result, judge, offer
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.manifest import Device
@@ -74,7 +74,7 @@ class DaskCluster:
                 offers[address] = each
         return offers
 
-    def start(self, part: Part, worker: str) -> "DaskRunning":
+    def start(self, part: PlanPart, worker: str) -> "DaskRunning":
         future = self._client.submit(
             judge, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
         )

@@ -5,30 +5,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from encoder_conformance.cluster.part import Part
+from encoder_conformance.cluster.part import PlanPart
 from encoder_conformance.cluster.worker import Result
 
 MOST_LOSSES = 3
-"""How many workers a part may lose before it is given up: it may be what ends them."""
+"""Workers that a part may lose before it is given up: it may be what ends them."""
 
 
 class Running(Protocol):
     """A part that a worker has begun."""
 
     def result(self) -> Result | None:
-        """What came of it; None while it runs."""
+        """The result; None while it runs."""
 
     def drop(self) -> None:
         """Want it no more."""
 
 
 class Cluster(Protocol):
-    """What is needed of a cluster; `dask.py` is one."""
+    """A cluster, as dispatch needs it; `dask.py` is one."""
 
     def workers(self) -> Mapping[str, frozenset[str]]:
         """Address → the implementations that it can run, of all workers that are there now."""
 
-    def start(self, part: Part, worker: str) -> Running: ...
+    def start(self, part: PlanPart, worker: str) -> Running: ...
 
     def wait(self) -> None:
         """Return when something may have changed."""
@@ -38,15 +38,15 @@ class Cluster(Protocol):
 class Dispatched:
     """`results`: part → its result. `given_up`: part → why it has none. `lost`: the workers that went away at work."""
 
-    results: dict[Part, Result] = field(default_factory=dict)
-    given_up: dict[Part, str] = field(default_factory=dict)
+    results: dict[PlanPart, Result] = field(default_factory=dict)
+    given_up: dict[PlanPart, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
 
-def dispatch(cluster: Cluster, parts: Iterable[Part], say: Callable[[str], None]) -> Dispatched:
+def dispatch(cluster: Cluster, parts: Iterable[PlanPart], say: Callable[[str], None]) -> Dispatched:
     """Have all parts judged. `say` gets a line about each that ends, and about each worker that is lost."""
-    waiting, running = deque(parts), dict[str, tuple[Part, Running]]()
-    losses: dict[Part, int] = {}
+    waiting, running = deque(parts), dict[str, tuple[PlanPart, Running]]()
+    losses: dict[PlanPart, int] = {}
     found = Dispatched()
     try:
         while waiting or running:
@@ -77,7 +77,7 @@ def dispatch(cluster: Cluster, parts: Iterable[Part], say: Callable[[str], None]
     return found
 
 
-def _keep(found: Dispatched, part: Part, result: Result, worker: str, say: Callable[[str], None]) -> None:
+def _keep(found: Dispatched, part: PlanPart, result: Result, worker: str, say: Callable[[str], None]) -> None:
     if result.problem:
         say(f"{part.name} failed on {worker}: {result.problem}")
         found.given_up[part] = result.problem
@@ -89,8 +89,8 @@ def _keep(found: Dispatched, part: Part, result: Result, worker: str, say: Calla
 def _start(
     cluster: Cluster,
     there: Mapping[str, frozenset[str]],
-    waiting: deque[Part],
-    running: dict[str, tuple[Part, Running]],
+    waiting: deque[PlanPart],
+    running: dict[str, tuple[PlanPart, Running]],
 ) -> None:
     """Start a part on every idle worker that can run one."""
     for worker, can_run in there.items():
@@ -103,7 +103,7 @@ def _start(
 
 
 def _give_up(
-    found: Dispatched, waiting: deque[Part], there: Mapping[str, frozenset[str]], say: Callable[[str], None]
+    found: Dispatched, waiting: deque[PlanPart], there: Mapping[str, frozenset[str]], say: Callable[[str], None]
 ) -> None:
     """No worker is at work, and none of those that are there can run what waits."""
     for part in waiting:

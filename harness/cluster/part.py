@@ -16,8 +16,8 @@ from encoder_conformance.spec.load import load
 REQUEST = "part.json"
 
 
-class Question(BaseModel):
-    """What a whole run asks of each implementation."""
+class RunQuestion(BaseModel):
+    """The question of a whole run to each implementation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +31,7 @@ class Question(BaseModel):
     isolate: bool = False
 
 
-class Part(BaseModel):
+class PlanPart(BaseModel):
     """A part of the plan of one implementation, and how many of its workers may run side by side."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,14 +40,14 @@ class Part(BaseModel):
     implementation: str
     shard: Shard
     jobs: int
-    question: Question
+    question: RunQuestion
 
     @property
     def name(self) -> str:
         return f"{self.implementation} {self.shard.number}/{self.shard.of}"
 
 
-def cases_of(question: Question) -> list[Case]:
+def cases_of(question: RunQuestion) -> list[Case]:
     """The cases that are asked, with the question's seed."""
     every = [replace(case, seed=question.seed) for case in load().cases.values()]
     return select({case.id: case for case in every}, question.globs, question.level)

@@ -1,4 +1,4 @@
-"""What a cluster's worker does: say which implementations it can run, and judge one part in a process of its own."""
+"""The part of a cluster's worker: say which implementations it can run, and judge one part in a process of its own."""
 
 import hashlib
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 import encoder_conformance
-from encoder_conformance.cluster.part import REQUEST, Part
+from encoder_conformance.cluster.part import REQUEST, PlanPart
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Missing, packages_of, resolve
 from encoder_conformance.impl.lock import source_digest
@@ -23,7 +23,7 @@ _END_OF_LOG = 2000
 
 
 class Offer(BaseModel):
-    """What a worker says of itself. `harness`: a digest of its sources and of the specification. `packages`:
+    """A worker's description of itself. `harness`: a digest of its sources and of the specification. `packages`:
     implementation → what it needs, as it is installed there. `absent`: implementation → why it cannot run there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,7 +44,7 @@ class Result(BaseModel):
 
 
 def offer(implementations: Sequence[str], device: Device) -> Offer:
-    """What this machine can run of these implementations."""
+    """The implementations among these that this machine can run."""
     packages, absent = dict[str, tuple[str, ...]](), dict[str, str]()
     for text in implementations:
         try:
@@ -69,7 +69,7 @@ def _harness() -> str:
     return hashlib.sha256((source_digest(PACKAGE) + source_digest(SPECS)).encode()).hexdigest()[:12]
 
 
-def judge(part: Part) -> Result:
+def judge(part: PlanPart) -> Result:
     """Judge one part. Its process ends with this one, however that ends."""
     with tempfile.TemporaryDirectory(prefix="conform-part-") as temporary:
         folder = Path(temporary)

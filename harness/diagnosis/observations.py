@@ -26,7 +26,7 @@ from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spool import Slot, Spool
+from encoder_conformance.spool import Extent, Spool
 from encoder_conformance.task import Task
 
 AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
@@ -47,7 +47,7 @@ class _Kept:
     dtype: Format
     failed: bool
     in_format: bool
-    tensors: Slot
+    tensors: Extent
 
 
 class Observations:

@@ -9,40 +9,46 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from encoder_conformance.diff.sides import DTYPE, Side
 from encoder_conformance.errors import InputError
-from encoder_conformance.exchange.asking import question_of
-from encoder_conformance.exchange.tensors import digest_of
 from encoder_conformance.inspect.layer_selection import at_size
-from encoder_conformance.module_check.cases import OWN, neutral, pool
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
+from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.cases import OWN, InputLimits, each_once, neutral, pool
+from encoder_conformance.subjects.subject import Subject
 
+DTYPE: DtypeName = "float32"
+"""What both compute in."""
 _CHECKS: tuple[Check, ...] = ("output", "stages", "gradients")
 
 
-def cases_of_both(first: Side, second: Side, layer: Layer, inputs: Path | None) -> list[Case]:
+def cases_of_both(first: Subject, second: Subject, layer: Layer, inputs: Path | None) -> list[Case]:
     """Raises InputError if the first one's parameters are none of the layer's, or if there is nothing to ask."""
     absent = (*first.absent, *second.absent)
     own = _own(first, layer, absent)
+    limits = [each for each in (_limits(first), _limits(second)) if each]
     if inputs is not None:
         return [_of_file(inputs, layer, own, absent)]
+    asked = (case for case in pool(layer, limits, "core") if case.situation.invariant is None)
     found: list[Case] = []
-    seen = set[bytes]()
-    for case in pool(layer, [side.limits for side in (first, second) if side.limits], "core"):
-        if case.situation.invariant is not None:
-            continue
-        content = digest_of(question_of(case, DTYPE), f"{case.situation.parameter_exponents}")
-        if content not in seen:
-            seen.add(content)
-            held = CaseParameters.of(neutral(case.parameters(), absent)) if absent else None
-            found.append(_asked(case, held, layer.layer))
-            if own is not None and case.situation.situation in OWN:
-                found.append(_asked(case, own, f"{layer.layer}-own"))
+    for case in each_once(asked, DTYPE):
+        held = CaseParameters.of(neutral(case.parameters(), absent)) if absent else None
+        found.append(_asked(case, held, layer.layer))
+        if own is not None and case.situation.situation in OWN:
+            found.append(_asked(case, own, f"{layer.layer}-own"))
     return found
+
+
+def _limits(subject: Subject) -> InputLimits | None:
+    """What it can be given; None: everything. Raises InputError for a file of one size."""
+    limits = subject.limits
+    if limits is not None and (limits.batch, limits.sequence) != (None, None):
+        hint = "export it with dynamic axes, or validate it by itself"
+        raise InputError("is fixed to one size of its inputs", where=subject.name, hint=hint)
+    return limits
 
 
 def _asked(case: Case, held: CaseParameters | None, name: str) -> Case:
@@ -53,11 +59,11 @@ def _asked(case: Case, held: CaseParameters | None, name: str) -> Case:
     return Case(layer, asked, held=held or case.held, in_core=case.in_core)
 
 
-def _own(first: Side, layer: Layer, absent: tuple[str, ...]) -> CaseParameters | None:
+def _own(first: Subject, layer: Layer, absent: tuple[str, ...]) -> CaseParameters | None:
     """The first side's own parameters; None if it has none."""
-    if not first.own:
+    if not first.parameters:
         return None
-    whole = {**neutral(layer_parameters(layer, {}), absent), **first.own}
+    whole = {**neutral(layer_parameters(layer, {}), absent), **first.parameters}
     if problem := unlike(layer, {name: np.shape(value) for name, value in whole.items()}):
         raise InputError(f"its parameters are none of {layer.layer}: {problem}", where=first.name)
     return CaseParameters.of(whole)

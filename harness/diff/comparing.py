@@ -1,25 +1,19 @@
-"""Asks both sides the same, and measures how far apart they are: in √2 σ, the noise of a difference."""
+"""Asks both subjects the same, and measures how far apart their answers are: in √2 σ, the noise of a difference."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from encoder_conformance.asking import Asked, ask
+from encoder_conformance.asking import JudgedAnswer
 from encoder_conformance.diagnosis.observations import Observations
-from encoder_conformance.diff.cases import cases_of_both
+from encoder_conformance.diff.cases import DTYPE, cases_of_both
 from encoder_conformance.diff.results import Apart, DiffResult, SideResult
-from encoder_conformance.diff.sides import DTYPE, Side
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.at_once import compute_at_once
-from encoder_conformance.golden.narrow import in_format
+from encoder_conformance.golden.at_once import expectations
+from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import Expected, key
-from encoder_conformance.module_check.checking import named
-from encoder_conformance.module_check.judging import ModulesTask
-from encoder_conformance.plan import plan
+from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
@@ -27,7 +21,11 @@ from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check
-from encoder_conformance.task import Task
+from encoder_conformance.subjects.subject import Subject, layer_as_judged
+
+_FORMAT = FORMATS[DTYPE]
+_NOT_FINITE = 1e300
+"""The distance of a number from what is none: JSON has no infinity."""
 
 
 @dataclass(frozen=True)
@@ -39,34 +37,49 @@ class DiffRequest:
     jobs: int
 
 
-def compare(first: Side, second: Side, request: DiffRequest, progress: Progress) -> DiffResult:
+@dataclass(frozen=True)
+class _Side:
+    """One of the two, with its records and what was seen of it so far."""
+
+    subject: Subject
+    records: list[Record] = field(default_factory=list)
+    seen: Observations = field(default_factory=Observations)
+
+    def answers(self, case: Case, expected: Expected) -> dict[Check, JudgedAnswer]:
+        """By check, those that it can be asked: a file has no gradients."""
+        tasks = self.subject.tasks([case], (DTYPE,))
+        found = {answer.task.check: answer for answer in judge(self.subject, tasks, lambda _: expected, self.seen)}
+        self.records.extend(answer.record for answer in found.values())
+        return found
+
+    def result(self) -> SideResult:
+        return SideResult(
+            name=self.subject.name,
+            versions=dict(self.subject.worker.versions),
+            layer=self.subject.layer,
+            records=tuple(self.records),
+            diagnoses=tuple(self.seen.diagnoses(self.subject.name)),
+        )
+
+
+def compare(first: Subject, second: Subject, request: DiffRequest, progress: Progress) -> DiffResult:
     """Raises InputError if they have no layer in common."""
     layer = _layer(first, second, request.layer)
     cases = cases_of_both(first, second, layer, request.inputs)
-    progress.begin("computing what it should give", len(cases))
-    expected: dict[tuple[str, object], Expected] = {}
-    with contextlib.closing(compute_at_once(cases, request.jobs)) as computed:
-        for case, result in computed:
-            expected[case.id, case.numbers_from] = result
-            progress.step(f"computed {case.id}")
+    expected = expectations(cases, request.jobs, progress)
     progress.begin("asking both", len(cases))
-    seen = {side.name: Observations() for side in (first, second)}
-    records: dict[str, list[Record]] = {side.name: [] for side in (first, second)}
+    one, two = _Side(first), _Side(second)
     apart: list[Apart] = []
     for case in cases:
-        golden = in_format(case, expected[case.id, case.numbers_from], FORMATS[DTYPE])
+        mine, theirs = (side.answers(case, expected[case.id]) for side in (one, two))
         for check in case.situation.checks:
-            answers = [_asked(side, case, check, golden, seen, records) for side in (first, second)]
-            apart += _apart(case, check, golden, answers)
+            if check in mine and check in theirs:
+                apart += _apart(mine[check], theirs[check])
         progress.step(case.id)
-    return DiffResult(
-        layer=layer,
-        sides=(_result(first, records, seen), _result(second, records, seen)),
-        apart=tuple(apart),
-    )
+    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart))
 
 
-def _layer(first: Side, second: Side, stated: Layer | None) -> Layer:
+def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:
     layer = first.layer or second.layer or stated
     if layer is None:
         raise InputError("two implementations can be any layer", where="diff", hint="--layer ID|YAML says which")
@@ -75,7 +88,7 @@ def _layer(first: Side, second: Side, stated: Layer | None) -> Layer:
         if other is not None and _sizes(other) != _sizes(layer):
             sizes = "; ".join(f"{name} {a} and {b}" for name, a, b in _differing(layer, other))
             raise InputError(f"they are of other sizes: {sizes}", where=f"{first.name}, {second.name}")
-    return named(layer, "", told=stated is not None)
+    return layer_as_judged(layer, "", stated=stated is not None)
 
 
 def _sizes(layer: Layer) -> tuple[tuple[str, int], ...]:
@@ -89,67 +102,23 @@ def _differing(one: Layer, other: Layer) -> Iterator[tuple[str, int, int]]:
             yield name, a, b
 
 
-def _asked(
-    side: Side,
-    case: Case,
-    check: Check,
-    golden: Expected,
-    seen: Mapping[str, Observations],
-    records: Mapping[str, list[Record]],
-) -> Asked | None:
-    """None if it cannot be asked this: a file has no gradients."""
-    implementation = side.implementation.model_copy(update={"name": side.name})
-    asked = replace(case, situation=case.situation.model_copy(update={"checks": (check,)}))
-    for planned in plan(implementation, [asked], (DTYPE,)):
-        if planned.opt_out is None:
-            known = {each.name: getattr(planned, each.name) for each in fields(Task)}
-            task = ModulesTask(**known, without=side.without)
-            answer = ask(side.session, task, golden, constants())
-            records[side.name].append(answer.record)
-            seen[side.name].note(task, answer.record)
-            if answer.answers is not None:
-                seen[side.name].see(task, golden, answer.record, answer.answers)
-            return answer
-    return None
-
-
-def _apart(case: Case, check: Check, golden: Expected, answers: list[Asked | None]) -> Iterator[Apart]:
+def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[Apart]:
     """Every tensor that both gave."""
-    one, other = answers
-    if one is None or other is None or one.answers is None or other.answers is None:
-        return
-    for name in one.answers:
-        expected = golden.tensors.get(key(check, name))
-        if expected is None or name not in other.answers:
+    check, case, goldens = one.task.check, one.task.case.id, one.golden.tensors
+    for name, value in (one.tensors or {}).items():
+        expected, other = goldens.get(key(check, name)), (two.tensors or {}).get(name)
+        if expected is None or other is None:
             continue
-        pair = [each[name] for each in (one.answers, other.answers)]
-        if any(each.shape != expected.shape for each in pair):
-            yield Apart(case=case.id, check=check, tensor=name, rms=None, max=None, sides=(None, None))
+        if not value.shape == other.shape == expected.shape:
+            yield Apart(case=case, check=check, tensor=name, rms=None, max=None, sides=(None, None))
             continue
-        sigma = np.maximum(FORMATS[DTYPE].roundoff * expected.condition, FORMATS[DTYPE].smallest_normal)
-        a, b = (each.reshape(-1)[expected.positions].astype(np.float64) for each in pair)
-        rms, largest = _size((a - b) / (np.sqrt(2) * sigma), a, b)
-        to_oracle = tuple(_size((each - expected.golden) / sigma, each, expected.golden)[0] for each in (a, b))
-        assert len(to_oracle) == 2
-        yield Apart(case=case.id, check=check, tensor=name, rms=rms, max=largest, sides=to_oracle)
+        a, b = value.astype(_FORMAT.numpy), other.astype(_FORMAT.numpy)
+        between = difference(name, a, b, expected, _FORMAT)
+        to_oracle = [judge_tensor(name, each, expected, _FORMAT, constants()) for each in (a, b)]
+        sides = _rms(to_oracle[0]), _rms(to_oracle[1])
+        largest = _NOT_FINITE if between.max is None else between.max
+        yield Apart(case=case, check=check, tensor=name, rms=_rms(between), max=largest, sides=sides)
 
 
-def _size(error: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """rms and largest; numbers that are no numbers on both sides are alike."""
-    with np.errstate(all="ignore"):
-        alike = (np.isnan(a) & np.isnan(b)) | (a == b)
-        found = np.where(alike, 0.0, np.abs(error))
-        found = np.where(np.isfinite(found), found, 1e300)
-        return float(np.sqrt(np.mean(np.square(np.minimum(found, 1e150))))) if found.size else 0.0, float(
-            found.max(initial=0.0)
-        )
-
-
-def _result(side: Side, records: Mapping[str, list[Record]], seen: Mapping[str, Observations]) -> SideResult:
-    return SideResult(
-        name=side.name,
-        versions=dict(side.session.versions),
-        layer=side.layer,
-        records=tuple(records[side.name]),
-        diagnoses=tuple(seen[side.name].diagnoses(side.name)),
-    )
+def _rms(verdict: TensorVerdict) -> float:
+    return _NOT_FINITE if verdict.rms is None else verdict.rms

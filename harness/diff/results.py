@@ -2,20 +2,15 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.strict import Frozen
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Apart(_Frozen):
+class Apart(Frozen):
     """One tensor that both gave. `rms`, `max`: in √2 σ, of their difference; None where shapes differ.
 
     `sides`: rms of each from the oracle, in σ.
@@ -35,7 +30,7 @@ class Apart(_Frozen):
         return fits and (self.rms or 0) <= limits.rms_limit and (self.max or 0) <= limits.max_limit
 
 
-class SideResult(_Frozen):
+class SideResult(Frozen):
     """`layer`: what it is, read off it; None for an implementation."""
 
     name: str
@@ -49,7 +44,7 @@ class SideResult(_Frozen):
         return [record for record in self.records if record.outcome not in EXPECTED]
 
 
-class DiffResult(_Frozen):
+class DiffResult(Frozen):
     format: Literal["encoder-conformance diff"] = "encoder-conformance diff"
     version: Literal[1] = 1
     layer: Layer

@@ -8,6 +8,7 @@ from rich.table import Table
 from encoder_conformance.diff.results import Apart, DiffResult, SideResult
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.module_check.show import choices
+from encoder_conformance.report.findings import show_line
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.spec.stages import stages
 
@@ -15,17 +16,17 @@ from encoder_conformance.spec.stages import stages
 def show_diff(screen: Console, result: DiffResult) -> None:
     for mark, side in zip("AB", result.sides, strict=True):
         what = choices(side.layer) if side.layer else f"as {result.layer.layer}"
-        _line(screen, f"{mark}  {side.name}: {what}")
+        show_line(screen, f"{mark}  {side.name}: {what}")
     screen.print(_table(result))
     for mark, side in zip("AB", result.sides, strict=True):
         tally = Tally.of(record.outcome for record in side.records)
-        _line(screen, f"{mark} against {result.layer.layer} ({choices(result.layer)}): {tally}")
+        show_line(screen, f"{mark} against {result.layer.layer} ({choices(result.layer)}): {tally}")
         for diagnosis in side.diagnoses:
-            _line(screen, diagnosis_text(diagnosis), "bold")
+            show_line(screen, diagnosis_text(diagnosis), "bold")
     for record in result.unanswered[:4]:
         message = record.message.splitlines()[0] if record.message else record.outcome.value
-        _line(screen, f"✗ {record.implementation} {record.case} {record.check}: {message}", "red")
-    _line(screen, last_line(result), "bold red" if result.status else "bold green")
+        show_line(screen, f"✗ {record.implementation} {record.case} {record.check}: {message}", "red")
+    show_line(screen, last_line(result), "bold red" if result.status else "bold green")
 
 
 def _table(result: DiffResult) -> Table:
@@ -87,7 +88,3 @@ def _by(side: SideResult) -> str:
     found = [each for each in side.diagnoses if each.confidence == "explained"]
     names = dict.fromkeys(name for each in found for name in each.deviations)
     return f", by {' and '.join(names)}" if names else ""
-
-
-def _line(screen: Console, text: str, style: str = "") -> None:
-    screen.print(text, style=style or None, highlight=False, soft_wrap=True, markup=False)

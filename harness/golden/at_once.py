@@ -1,9 +1,11 @@
 """Expectations for a layer of the user's own, of which no golden is kept: computed while the user waits."""
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 
 from encoder_conformance.golden.build import compute_all
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.progress import Progress
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants, constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
@@ -30,10 +32,23 @@ def constants_at_once(case: Case, inside: Format | None = None) -> Constants:
     return constants().model_copy(update={"condition_runs": RUNS})
 
 
-def compute_at_once(
-    cases: Sequence[Case], jobs: int, inside: Format | None = None
-) -> Generator[tuple[Case, Expected], None, None]:
-    """Yield each case with its expectation: of small layers in this process, of others in `jobs` processes."""
+def expectations(
+    cases: Sequence[Case], jobs: int, progress: Progress, inside: Format | None = None
+) -> dict[str, Expected]:
+    """Case id → expectation: of small layers computed in this process, of others in `jobs` processes.
+
+    `inside`: the format in which the subject computes, where that is narrower than its answers'.
+    """
+    progress.begin("computing what it should give", len(cases))
+    expected = {}
+    with closing(_compute(cases, jobs, inside)) as computed:
+        for case, result in computed:
+            expected[case.id] = result
+            progress.step(f"computed {case.id}")
+    return expected
+
+
+def _compute(cases: Sequence[Case], jobs: int, inside: Format | None) -> Generator[tuple[Case, Expected], None, None]:
     small = all(parameter_count(case.layer) < SMALL for case in cases)
     by_runs: dict[int, list[Case]] = {}
     for case in cases:

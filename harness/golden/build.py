@@ -8,9 +8,9 @@ from encoder_conformance.golden.thinning import thin
 from encoder_conformance.judge.expected import NOTHING, Expected
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.pool import Pool
+from encoder_conformance.processors import blas_threads
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
-from encoder_conformance.threads import blas_threads
 
 
 def compute(case: Case, constants: Constants) -> Expected:

@@ -12,7 +12,7 @@ from encoder_conformance.recent import Recent
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
-from encoder_conformance.spool import Slot, Spool
+from encoder_conformance.spool import Extent, Spool
 
 
 class Goldens:
@@ -33,7 +33,7 @@ class Goldens:
         layers = self._specification.layers
         self.frozen = all(case.seed == 0 and layers.get(case.layer.layer) == case.layer for case in cases)
         self._recent = Recent[Expected](self.KEPT)
-        self._spool, self._slots = Spool(), dict[str, Slot]()
+        self._spool, self._slots = Spool(), dict[str, Extent]()
 
     def check(self) -> None:
         """Raise InputError if a golden that is frozen is missing, edited, or made from another layer or situation."""

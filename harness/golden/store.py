@@ -24,7 +24,7 @@ from encoder_conformance.spec.strict import Strict
 GOLDEN = SPECS / "golden"
 
 
-class Entry(Strict):
+class GoldenEntry(Strict):
     """`sha256`: of the golden file. `case_sha256`: of the layer, situation and constants that it was made from."""
 
     sha256: str
@@ -34,7 +34,7 @@ class Entry(Strict):
 class Manifest(Strict):
     format: str = "encoder-conformance golden"
     version: int = 1
-    cases: dict[str, Entry]
+    cases: dict[str, GoldenEntry]
 
 
 def case_digest(case: Case, constants: Constants) -> str:
@@ -74,7 +74,7 @@ def read_golden_manifest(folder: Path = GOLDEN) -> Manifest:
         raise InputError(f"is no manifest: {error.errors()[0]['msg']}", where=shown(path), hint=_RESTORE) from None
 
 
-def write_golden_manifest(cases: dict[str, Entry], folder: Path = GOLDEN) -> None:
+def write_golden_manifest(cases: dict[str, GoldenEntry], folder: Path = GOLDEN) -> None:
     text = Manifest(cases=dict(sorted(cases.items()))).model_dump_json(indent=1)
     replace_file(folder / "manifest.json", (text + "\n").encode())
 
@@ -102,7 +102,7 @@ def check_ids(case_ids: Iterable[str], manifest: Manifest) -> None:
         )
 
 
-def write_golden(case: Case, expected: Expected, constants: Constants, folder: Path = GOLDEN) -> Entry:
+def write_golden(case: Case, expected: Expected, constants: Constants, folder: Path = GOLDEN) -> GoldenEntry:
     tensors = {"kinked_rows": expected.kinked_rows}
     for name, tensor in expected.tensors.items():
         tensors[name] = tensor.golden
@@ -111,7 +111,7 @@ def write_golden(case: Case, expected: Expected, constants: Constants, folder: P
     in_order = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     data = safetensors.numpy.save(in_order, metadata={"case": case.id})
     replace_file(golden_path(case.id, folder), data)
-    return Entry(sha256=hashlib.sha256(data).hexdigest(), case_sha256=case_digest(case, constants))
+    return GoldenEntry(sha256=hashlib.sha256(data).hexdigest(), case_sha256=case_digest(case, constants))
 
 
 def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> Expected:
@@ -143,8 +143,8 @@ def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder:
 
 
 def still_frozen(
-    case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path = GOLDEN
-) -> Entry | None:
+    case: Case, entry: GoldenEntry, today: Expected, constants: Constants, folder: Path = GOLDEN
+) -> GoldenEntry | None:
     """The entry of a frozen golden that agrees with today's oracle; None if it disagrees or cannot be read.
 
     Another machine's BLAS gives other last bits. A golden that is still right stays, byte for byte, even if a change of
@@ -153,11 +153,11 @@ def still_frozen(
     frozen = _agreeing(case, entry, today, constants, folder)
     if frozen is None or frozen.tensors.keys() != today.tensors.keys():
         return None
-    return Entry(sha256=entry.sha256, case_sha256=case_digest(case, constants))
+    return GoldenEntry(sha256=entry.sha256, case_sha256=case_digest(case, constants))
 
 
 def with_frozen_tensors(
-    case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path = GOLDEN
+    case: Case, entry: GoldenEntry, today: Expected, constants: Constants, folder: Path = GOLDEN
 ) -> Expected:
     """`today`, with the tensors of a frozen golden that lacks some, byte for byte, if all that it has agree."""
     frozen = _agreeing(case, entry, today, constants, folder)
@@ -166,7 +166,7 @@ def with_frozen_tensors(
     return replace(today, tensors={name: frozen.tensors.get(name, now) for name, now in today.tensors.items()})
 
 
-def _agreeing(case: Case, entry: Entry, today: Expected, constants: Constants, folder: Path) -> Expected | None:
+def _agreeing(case: Case, entry: GoldenEntry, today: Expected, constants: Constants, folder: Path) -> Expected | None:
     """The tensors of a frozen golden that the case still has; None if one disagrees or the file cannot be read."""
     try:
         path = golden_path(case.id, folder)
@@ -179,7 +179,7 @@ def _agreeing(case: Case, entry: Entry, today: Expected, constants: Constants, f
     return None if disagreement(frozen, today, constants) else frozen
 
 
-def _read(path: Path, entry: Entry) -> bytes:
+def _read(path: Path, entry: GoldenEntry) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:

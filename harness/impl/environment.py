@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from encoder_conformance.threads import blas_threads
+from encoder_conformance.processors import blas_threads
 
 _NAMES = frozenset(
     {
@@ -20,12 +20,12 @@ _PREFIXES = (
     "TF_", "KERAS_", "JAX_", "XLA_", "PJRT_", "ONNX", "ORT_", "OPENVINO_", "OV_", "MLX_",
     "CUDA_", "NVIDIA_", "CUBLAS_", "CUDNN_", "NCCL_", "HIP_", "ROCR_",
 )  # fmt: skip
-"""Of the system, of languages, of threads and memory, of frameworks, of devices."""
+"""Variables of the system, of languages, of threads and memory, of frameworks, of devices."""
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|PRIVATE|(^|_)KEY(_|$|S$)", re.IGNORECASE)
 
 
 def passed_on(variables: Mapping[str, str], named: tuple[str, ...] = ()) -> dict[str, str]:
-    """Those of `variables` that a worker gets: what programs and frameworks read, and what a manifest has `named`.
+    """The variables that a worker gets: what programs and frameworks read, and what a manifest has `named`.
 
     A name that speaks of a secret, such as NODE_AUTH_TOKEN, is passed on only if it is named.
     """

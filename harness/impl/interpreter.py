@@ -11,7 +11,7 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.environment import passed_on
 from encoder_conformance.impl.lookup import is_there
 from encoder_conformance.impl.manifest import Implementation
-from encoder_conformance.parent_death import ends_with_parent
+from encoder_conformance.interrupts import ends_with_parent
 from encoder_conformance.paths import PACKAGE, ROOT, shown
 
 LAUNCH = PACKAGE / "adapter" / "launch.py"
@@ -125,7 +125,7 @@ def packages_of(interpreter: str) -> str | None:
 
 
 def _ask(interpreter: str, *words: str) -> str | None:
-    """What `lookup.py` prints under an interpreter; None if it does not run at all."""
+    """The output of `lookup.py` under an interpreter; None if it does not run at all."""
     try:
         process = subprocess.run(
             [interpreter, str(LOOKUP), *words],

@@ -105,7 +105,7 @@ def _as_tuple(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-class Entry(Strict):
+class ManifestEntry(Strict):
     """A limitation or a deviation of an implementation: its condition, its reason, and a public link."""
 
     when: When | None = Field(default=None, description="the variants and cases that have it; all by default")
@@ -130,11 +130,11 @@ class Entry(Strict):
         return self.when is None or self.when.matches(case, dtype, check)
 
 
-class Unsupported(Entry):
+class Unsupported(ManifestEntry):
     when: When
 
 
-class Declared(Entry):
+class Declared(ManifestEntry):
     """A declared deviation: the implementation is judged against the specification with the deviation's patch."""
 
     deviation: Identifier

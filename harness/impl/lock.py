@@ -1,4 +1,4 @@
-"""What an implementation's answers depend on, as one digest: while it is the same, a check need not be asked again."""
+"""Locks: what an implementation's answers depend on, as one digest. While it is the same, no check is asked again."""
 
 import hashlib
 import sys
@@ -9,10 +9,10 @@ from pathlib import Path
 from encoder_conformance.impl.interpreter import LAUNCH, Ready, packages_of
 from encoder_conformance.impl.lookup import installed
 from encoder_conformance.paths import IMPLS, PACKAGE
-from encoder_conformance.processor import processor
+from encoder_conformance.processors import processor
 
 _SHARED = IMPLS / "bases"
-"""What the project's own adapters import beside their own folder."""
+"""The code that the project's own adapters import beside their own folder."""
 _SOURCES = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".txt", ".mjs", ".js"})
 
 
@@ -35,7 +35,7 @@ def lock_of(ready: Ready) -> str | None:
 
 @cache
 def _installed(interpreter: str) -> str | None:
-    """What an interpreter has installed; None if it cannot be asked."""
+    """The packages that an interpreter has installed; None if it cannot be asked."""
     if interpreter == sys.executable:
         return "\n".join(installed())
     return packages_of(interpreter)
@@ -43,7 +43,7 @@ def _installed(interpreter: str) -> str | None:
 
 @cache
 def source_digest(folder: Path) -> str:
-    """Of all source files below a folder. What lies in the package beside the harness is not a part of it."""
+    """Digest of all source files below a folder. What lies in the package beside the harness is not a part of it."""
     state = hashlib.sha256()
     for path in sorted(_sources(folder)):
         state.update(f"{path.relative_to(folder)}\0".encode())

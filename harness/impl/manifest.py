@@ -79,7 +79,7 @@ class Timeouts(Strict):
 
     @property
     def longest_task(self) -> float:
-        """Of one check of a layer that is not built yet."""
+        """The limit of one check of a layer that is not built yet."""
         return self.build + self.run
 
 

@@ -7,10 +7,12 @@ from pydantic import ValidationError
 
 from encoder_conformance.errors import InputError, nearest
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.masking import EndPadding
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
+from encoder_conformance.wire.frames import LARGEST_FRAME
 
 
 def find_layer(id_or_path: str, *, built: bool = True) -> Layer:
@@ -121,3 +123,13 @@ def describe_case(case: Case) -> str:
     heads, d_ff = layer.attention.num_heads, layer.feed_forward.d_ff
     layers = f", N = {layer.stack.layers}" if layer.is_stack else ""
     return f"{layer.layer}: B = {B}, S = {S}, D = {D}, H = {heads}, d = {layer.head_dim}, F = {d_ff}{layers}"
+
+
+def refuse_too_large(elements: int, batch: int, dtype: DtypeName) -> None:
+    """Raises InputError if an answer of so many elements, of so many items, would not fit in one frame."""
+    size = elements * FORMATS[dtype].numpy.itemsize
+    if size > LARGEST_FRAME * 0.99:  # the header and the rounding up take the rest
+        most = int(LARGEST_FRAME * 0.99 * batch) // size
+        hint = f"--batch {most} would fit" if most else "take a smaller --sequence: even one item is too large"
+        message = f"the answer would be {size / 2**30:.2f} GiB; a frame holds {LARGEST_FRAME / 2**30:g}"
+        raise InputError(message, where="--batch, --sequence", hint=hint)

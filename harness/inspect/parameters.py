@@ -6,7 +6,7 @@ import numpy as np
 
 from encoder_conformance.errors import Unanswered
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.inspect.session import open_session
+from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.failure import Failure

@@ -19,7 +19,7 @@ import numpy as np
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.inspect.session import open_session
+from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.task import Task
 
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}

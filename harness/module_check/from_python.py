@@ -15,8 +15,7 @@ from encoder_conformance.module_check.handover import LIVE, hand_over
 from encoder_conformance.module_check.report import CheckReport
 from encoder_conformance.module_check.results import CheckResult
 from encoder_conformance.module_check.separate import PROBLEM, RESULT, write_request
-from encoder_conformance.module_check.stated import as_stated
-from encoder_conformance.module_check.subject import CheckRequest
+from encoder_conformance.module_check.stated import CheckRequest, as_stated
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
 

@@ -7,25 +7,22 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.asking import ask
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.at_once import constants_at_once
 from encoder_conformance.golden.build import compute
-from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.module_check.checking import Checking, Part
+from encoder_conformance.judging.loop import judge
+from encoder_conformance.module_check.checking import Checking, ExaminedPart
 from encoder_conformance.module_check.declared import read_manifest, update_manifest
 from encoder_conformance.module_check.findings import findings_of
-from encoder_conformance.module_check.judging import tasks_of
 from encoder_conformance.module_check.report import CheckReport
-from encoder_conformance.module_check.stated import as_stated
-from encoder_conformance.module_check.subject import CheckRequest
+from encoder_conformance.module_check.stated import CheckRequest, as_stated
 from encoder_conformance.progress import SILENT
 from encoder_conformance.recent import Recent
 from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.case import Case
 from encoder_conformance.task import Task
 
 _KEPT = 64
@@ -40,7 +37,7 @@ def judged_modules(session: pytest.Session, targets: Sequence[str]) -> "list[Jud
         raise pytest.UsageError("--conform " + "\n".join(error.lines())) from None
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """A check that does not conform."""
 
 
@@ -48,7 +45,7 @@ class JudgedModule(pytest.Collector):
     """One target, examined in a worker that all of its items share."""
 
     checking: Checking
-    parts: list[Part]
+    parts: list[ExaminedPart]
     observations: dict[str, Observations]
     expected: Recent[Expected]
     explained: set[tuple[str, str]]
@@ -92,37 +89,29 @@ class JudgedModule(pytest.Collector):
         return self.request(request.target, config)
 
     def close(self) -> None:
-        self.checking.subject.close()
+        self.checking.module.close()
         self._folder.cleanup()
 
     def collect(self) -> Iterator[pytest.Item]:
         for part in self.parts:
             prefix = f"{part.at}-" if part.at else ""
             yield StatedItem.from_parent(self, name=f"{prefix}as-stated", part=part)
-            cases = self.checking.cases(part)
-            if cases:
-                implementation = self.checking.implementation(part)
-                for task in tasks_of(implementation, part.described, cases):
-                    name = f"{task.case.id}[{task.dtype}-{task.check}]"
-                    yield CaseItem.from_parent(self, name=name, part=part, task=task)
+            for task in part.subject.tasks(self.checking.cases(part)):
+                name = f"{task.case.id}[{task.dtype}-{task.check}]"
+                yield CaseItem.from_parent(self, name=name, part=part, task=task)
 
-    def judge(self, part: Part, task: Task) -> None:
-        """Raises Failed, the first time with the diagnosis of what was seen so far."""
-        golden = self.expected.get(
-            [task.case.id, *task.case.numbers_from], lambda: compute(task.case, constants_at_once(task.case))
-        )
-        answer_in = in_format(task.case, golden, task.format)
-        self.checking.subject.turn_to(part.at)
-        answer = ask(self.checking.subject.session, task, answer_in, constants())
-        seen = self.observations[part.name]
-        seen.note(task, answer.record)
-        if answer.answers is not None:
-            seen.see(task, answer_in, answer.record, answer.answers)
+    def judge(self, part: ExaminedPart, task: Task) -> None:
+        """Raises CheckFailed, the first time with the diagnosis of what was seen so far."""
+        self.checking.module.turn_to(part.at)
+        [answer] = judge(part.subject, [task], self.expectation, self.observations[part.name])
         if answer.record.outcome not in EXPECTED:
             lines = [f"{answer.record.outcome.value}: {answer.record.message}", *self.diagnosed(part, task)]
-            raise Failed("\n".join(lines))
+            raise CheckFailed("\n".join(lines))
 
-    def diagnosed(self, part: Part, task: Task) -> list[str]:
+    def expectation(self, case: Case) -> Expected:
+        return self.expected.get([case.id, *case.numbers_from], lambda: compute(case, constants_at_once(case)))
+
+    def diagnosed(self, part: ExaminedPart, task: Task) -> list[str]:
         """The diagnosis, once for each part and format: it takes seconds."""
         if (part.name, task.dtype) in self.explained:
             return []
@@ -134,12 +123,12 @@ class JudgedModule(pytest.Collector):
 class _PartItem(pytest.Item):
     parent: JudgedModule
 
-    def __init__(self, *, part: Part, **keywords: Any) -> None:
+    def __init__(self, *, part: ExaminedPart, **keywords: Any) -> None:
         super().__init__(**keywords)
         self.part = part
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        return str(excinfo.value) if excinfo.errisinstance(Failed) else super().repr_failure(excinfo, style)
+        return str(excinfo.value) if excinfo.errisinstance(CheckFailed) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
         return self.config.rootpath, None, self.name
@@ -151,10 +140,10 @@ class StatedItem(_PartItem):
     def runtest(self) -> None:
         found = findings_of(self.part.described, declared=bool(self.parent.checking.request.declared))
         errors = [finding.message for finding in found if finding.severity == "error"]
-        if self.part.layer is None:
-            raise Failed("\n".join(["it could not be judged", *(finding.message for finding in found)]))
+        if self.part.subject.layer is None:
+            raise CheckFailed("\n".join(["it could not be judged", *(finding.message for finding in found)]))
         if errors:
-            raise Failed("\n".join(errors))
+            raise CheckFailed("\n".join(errors))
 
 
 class CaseItem(_PartItem):

@@ -2,27 +2,23 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from encoder_conformance.judge.outcome import EXPECTED
 from encoder_conformance.judge.tally import Tally
-from encoder_conformance.module_check.description import Described, Finding
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.strict import Frozen
+from encoder_conformance.wire.description import ModuleDescription
+from encoder_conformance.wire.findings import Finding
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PartResult(_Frozen):
+class PartResult(Frozen):
     """One module, or one part of a model. `at`: "" for the whole. `layer`: as what it was judged; None: it was not.
 
     `as_told`: whether the user said what it should be.
     """
 
     at: str
-    described: Described
+    described: ModuleDescription
     layer: Layer | None
     as_told: bool
     findings: tuple[Finding, ...]
@@ -52,7 +48,7 @@ class PartResult(_Frozen):
         return 0 if conforms else 1
 
 
-class CheckResult(_Frozen):
+class CheckResult(Frozen):
     format: Literal["encoder-conformance check"] = "encoder-conformance check"
     version: Literal[1] = 1
     target: str

@@ -9,7 +9,7 @@ from typing import Any
 from encoder_conformance.errors import InputError
 from encoder_conformance.module_check.checking import Checking
 from encoder_conformance.module_check.declared import declared_from
-from encoder_conformance.module_check.subject import CheckRequest
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.progress import SILENT
 from encoder_conformance.spec.layer import Layer
 

@@ -5,13 +5,12 @@ from itertools import islice
 from rich.console import Console
 
 from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.module_check.description import Described, Finding, as_text
 from encoder_conformance.module_check.results import CheckResult, PartResult
+from encoder_conformance.report.findings import show_finding, show_line
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.wire.description import MEANINGS, ModuleDescription, as_text
 
-_MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
-_MEANINGS = {"attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"}
 _WIDTH = 11
 _SHOWN_FAILURES = 4
 
@@ -19,14 +18,14 @@ _SHOWN_FAILURES = 4
 def show_check(screen: Console, result: CheckResult) -> None:
     shown = ((name, version) for name, version in result.versions.items() if name not in ("numpy", "onnx"))
     versions = ", ".join(f"{name} {version}" for name, version in shown)
-    _line(screen, f"{result.target}  {versions}", "bold")
+    show_line(screen, f"{result.target}  {versions}", "bold")
     for part in result.parts:
         _show_part(screen, part)
 
 
 def _show_part(screen: Console, part: PartResult) -> None:
     described = part.described
-    _line(screen, "")
+    show_line(screen, "")
     _row(screen, "module", f"{part.at + ': ' if part.at else ''}{described.type}")
     _row(
         screen, "x", f"{described.x.argument} {described.x.layout}, d_model {described.x.d_model}", described.x.evidence
@@ -34,7 +33,7 @@ def _show_part(screen: Console, part: PartResult) -> None:
     if not described.masks:
         _row(screen, "mask", "none")
     for mask in described.masks:
-        _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {_MEANINGS[mask.meaning]}", mask.evidence)
+        _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {MEANINGS[mask.meaning]}", mask.evidence)
     if described.layer is not None:
         _row(screen, "it is", choices(described.layer))
         for choice in described.facts:
@@ -42,12 +41,12 @@ def _show_part(screen: Console, part: PartResult) -> None:
                 _row(screen, "", f"{choice.key} {as_text(choice.value)}", choice.evidence)
     _show_map(screen, described)
     for finding in part.findings:
-        _show_finding(screen, finding)
+        show_finding(screen, finding)
     if part.like:
         _row(screen, "judged", f"as {part.like}: it was read and proved to be like it, and was not asked again")
     elif part.layer is not None:
         _show_verdict(screen, part)
-    _line(screen, last_line(part), "bold red" if part.status else "bold green")
+    show_line(screen, last_line(part), "bold red" if part.status else "bold green")
 
 
 def choices(layer: Layer) -> str:
@@ -59,7 +58,7 @@ def choices(layer: Layer) -> str:
     return text + more + (", final norm" if stack.final_norm else "")
 
 
-def _show_map(screen: Console, described: Described) -> None:
+def _show_map(screen: Console, described: ModuleDescription) -> None:
     own = {source.own for source in described.parameters.values()}
     if described.parameters:
         text = f"{len(described.parameters)} parameters in {len(own)} of its own"
@@ -98,11 +97,11 @@ def _show_verdict(screen: Console, part: PartResult) -> None:
         own = ", its own parameters" if "-own/" in record.case else ""
         message = record.message.splitlines()[0] if record.message else ""
         text = f"    ✗ {situation}{own} {record.dtype} {record.check}: {record.outcome.value}: {message}"
-        _line(screen, text[:400], "red")
+        show_line(screen, text[:400], "red")
     if len(failed) > _SHOWN_FAILURES:
-        _line(screen, f"      and {len(failed) - _SHOWN_FAILURES} more", "dim")
+        show_line(screen, f"      and {len(failed) - _SHOWN_FAILURES} more", "dim")
     for diagnosis in part.diagnoses:
-        _line(screen, diagnosis_text(diagnosis), "bold")
+        show_line(screen, diagnosis_text(diagnosis), "bold")
 
 
 def last_line(part: PartResult) -> str:
@@ -120,16 +119,5 @@ def last_line(part: PartResult) -> str:
     return f"It does not do what it was read to be: {choices(layer)}, {count}"
 
 
-def _show_finding(screen: Console, finding: Finding) -> None:
-    mark, style = _MARKS[finding.severity]
-    _line(screen, f"{mark} {finding.message}", style)
-    if finding.hint:
-        _line(screen, f"  {finding.hint}", "dim")
-
-
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:
-    _line(screen, f"{label:<{_WIDTH}}{text}" + (f" · {evidence}" if evidence else ""))
-
-
-def _line(screen: Console, text: str, style: str = "") -> None:
-    screen.print(text, style=style or None, highlight=False, soft_wrap=True, markup=False)
+    show_line(screen, f"{label:<{_WIDTH}}{text}" + (f" · {evidence}" if evidence else ""))

@@ -7,13 +7,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from encoder_conformance.errors import InputError
+from encoder_conformance.impl.limitations import Declared
 from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_layer
-from encoder_conformance.module_check.description import Problem
-from encoder_conformance.module_check.subject import CheckRequest, Subject
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.module import Module
+from encoder_conformance.subjects.subject import SubjectRequest
+from encoder_conformance.wire.findings import Problem
 
 TRANSFORMERS = "hf:"
+
+
+@dataclass(frozen=True)
+class CheckRequest(SubjectRequest):
+    """The module, and what the user states of it.
+
+    `like`: hf:NAME, whose layer it should be, until `with_layer_read` has read that. `declared`: deviations that it is
+    known for; it is judged against the specification with these.
+    """
+
+    like: str | None = None
+    level: Level = "core"
+    declared: tuple[Declared, ...] = ()
+    jobs: int = 1
 
 
 @dataclass(frozen=True)
@@ -49,13 +66,13 @@ def layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[s
     there, or is no layer that the layer language can say.
     """
     target, _, path = text.partition("@")
-    subject = Subject(CheckRequest(target=target, folder=folder, pythons=pythons or {}), log)
-    with contextlib.closing(subject):
-        at = path or next(iter(subject.listed()), None)
-        found = subject.examined(at)
+    module = Module(SubjectRequest(target=target, folder=folder, pythons=pythons or {}), log)
+    with contextlib.closing(module):
+        at = path or next(iter(module.listed()), None)
+        found = module.examined(at)
         if isinstance(found, Problem):
             raise InputError(found.message, where=f"--layer {text}", hint=found.hint)
-    described = found.described
+    described = found.as_module
     if described.layer is None or described.proof is None or not described.proof.holds:
         reason = described.not_read.problem if described.not_read else "what was read off it was not proved"
         where = f"--layer {text}" + (f", its part {at}" if at else "")

@@ -11,11 +11,11 @@ import yaml
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.manifest import Implementation, known_folders
-from encoder_conformance.module_check.cases import Limits
 from encoder_conformance.module_check.results import PartResult
 from encoder_conformance.paths import shown
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.cases import InputLimits
 
 _MODULES = {
     "PyTorch": ("torch",),
@@ -100,7 +100,7 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
 
 def _unsupported(part: PartResult, layer: Layer) -> dict[str, object]:
     """One entry for all situations of the layer that a check does not ask of the module."""
-    limits = Limits.of(part.described)
+    limits = InputLimits.of_module(part.described)
     family = [each for each in load().situations.values() if layer.family in each.families]
     return {
         "when": {"situation": sorted(each.situation for each in family if not limits.ask(each))},

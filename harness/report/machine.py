@@ -5,7 +5,7 @@ import platform
 from collections.abc import Sequence
 
 import encoder_conformance
-from encoder_conformance.processor import processor
+from encoder_conformance.processors import processor
 from encoder_conformance.results import RunEnvironment
 from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment

@@ -1,19 +1,16 @@
 """A script of ONNX Runtime alone: the model that an exporter writes, its inputs, and the session."""
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Array
+from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.wire.messages import Export
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.marshalling import CONTENT
-from encoder_conformance.worker.session import Session
 
 _LARGEST = 4 << 20
 """Bytes of a model in a script."""
@@ -25,12 +22,8 @@ def exported(task: Task, ready: Ready) -> bytes:
     if task.case.situation.mask.bias is not None:
         raise InputError("has a bias of the scores, which no deployed model takes", where=where)
     parameters = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
-    with tempfile.TemporaryDirectory() as folder:
-        session = Session(ready, "cpu", 1, Path(folder) / "worker.log")
-        try:
-            answer = session.deploy(Export(layer=task.case.layer, dtype=task.dtype, mask="full"), parameters)
-        finally:
-            session.close()
+    with open_session(ready) as (session, _):
+        answer = session.deploy(Export(layer=task.case.layer, dtype=task.dtype, mask="full"), parameters)
     if isinstance(answer, Failure):
         raise InputError(f"cannot be exported: {answer.message}", where=where)
     model = answer["file"].tobytes()

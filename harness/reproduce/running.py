@@ -9,8 +9,8 @@ from pathlib import Path
 from encoder_conformance.clean import line
 from encoder_conformance.impl.environment import passed_on
 from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.interrupts import ends_with_parent
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.parent_death import ends_with_parent
 from encoder_conformance.results import Record
 
 

@@ -50,8 +50,8 @@ def script_of(shown: FailingCheck) -> str:
     task, case = shown.task, shown.task.case
     arguments = shown.ready.implementation.command[1:]
     adapter = read_adapter(shown.ready.folder / arguments[0], known, _ADAPTER)
-    masks, portable = (_ours(name, known) for name in ("adapter/masks.py", "portable.py"))
-    roots = {adapter: [_ADAPTER], masks: ["Masks"], portable: ["tensor"]}
+    masks, run, portable = (_ours(name, known) for name in ("adapter/masks.py", "adapter/request.py", "portable.py"))
+    roots = {adapter: [_ADAPTER], masks: ["Masks"], run: ["RunRequest"], portable: ["tensor"]}
     bundle = Bundle(roots, ["start", "build", task.check])
     request, tensors = run_request(task, shown.expected.kinked_rows)
     exponents = case.situation.parameter_exponents
@@ -63,6 +63,7 @@ def script_of(shown: FailingCheck) -> str:
         needed=bundle.text(ours=True),
         adapter=f"{adapter.function}().{_ADAPTER}",
         masks=f"{masks.function}().Masks",
+        run=f"{run.function}().RunRequest",
         portable=f"{portable.function}().tensor",
         layer=case.layer.model_dump(mode="json"),
         drawn={

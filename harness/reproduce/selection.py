@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from encoder_conformance.errors import InputError, nearest
-from encoder_conformance.impl.interpreter import Missing, Ready, resolve
+from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.plan import plan
@@ -15,6 +15,7 @@ from encoder_conformance.results import Record, Report
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.starting import require_ready
 from encoder_conformance.task import Task
 
 _PLAIN = 100.0
@@ -67,10 +68,7 @@ def ready_to_show(report: Report, implementation: str, pythons: dict[str, str]) 
     if found.command[0] != "python":
         hint = "a script is made of an adapter in Python"
         raise InputError(f"its adapter is started by {found.command[0]}", where=found.name, hint=hint)
-    ready = resolve(found, folder, pythons)
-    if isinstance(ready, Missing):
-        raise InputError(f"{found.name}: {ready.reason}", where="--impl", hint=ready.hint)
-    return ready
+    return require_ready(found, folder, pythons, "--impl")
 
 
 def _layers_of(report: Report) -> tuple[Path, ...]:

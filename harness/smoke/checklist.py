@@ -3,28 +3,28 @@
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
-from encoder_conformance.asking import ask
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.build import compute
-from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Ready
+from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.reason import Kind
 from encoder_conformance.results import Record
 from encoder_conformance.smoke.diagnosis import diagnose_numbers
 from encoder_conformance.smoke.placeholders import find_raised_placeholder, locate_error, placeholders_of
-from encoder_conformance.smoke.questions import NUMBERS, Questions
+from encoder_conformance.smoke.questions import NUMBERS, SmokeTasks
 from encoder_conformance.smoke.round_trip import mismatch
-from encoder_conformance.smoke.step import Step
+from encoder_conformance.smoke.step import SmokeStep
 from encoder_conformance.smoke.wrong_gradient import wrong_gradients
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import Specification
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import Tensors
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.session import Session
 
 _LOST = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 _NO_ANSWER = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN})
@@ -37,8 +37,7 @@ class Checklist:
 
     def __init__(
         self,
-        session: Session,
-        ready: Ready,
+        subject: Subject,
         specification: Specification,
         layer: str | None,
         waiting: Callable[[str], object] = lambda said: None,
@@ -47,27 +46,31 @@ class Checklist:
 
         `waiting` is called with a sentence before each wait for the worker.
         """
-        self._session, self._folder, self._implementation = session, ready.folder, ready.implementation
-        self._questions, self._observations = Questions(self._implementation, specification, layer), Observations()
+        ready = subject.worker.ready
+        self._subject, self._session = subject, subject.worker
+        self._folder, self._implementation = ready.folder, ready.implementation
+        self._questions, self._observations = SmokeTasks(self._implementation, specification, layer), Observations()
         self._computed = layer in specification.own_layers
         self._own_names: dict[str, str] = {}
         self._observed: dict[tuple[str, Check], Tensors] = {}
         self._waiting, self._hung = waiting, False
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[SmokeStep]:
         capabilities = self._implementation.capabilities
-        yield Step("manifest", "ok", f"{', '.join(capabilities.checks)}; in {', '.join(capabilities.dtypes)}")
+        yield SmokeStep("manifest", "ok", f"{', '.join(capabilities.checks)}; in {', '.join(capabilities.dtypes)}")
         self._waiting(f"start: at most {self._implementation.timeouts.start:g} s")
         if failure := self._session.start():
             yield self._adapter_failure("start", failure.message)
             return
         versions = ", ".join(f"{name} {version}" for name, version in self._session.versions.items())
-        yield Step("start", "ok", versions or "it reports no versions")
+        yield SmokeStep("start", "ok", versions or "it reports no versions")
         outputs = self._questions.check("output")
         if not outputs:
             layers = " and ".join(self._questions.layers) or "every layer"
             message = f"its manifest opts out of the output of {layers}, {' and '.join(NUMBERS)}"
-            yield Step("build", "failed", message, ("declare the check output, and a layer that it can do",), "adapter")
+            yield SmokeStep(
+                "build", "failed", message, ("declare the check output, and a layer that it can do",), "adapter"
+            )
             return
         if (yield from self._check_parameters(outputs[0])):
             for step in self._check_answers(outputs):
@@ -75,26 +78,26 @@ class Checklist:
                 if self._hung and step.state == "failed":
                     return  # every further step would wait as long again
 
-    def _check_parameters(self, task: Task) -> Generator[Step, None, bool]:
+    def _check_parameters(self, task: Task) -> Generator[SmokeStep, None, bool]:
         self._waiting(f"build {task.case.layer.layer}: at most {self._implementation.timeouts.build:g} s")
         stored = self._session.parameters(task)
         if isinstance(stored, Failure):
             yield self._build_failure(task, stored)
             return False
-        yield Step("build", "ok", f"{task.case.layer.layer} in {task.dtype}")
+        yield SmokeStep("build", "ok", f"{task.case.layer.layer} in {task.dtype}")
         self._own_names = stored.own
         if error := mismatch(stored, task.case.layer):
-            yield Step("parameters", "failed", *error, "adapter")
+            yield SmokeStep("parameters", "failed", *error, "adapter")
             return False
-        yield Step("parameters", "ok", f"{len(stored.sent)} came back bit for bit")
+        yield SmokeStep("parameters", "ok", f"{len(stored.sent)} came back bit for bit")
         return True
 
-    def _check_answers(self, outputs: list[Task]) -> Iterator[Step]:
+    def _check_answers(self, outputs: list[Task]) -> Iterator[SmokeStep]:
         records = self._run_tasks(outputs)
         if failed := _first_record(record for record in records if _has_no_values(record)):
             yield self._adapter_failure("output", f"{failed.case}: {failed.message}")
             return
-        yield Step("output", "ok", f"shape and dtype are right in {len(records)} cases")
+        yield SmokeStep("output", "ok", f"shape and dtype are right in {len(records)} cases")
         # Before the numbers are judged, since stages make their diagnosis surer.
         stages = self._run_tasks(self._questions.check("stages"))
         numbers = self._judge_numbers("numbers", records)
@@ -104,15 +107,15 @@ class Checklist:
             yield self._judge_numbers("weights", self._run_tasks(self._questions.check("weights")))
             yield self._check_gradients()
         else:
-            yield Step("weights", "not tried", _NUMBERS_FIRST)
-            yield Step("gradients", "not tried", _NUMBERS_FIRST)
+            yield SmokeStep("weights", "not tried", _NUMBERS_FIRST)
+            yield SmokeStep("gradients", "not tried", _NUMBERS_FIRST)
         yield self._check_refusals(numbers)
         yield self._check_forms(numbers)
 
-    def _judge_numbers(self, name: str, records: list[Record], *, diagnosed: bool = False) -> Step:
+    def _judge_numbers(self, name: str, records: list[Record], *, diagnosed: bool = False) -> SmokeStep:
         """The step for records whose values are compared. `diagnosed`: an earlier step has shown the cause."""
         if not records:
-            return Step(name, "not declared", self._questions.why_none(name))
+            return SmokeStep(name, "not declared", self._questions.why_none(name))
         if failed := _first_record(record for record in records if record.outcome in _NO_ANSWER):
             return self._adapter_failure(
                 name, f"{failed.case}: {failed.message}", f"or take {name} out of capabilities"
@@ -121,11 +124,11 @@ class Checklist:
             diagnose = name in ("numbers", "stages") and not diagnosed
             advice = self._diagnose(failed.dtype) if diagnose else ()
             count = f"{sum(record.outcome not in EXPECTED for record in records)} of {len(records)} cases are wrong"
-            return Step(name, "failed", f"{count}; {failed.case}: {failed.message}", advice, "implementation")
+            return SmokeStep(name, "failed", f"{count}; {failed.case}: {failed.message}", advice, "implementation")
         largest = max((record.rms or 0.0 for record in records), default=0.0)
-        return Step(name, "ok", f"{len(records)} cases in {records[0].dtype}, rms at most {largest:.2f} σ")
+        return SmokeStep(name, "ok", f"{len(records)} cases in {records[0].dtype}, rms at most {largest:.2f} σ")
 
-    def _check_gradients(self) -> Step:
+    def _check_gradients(self) -> SmokeStep:
         tasks = self._questions.check("gradients")
         records = self._run_tasks(tasks)
         step = self._judge_numbers("gradients", records)
@@ -133,13 +136,13 @@ class Checklist:
             if step.blame == "implementation" and record.outcome == Outcome.FAIL:
                 observed = self._observed[record.case, "gradients"]
                 advice = wrong_gradients(task.case, observed, record, self._own_names)
-                return Step("gradients", "failed", step.said, tuple(advice), "implementation")
+                return SmokeStep("gradients", "failed", step.said, tuple(advice), "implementation")
         return step
 
-    def _check_refusals(self, numbers: Step) -> Step:
+    def _check_refusals(self, numbers: SmokeStep) -> SmokeStep:
         records = self._run_tasks(self._questions.refusals)
         if not records:
-            return Step("refusal", "not declared", self._questions.why_none("refusal"))
+            return SmokeStep("refusal", "not declared", self._questions.why_none("refusal"))
         explained_kinds: tuple[Kind, ...] = ("after-refusal", "beside-refusal") if numbers.state == "failed" else ()
         explained = [record for record in records if record.kind in explained_kinds]
         if failed := _first_record(
@@ -149,9 +152,9 @@ class Checklist:
             return self._adapter_failure(
                 "refusal", f"{failed.case}: {failed.message}", f"{advice}; or take refusal out of checks"
             )
-        return Step("refusal", "ok", f"{len(records)} wrong requests are refused")
+        return SmokeStep("refusal", "ok", f"{len(records)} wrong requests are refused")
 
-    def _check_forms(self, numbers: Step) -> Step:
+    def _check_forms(self, numbers: SmokeStep) -> SmokeStep:
         records = self._run_tasks(self._questions.forms)
         failures = [record for record in records if record.outcome not in EXPECTED]
         for failed in failures:
@@ -160,42 +163,41 @@ class Checklist:
                 return self._adapter_failure("forms", message, "fix it, or take that out of capabilities")
             if numbers.state == "ok":
                 advice = "fix it, or take that out of capabilities, or declare the deviation"
-                return Step("forms", "failed", message, (*self._diagnose(failed.dtype), advice), "implementation")
+                return SmokeStep("forms", "failed", message, (*self._diagnose(failed.dtype), advice), "implementation")
         if failures:
-            return Step("forms", "not tried", f"answered; {_NUMBERS_FIRST}")
+            return SmokeStep("forms", "not tried", f"answered; {_NUMBERS_FIRST}")
         if not records:
-            return Step(
+            return SmokeStep(
                 "forms",
                 "not declared",
                 "its manifest has no other dtype, layout, kind of mask or mode that a case asks for",
             )
-        return Step("forms", "ok", f"{len(records)} cases in other dtypes, layouts, kinds of masks and modes")
+        return SmokeStep("forms", "ok", f"{len(records)} cases in other dtypes, layouts, kinds of masks and modes")
 
     def _run_tasks(self, tasks: list[Task]) -> list[Record]:
         """The records of these tasks, up to the first that costs the worker."""
         records: list[Record] = []
-        for task in tasks:
-            limit = self._implementation.timeouts.run
-            self._waiting(f"{task.check} of {task.case.id} in {task.dtype}: at most {limit:g} s")
-            records.append(self._run_task(task))
-            self._hung = self._hung or records[-1].outcome == Outcome.TIMEOUT
-            if records[-1].outcome in _LOST:
+        for answer in judge(self._subject, self._announced(tasks), self._expected, self._observations):
+            records.append(answer.record)
+            if answer.tensors is not None:
+                self._observed[answer.task.case.id, answer.task.check] = answer.tensors
+            self._hung = self._hung or answer.record.outcome == Outcome.TIMEOUT
+            if answer.record.outcome in _LOST:
                 break
         return records
 
-    def _run_task(self, task: Task) -> Record:
-        if self._computed:
-            golden = compute(task.case, constants())
-        else:
-            golden = read_golden(task.case, read_golden_manifest(), constants())
-        expected = in_format(task.case, golden, task.format)
-        result = ask(self._session, task, expected, constants())
-        if result.answers is not None:
-            self._observed[task.case.id, task.check] = result.answers
-            self._observations.see(task, expected, result.record, result.answers)
-        return result.record
+    def _announced(self, tasks: list[Task]) -> Iterator[Task]:
+        for task in tasks:
+            limit = self._implementation.timeouts.run
+            self._waiting(f"{task.check} of {task.case.id} in {task.dtype}: at most {limit:g} s")
+            yield task
 
-    def _build_failure(self, task: Task, failure: Failure) -> Step:
+    def _expected(self, case: Case) -> Expected:
+        if self._computed:
+            return compute(case, constants())
+        return read_golden(case, read_golden_manifest(), constants())
+
+    def _build_failure(self, task: Task, failure: Failure) -> SmokeStep:
         """The failed step of a layer that was not built. If the layer was refused, the architecture may be fixed."""
         name = task.case.layer.layer
         remedies = "conform smoke --layer ID|YAML, or capabilities.layers"
@@ -210,11 +212,11 @@ class Checklist:
         of_layer = [observation for observation in observations if observation.case.layer == layer]
         return tuple(diagnose_numbers(self._implementation.name, of_layer, self._own_names)) if of_layer else ()
 
-    def _adapter_failure(self, name: str, message: str, remedy: str = "") -> Step:
+    def _adapter_failure(self, name: str, message: str, remedy: str = "") -> SmokeStep:
         """The failed step of a check without a comparable answer. It blames a blank that is left, or the adapter."""
         if blank := find_raised_placeholder(self._folder, message):
             other_blanks = [f"also left: {other}" for other in placeholders_of(self._folder) if other != blank]
-            return Step(name, "failed", f"a blank is left at {blank}", tuple(other_blanks[:_MOST_BLANKS]), "blank")
+            return SmokeStep(name, "failed", f"a blank is left at {blank}", tuple(other_blanks[:_MOST_BLANKS]), "blank")
         advice = [remedy] if remedy else []
         if "ModuleNotFoundError" in message:
             advice.append(
@@ -223,7 +225,7 @@ class Checklist:
         self._session.worker.write_log()
         if location := locate_error(message, self._session.log, self._folder):
             advice.append(f"it was {location}")
-        return Step(name, "failed", message, tuple(advice), "adapter")
+        return SmokeStep(name, "failed", message, tuple(advice), "adapter")
 
 
 def _has_no_values(record: Record) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.adapter.base import Array
+from encoder_conformance.adapter.masks import Array
 from encoder_conformance.deviations.simulate import simulate, simulate_with_noise
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.judge.expected import ExpectedTensor

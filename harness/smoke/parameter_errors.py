@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.adapter.base import Array
+from encoder_conformance.adapter.masks import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.wire.frames import Tensors
 

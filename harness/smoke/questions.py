@@ -37,7 +37,7 @@ REFUSALS = ("refuse-num-heads", "refuse-activation", "refuse-feature-size", "ref
 DTYPES: tuple[DtypeName, ...] = ("float32", "float64", "bfloat16", "float16")
 
 
-class Questions:
+class SmokeTasks:
     """The tasks by check. A list is empty if the manifest opts out of all of it. `layer`: use this layer only."""
 
     def __init__(self, implementation: Implementation, specification: Specification, layer: str | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from encoder_conformance.adapter.base import Array
+from encoder_conformance.adapter.masks import Array
 from encoder_conformance.smoke.parameter_errors import parameter_errors
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.worker.round_trip import StoredParameters, round_trip_error

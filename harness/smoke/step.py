@@ -16,7 +16,7 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Step:
+class SmokeStep:
     """One step. `said` is the result, `do` the advice, one line each."""
 
     name: str
@@ -26,6 +26,6 @@ class Step:
     blame: Blame | None = None
 
 
-def verdict(steps: list[Step]) -> Blame | Literal["ok"]:
+def verdict(steps: list[SmokeStep]) -> Blame | Literal["ok"]:
     """What to fix first, by the first failed step; "ok" if none failed."""
     return next((step.blame for step in steps if step.blame), "ok")

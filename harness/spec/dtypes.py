@@ -1,6 +1,8 @@
 """The floating-point formats in which cases are run (clause D-1)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -28,3 +30,18 @@ FORMATS: dict[str, Format] = {
     "bfloat16": Format("bfloat16", np.dtype(ml_dtypes.bfloat16), 2.0**-8, 2.0**-126),
     "float16": Format("float16", np.dtype(np.float16), 2.0**-11, 2.0**-14),
 }
+
+
+def dtype_named(name: str) -> DtypeName:
+    """One of FORMATS."""
+    return next(known for known in ("float64", "float32", "bfloat16", "float16") if known == name)
+
+
+def narrower(parameters: Mapping[str, np.ndarray[Any, Any]], dtype: DtypeName) -> DtypeName | None:
+    """The format of the parameters, where it is narrower than that of the input and output."""
+    names = [value.dtype.name for value in parameters.values() if value.dtype.name in FORMATS]
+    widest = max((FORMATS[name].roundoff for name in names), default=0)
+    for name in ("bfloat16", "float16"):
+        if FORMATS[name].roundoff == widest and widest > FORMATS[dtype].roundoff:
+            return dtype_named(name)
+    return None

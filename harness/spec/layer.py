@@ -1,7 +1,8 @@
 """The layer language: the sizes and choices of a correct encoder layer, every default written out (clauses L-*)."""
 
 import struct
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
@@ -199,3 +200,20 @@ class Layer(Strict):
                 f"attention.num_heads = {self.attention.num_heads} does not divide d_model = {self.d_model}"
             )
         return self
+
+
+_NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
+"""Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
+
+
+def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
+    """Each choice that a layer which was read has otherwise: its key, what is stated, what was read."""
+    own, due = (_flat(layer.model_dump(mode="json", exclude=_NOT_COMPARED)) for layer in (read, stated))
+    yield from ((key, expected, own.get(key)) for key, expected in due.items() if own.get(key) != expected)
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

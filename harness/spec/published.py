@@ -4,7 +4,8 @@ A layer that no encoder has may be meant so. Far more often a constant was lost 
 Keras, ReLU where a configuration said nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -19,12 +20,20 @@ from encoder_conformance.spec.yaml_file import read_model
 Bias = bool | Literal["either"]
 SHOWN = 3
 """How many names a message gives."""
+_DEFAULTS = ((1e-3, "Keras' default"), (1e-8, "that of x-transformers' RMSNorm"), (1e-7, "DeBERTa's"))
+"""Epsilons that are known to be somebody's."""
+_SELDOM = {"gelu_tanh": "BERT, RoBERTa, ViT and Whisper have erf", "silu": "most encoders have gelu or relu"}
+"""Activation that some have, and that another may have been meant for → what is usual."""
 
 
 class PublishedNorm(Strict):
     placement: tuple[Literal["pre", "post", "sandwich"], ...] = Field(min_length=1)
     kind: NormKind
     epsilon: tuple[Epsilon, ...] = Field(min_length=1)
+
+    def has_epsilon(self, value: float) -> bool:
+        """Whether it is one of its own, in float32 or as the decimal that this stands for."""
+        return any(_is_near(value, own) for own in self.epsilon)
 
 
 class PublishedAttention(Strict):
@@ -69,7 +78,7 @@ class PublishedEncoder(Strict):
         checked = {
             "norm.placement": (own.placement in norm.placement, " or ".join(norm.placement)),
             "norm.kind": (own.kind == norm.kind, norm.kind),
-            "norm.epsilon": (own.epsilon in norm.epsilon, " or ".join(f"{value:.6g}" for value in norm.epsilon)),
+            "norm.epsilon": (norm.has_epsilon(own.epsilon), " or ".join(f"{value:.6g}" for value in norm.epsilon)),
             "attention.scale": (layer.attention.scale == self.attention.scale, self.attention.scale),
             "attention.qkv_bias": (qkv, _yes_no(biases.query)),
             "attention.output_bias": (biases.output in (layer.attention.output_bias, "either"), _yes_no(biases.output)),
@@ -91,6 +100,10 @@ class Published(Strict):
     encoders: tuple[PublishedEncoder, ...]
 
 
+def _is_near(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-4)
+
+
 def _yes_no(bias: Bias) -> str:
     return str(bias).lower()
 
@@ -102,20 +115,24 @@ def published() -> tuple[PublishedEncoder, ...]:
 
 @dataclass(frozen=True)
 class Unusual:
-    """A choice that no published encoder makes, and what is usual in its place, with who has it."""
+    """A choice of a layer, or a combination of choices, that no published encoder makes, or few do."""
 
     choice: str
-    value: str
-    usual: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.choice} is {self.value}, which no published encoder has; usual: {self.usual}"
+        return self.text
 
 
 def unusual(layer: Layer) -> tuple[Unusual, ...]:
-    """The choices of a layer that no published encoder makes; where each has its encoder, their combination."""
-    alone = tuple(_unusual_choices(layer))
-    return alone or tuple(_unusual_combination(layer))
+    """What `validate` and `check` warn of in a layer that nobody stated: choices that no published encoder makes; where
+    each has its encoder, their combination; where some encoder makes all, a choice that few make."""
+    found = tuple(_unusual_choices(layer)) or tuple(_unusual_combination(layer)) or tuple(_seldom(layer))
+    return (*found, *_unusual_end(layer))
+
+
+def _no_encoder_has(choice: str, value: str, usual: str) -> Unusual:
+    return Unusual(choice, f"{choice} is {value}, which no published encoder has; usual: {usual}")
 
 
 def epsilon_of(value: float, rounded: Callable[[float], float]) -> float:
@@ -125,26 +142,36 @@ def epsilon_of(value: float, rounded: Callable[[float], float]) -> float:
 
 
 def _unusual_choices(layer: Layer) -> Iterator[Unusual]:
-    own, family = layer.norm, f"a {layer.norm.placement}-norm {layer.norm.kind}"
-    kin = [each for each in published() if each.norm.kind == own.kind and own.placement in each.norm.placement]
+    norm = layer.norm
+    kin = [each for each in published() if each.norm.kind == norm.kind and norm.placement in each.norm.placement]
+    yield from _unusual_norm(layer, kin)
+    if layer.attention.scale not in {each.attention.scale for each in published()}:
+        usual = f"1/√head_dim = 1/√{layer.head_dim} ({_names(each.encoder for each in published())})"
+        yield _no_encoder_has("attention.scale", f"1/√{layer.attention.scale} = 1/√{layer.scaled_by}", usual)
+    if layer.attention.projections != "full":
+        yield _no_encoder_has("attention.projections", layer.attention.projections, "a projection for each head")
+    sizes = sorted({size for each in kin or published() for size in each.attention.head_dim})
+    if layer.head_dim not in sizes and layer.d_model >= LEAST_D_MODEL:
+        value = f"{layer.attention.num_heads}, of {layer.head_dim} features each"
+        yield _no_encoder_has("attention.num_heads", value, ", ".join(map(str, sizes)))
+
+
+def _unusual_norm(layer: Layer, kin: Sequence[PublishedEncoder]) -> Iterator[Unusual]:
+    """`kin`: the encoders that have such a norm at such a place."""
+    own = layer.norm
     if not kin:
         families: dict[str, str] = {}
         for each in published():
             for placement in each.norm.placement:
                 families.setdefault(f"{placement}-norm {each.norm.kind}", each.encoder)
         usual = ", ".join(f"{name} ({who})" for name, who in sorted(families.items()))
-        yield Unusual("norm", f"{own.placement}-norm {own.kind}", usual)
-    elif not any(own.epsilon in each.norm.epsilon for each in kin):
+        yield _no_encoder_has("norm", f"{own.placement}-norm {own.kind}", usual)
+    elif not any(each.norm.has_epsilon(own.epsilon) for each in kin):
         usual = _who({f"{value:.6g}": each.encoder for each in kin for value in each.norm.epsilon}, kin)
-        yield Unusual("norm.epsilon", f"{own.epsilon:.6g} in {family}", usual)
-    scales = {each.attention.scale for each in published()}
-    if layer.attention.scale not in scales:
-        usual = f"1/√head_dim = 1/√{layer.head_dim} ({_names(each.encoder for each in published())})"
-        yield Unusual("attention.scale", f"1/√{layer.attention.scale} = 1/√{layer.scaled_by}", usual)
-    sizes = sorted({size for each in published() for size in each.attention.head_dim})
-    if layer.head_dim not in sizes and layer.d_model >= LEAST_D_MODEL:
-        usual = ", ".join(map(str, sizes))
-        yield Unusual("attention.num_heads", f"{layer.attention.num_heads}, of {layer.head_dim} features each", usual)
+        usual += "".join(
+            f"; {own.epsilon:.6g} is {whose}" for value, whose in _DEFAULTS if _is_near(own.epsilon, value)
+        )
+        yield _no_encoder_has("norm.epsilon", f"{own.epsilon:.6g} in a {own.placement}-norm {own.kind}", usual)
 
 
 LEAST_D_MODEL = 128
@@ -163,7 +190,23 @@ def _unusual_combination(layer: Layer) -> Iterator[Unusual]:
     flat = layer.model_dump()
     value = " and ".join(f"{choice} {_chosen(flat, choice)}" for choice in found)
     usual = " and ".join(f"{choice} {has}" for choice, has in found.items())
-    yield Unusual("the combination", f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
+    yield _no_encoder_has("the combination", f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
+
+
+def _seldom(layer: Layer) -> Iterator[Unusual]:
+    """An activation that some encoder has, and that stands more often for another by a slip."""
+    activation = layer.feed_forward.activation
+    if activation in _SELDOM:
+        own = _names(each.encoder for each in published() if not each.differences(layer))
+        text = f"feed_forward.activation is {activation}, as in {own}; {_SELDOM[activation]}"
+        yield Unusual("feed_forward.activation", text)
+
+
+def _unusual_end(layer: Layer) -> Iterator[Unusual]:
+    if layer.stack.final_norm and layer.norm.placement == "post":
+        yield Unusual("stack.final_norm", "a norm after the last layer, which post-norm stacks do not have")
+    elif layer.stack.layers > 1 and not layer.stack.final_norm and layer.norm.placement == "pre":
+        yield Unusual("stack.final_norm", "a pre-norm stack without a norm after its last layer; is it outside?")
 
 
 def _described(layer: Layer) -> str:

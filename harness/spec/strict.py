@@ -1,4 +1,4 @@
-"""The base class of all models whose YAML people write by hand."""
+"""The base classes of all models: frozen, and of all whose YAML people write by hand, strict besides."""
 
 from typing import Annotated
 
@@ -7,13 +7,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 from encoder_conformance.clean import line
 
 
-class Strict(BaseModel):
-    """Frozen, no unknown keys, no silent conversion (`"8"` is not 8).
+class Frozen(BaseModel):
+    """A record that a program writes: it never changes, and has no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Strict(Frozen):
+    """A model without silent conversion (`"8"` is not 8).
 
     A validator is built when it is first used: few are by any one command.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, defer_build=True)
 
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]

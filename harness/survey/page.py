@@ -9,7 +9,7 @@ from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.docs.tables import markdown
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.choices import variant_suffix
-from encoder_conformance.impl.limitations import Entry
+from encoder_conformance.impl.limitations import ManifestEntry
 from encoder_conformance.impl.manifest import Implementation, find_implementation, read_implementation_manifest
 from encoder_conformance.paths import IMPLS, ROOT
 from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, SurveyRow
@@ -73,7 +73,7 @@ def short(row: SurveyRow) -> str:
 
 
 @cache
-def entries(implementation: str) -> dict[str, Entry]:
+def entries(implementation: str) -> dict[str, ManifestEntry]:
     """Reason → entry of `unsupported` in the manifest."""
     return {entry.reason: entry for entry in read_implementation_manifest(IMPLS / implementation).unsupported}
 
@@ -122,7 +122,7 @@ def _other_findings(implementation: Implementation, rows: list[SurveyRow], scrip
             yield _bullet(_script_line(path.name, scripts))
 
 
-def _find_entry(row: SurveyRow, deviation: str) -> Entry | None:
+def _find_entry(row: SurveyRow, deviation: str) -> ManifestEntry | None:
     return next((entry for entry in _read_manifest(row).deviations if entry.deviation == deviation), None)
 
 
@@ -145,7 +145,7 @@ def _bullet(*lines: str) -> str:
     return "- " + "\n  ".join(lines)
 
 
-def _entry_lines(entry: Entry, counts_text: str, scripts: Path) -> list[str]:
+def _entry_lines(entry: ManifestEntry, counts_text: str, scripts: Path) -> list[str]:
     """The lines of a manifest's entry; `counts_text` follows its reason."""
     lines = [f"{NEW if entry.new else ''}{entry.reason}{counts_text}. {entry.link}"]
     return [*lines, _script_line(entry.script, scripts)] if entry.script else lines

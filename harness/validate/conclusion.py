@@ -6,7 +6,7 @@ A file that is a consistent other layer conforms to itself. Only what a user sta
 from typing import Literal
 
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.findings import Layout, MaskInput
+from encoder_conformance.wire.description import GraphMask, Layout
 
 Kind = Literal["as_stated", "as_source", "consistent", "runtime_wrong", "wrong", "not_judged"]
 """As stated: it is the stated layer. As source: it does what its source does, and both are off from the layer that was
@@ -69,7 +69,7 @@ def comparison(
     return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
 
 
-def choices_text(layer: Layer, layout: Layout | None = None, masks: tuple[MaskInput, ...] = ()) -> str:
+def choices_text(layer: Layer, layout: Layout | None = None, masks: tuple[GraphMask, ...] = ()) -> str:
     """`post-norm layer_norm ε 1e-05, relu, scores over √head_dim, all biases, D = 512, H = 8, F = 2048, N = 6`."""
     attention, norm = layer.attention, layer.norm
     shared = ", projections shared by heads" if attention.projections == "shared_by_heads" else ""

@@ -10,25 +10,25 @@ import numpy.typing as npt
 
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
-from encoder_conformance.validate.against.comparison import Compared
-from encoder_conformance.validate.against.source import Source
-from encoder_conformance.validate.findings import Description, Finding, Phase
-from encoder_conformance.validate.formats import dtype_named, narrower
+from encoder_conformance.subjects.subject import Subject
+from encoder_conformance.validate.comparison import Compared
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import Phase, PhaseFinding
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExaminedFile:
     """The file: its description, its parameters, and the layer that it should be."""
 
     request: ValidationRequest
-    description: Description
+    description: FileDescription
     parameters: Mapping[str, Array]
 
     @property
@@ -147,9 +147,9 @@ def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
 class Evidence:
     """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
 
-    subject: Subject
+    subject: ExaminedFile
     answers: Answers | None
-    source: Source | None = None
+    source: Subject | None = None
     compared: Sequence[Compared] = ()
 
     @property
@@ -158,12 +158,26 @@ class Evidence:
         return self.answers.first_working if self.answers else None
 
     @property
-    def description(self) -> Description:
+    def description(self) -> FileDescription:
         return self.subject.description
+
+    @property
+    def wrong_runtimes(self) -> tuple[str, ...]:
+        """The runs that are wrong with a right file: some that follows it to the letter conforms in every check, and
+        none of these is out of line. Such a run that does not load the file says nothing of it."""
+        if self.answers is None or self.subject.integers:  # σ says nothing of a file with integers as it is
+            return ()
+        asked = [
+            run for run in self.answers.of_the_file if run.answers and not run.lacks_operators_of(self.description)
+        ]
+        literal = [run for run in asked if run.is_literal and run.is_working]
+        if not literal or not all(run.conforms for run in literal):
+            return ()
+        return tuple(run.name for run in asked if run not in literal and not (run.is_working and run.conforms))
 
 
 class Assessment:
     """A phase's findings and its summary in a few words; "" where the file did not get so far."""
 
-    def __init__(self, summary: str = "", findings: Iterable[Finding] = ()) -> None:
+    def __init__(self, summary: str = "", findings: Iterable[PhaseFinding] = ()) -> None:
         self.summary, self.findings = summary, tuple(findings)

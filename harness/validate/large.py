@@ -17,11 +17,10 @@ from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
 from encoder_conformance.oracle.samples import sampled_conditions
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import parameter_count
-from encoder_conformance.validate.evidence import Subject
-from encoder_conformance.validate.findings import Finding
-from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.validate.evidence import ExaminedFile
+from encoder_conformance.validate.runtimes import DEPLOYED, RuntimeRun
+from encoder_conformance.wire.findings import PhaseFinding
 
 LARGE = 20_000_000
 """Parameters from which on a file is sampled."""
@@ -29,25 +28,20 @@ RUNS = 4
 """Monte-Carlo runs behind σ, for the suite's 64: of an element with its neighbours it is known within a quarter."""
 BATCH, SEQUENCE = 2, 6
 KEPT = frozenset({"size-1x1", "padding-right", "no-mask", "invariant-determinism", "invariant-padding-content"})
-RUNTIMES = frozenset({("onnxruntime", "all")})
 
 
-def is_sampled(subject: Subject) -> bool:
+def is_sampled(subject: ExaminedFile) -> bool:
     """Whether it is; in float64, whose noise needs a wider golden, nothing is."""
     layer = subject.layer
-    return layer is not None and subject.is_understood and subject.dtype != "float64" and _is_large(layer)
-
-
-def _is_large(layer: Layer) -> bool:
-    return parameter_count(layer) > LARGE
+    return layer is not None and subject.is_understood and subject.dtype != "float64" and parameter_count(layer) > LARGE
 
 
 def sampled_runs(runs: Sequence[RuntimeRun]) -> list[RuntimeRun]:
     """Those that are asked where the user names none; all, where none of them is among them."""
-    return [run for run in runs if run.as_numbers or (run.runtime, run.level) in RUNTIMES] or list(runs)
+    return [run for run in runs if run.as_numbers or (run.runtime, run.level) == DEPLOYED] or list(runs)
 
 
-def sampled_note(subject: Subject, runs: Sequence[RuntimeRun], cases: Iterable[Case]) -> Finding:
+def sampled_note(subject: ExaminedFile, runs: Sequence[RuntimeRun], cases: Iterable[Case]) -> PhaseFinding:
     assert subject.layer is not None
     million = parameter_count(subject.layer) / 1e6
     asked = ", ".join(run.name for run in runs)
@@ -55,7 +49,7 @@ def sampled_note(subject: Subject, runs: Sequence[RuntimeRun], cases: Iterable[C
     size = f"at up to {BATCH} × {SEQUENCE} positions"
     message = f"its {million:.0f} million parameters are sampled: {names}, {size}, in {asked}"
     hint = f"σ comes from {RUNS} runs of the oracle; --runtime asks others; a file of fewer layers is judged in full"
-    return Finding(phase="numbers", severity="note", message=message, hint=hint)
+    return PhaseFinding(phase="numbers", severity="note", message=message, hint=hint)
 
 
 def expected_of_sample(cases: Sequence[Case]) -> Mapping[str, Expected]:

@@ -16,11 +16,11 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.validate.evidence import Answers, Array, Evidence
-from encoder_conformance.validate.findings import Finding
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.findings import PhaseFinding
 
 
-def stages_from_operands(evidence: Evidence, answers: Answers) -> Iterator[Finding]:
+def stages_from_operands(evidence: Evidence, answers: Answers) -> Iterator[PhaseFinding]:
     """The first stage out of line of each run, where the layer as a whole is in line. One layer alone: the stages of a
     stack are whole layers."""
     subject = evidence.subject
@@ -41,7 +41,7 @@ def stages_from_operands(evidence: Evidence, answers: Answers) -> Iterator[Findi
         message = (
             f"{stage}, from its own operands, is out of what {computed_in} explains: {problem} ({', '.join(names)})"
         )
-        yield Finding(phase="reduction", severity="error", message=message, hint=hint)
+        yield PhaseFinding(phase="reduction", severity="error", message=message, hint=hint)
 
 
 def _first_out_of_line(run: RuntimeRun, answers: Answers, format: Format) -> TensorVerdict | None:
@@ -50,9 +50,9 @@ def _first_out_of_line(run: RuntimeRun, answers: Answers, format: Format) -> Ten
     if any(answer is not None and answer.record.outcome != Outcome.PASS for _, answer in asked):
         return None
     for case, answer in asked:
-        if answer is None or answer.answers is None:
+        if answer is None or answer.tensors is None:
             continue
-        for verdict in _verdicts(case, answer.answers, answers, format):
+        for verdict in _verdicts(case, answer.tensors, answers, format):
             if not verdict.conforms:
                 return verdict
     return None

@@ -8,10 +8,10 @@ from typing import Any
 import numpy.typing as npt
 
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.against.opening import Named
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.subjects.subject import SubjectRequest
+from encoder_conformance.wire.description import MaskMeaning
 from encoder_conformance.wire.messages import MOST_NODES
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ValidationRequest:
     pythons: Mapping[str, str]
     limit: float | None
     strict: bool = False
-    against: Named | None = None
-    limits: Limits = field(default_factory=Limits)
+    against: SubjectRequest | None = None
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
     seconds: float | None = None
     fix: Path | None = None
     deviations: tuple[str, ...] = ()

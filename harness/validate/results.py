@@ -3,20 +3,17 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import computed_field
 
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.strict import Frozen
 from encoder_conformance.validate.conclusion import Kind, Stated, kind_of, status_of
-from encoder_conformance.validate.findings import PHASES, Description, Finding, Phase
-from encoder_conformance.validate.plain import Plain
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import PHASES, Phase, PhaseFinding, Plain
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RuntimeResult(_Frozen):
+class RuntimeResult(Frozen):
     """A runtime at a level. `absent` says why it was not asked; `seconds` is the median of its answers.
 
     `relative_error` is the largest of a file with integers as it is: σ does not judge its numbers.
@@ -35,7 +32,7 @@ class RuntimeResult(_Frozen):
     records: tuple[Record, ...]
 
 
-class Validation(_Frozen):
+class Validation(Frozen):
     """`layer` is what the file was judged as, `layer_from` how that was known; `judged` is false where it could not be.
     `wrong_runtimes`: the runs that are wrong though the file is right.
 
@@ -57,24 +54,24 @@ class Validation(_Frozen):
     layer_from: Literal["told", "inferred"] | None
     dtype: str | None
     rounded_as: str | None
-    description: Description
+    description: FileDescription
     runtimes: tuple[RuntimeResult, ...]
     wrong_runtimes: tuple[str, ...]
     source_names: dict[str, Plain]
     excused: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[PhaseFinding, ...]
     diagnoses: tuple[Diagnosis, ...]
     summaries: dict[Phase, str]
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[PhaseFinding]:
         return [finding for finding in self.findings if finding.severity == "error"]
 
     @property
-    def warnings(self) -> list[Finding]:
+    def warnings(self) -> list[PhaseFinding]:
         return [finding for finding in self.findings if finding.severity == "warning"]
 
-    def of_phase(self, phase: Phase) -> list[Finding]:
+    def of_phase(self, phase: Phase) -> list[PhaseFinding]:
         return [finding for finding in self.findings if finding.phase == phase]
 
     @computed_field  # type: ignore[prop-decorator]
@@ -95,7 +92,7 @@ class Validation(_Frozen):
         return status_of(self.conclusion)
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def in_order(findings: Iterable[PhaseFinding]) -> tuple[PhaseFinding, ...]:
     """By phase, and the worst of each first; equal findings once."""
     rank = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(dict.fromkeys(findings), key=lambda f: (PHASES.index(f.phase), rank[f.severity])))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from encoder_conformance.asking import Asked, ask
+from encoder_conformance.asking import JudgedAnswer
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
@@ -17,29 +17,27 @@ from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.tally import Tally
+from encoder_conformance.judging.loop import judge
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
+from encoder_conformance.processors import share
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.stages import kind_of
-from encoder_conformance.threads import share
+from encoder_conformance.subjects.starting import new_session
+from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.validate.history import LARGE, SMALL, Dependence, ask_history
 from encoder_conformance.validate.results import RuntimeResult
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES, onnx_runtime
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 FOLDER = IMPLS / "onnx_file"
-RUNTIMES = (
-    ("onnxruntime", "disable"),
-    ("onnxruntime", "basic"),
-    ("onnxruntime", "extended"),
-    ("onnxruntime", "all"),
-    ("reference", ""),
-    ("openvino", ""),
-)
+RUNTIMES = tuple((runtime.name, level) for runtime in ONNX_RUNTIMES for level in runtime.levels)
 """Runtime and optimisation level, "" where a runtime has none to choose."""
+DEPLOYED = ("onnxruntime", "all")
 AS_NUMBERS = "integers as numbers"
 
 
@@ -56,7 +54,7 @@ class RuntimeRun:
     level: str
     found: Ready | Missing
     as_numbers: bool = False
-    answers: dict[tuple[str, str], Asked] = field(default_factory=dict)
+    answers: dict[tuple[str, str], JudgedAnswer] = field(default_factory=dict)
     seen: Observations = field(default_factory=Observations)
     versions: Mapping[str, str] = field(default_factory=dict)
     asked_history: bool = False
@@ -88,6 +86,26 @@ class RuntimeRun:
     @property
     def is_working(self) -> bool:
         return bool(self.answers) and self.failure is None
+
+    @property
+    def conforms(self) -> bool:
+        return self.dependence is None and all(record.outcome in EXPECTED for record in self.records)
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it follows a file to the letter."""
+        return self.level == onnx_runtime(self.runtime).literal
+
+    def lacks_operators_of(self, description: FileDescription) -> bool:
+        """Whether the file, which it does not load, has operators that are ONNX Runtime's own."""
+        foreign = any("::" in operator for operator in description.operators)
+        return self.failure is not None and self.runtime != "onnxruntime" and foreign
+
+    def state(self, **update: object) -> None:
+        """From now on it is asked and judged with these fields of its manifest."""
+        if isinstance(self.found, Ready):
+            implementation = self.found.implementation.model_copy(update=update)
+            self.found = replace(self.found, implementation=implementation)
 
     def result(self) -> RuntimeResult:
         records = self.records
@@ -135,7 +153,7 @@ def _found(
 def inspecting(runs: Sequence[RuntimeRun]) -> RuntimeRun | None:
     """The run whose worker looks into the file: what is deployed, if it is here, else the first that can be started."""
     ready = [run for run in runs if isinstance(run.found, Ready)]
-    return next((run for run in ready if (run.runtime, run.level) == ("onnxruntime", "all")), next(iter(ready), None))
+    return next((run for run in ready if (run.runtime, run.level) == DEPLOYED), next(iter(ready), None))
 
 
 def close_all(runs: Sequence[RuntimeRun]) -> None:
@@ -150,33 +168,29 @@ def limit_stages(runs: Sequence[RuntimeRun], stages: Collection[str]) -> None:
     kinds = tuple(sorted({kind_of(stage) for stage in stages}))
     for run in runs:
         if isinstance(run.found, Ready):
-            known = run.found.implementation
-            checks = tuple(check for check in known.capabilities.checks if check != "stages" or kinds)
-            capabilities = known.capabilities.model_copy(update={"stages": kinds, "checks": checks})
-            run.found = replace(run.found, implementation=known.model_copy(update={"capabilities": capabilities}))
+            known = run.found.implementation.capabilities
+            checks = tuple(check for check in known.checks if check != "stages" or kinds)
+            run.state(capabilities=known.model_copy(update={"stages": kinds, "checks": checks}))
 
 
 def declare(runs: Sequence[RuntimeRun], deviations: Collection[str]) -> None:
     """From now on judge each run against the specification with these deviations (rules V-5, V-6)."""
     reason = "It is stated to the validation."
     entries = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
-    for run in runs:
-        if isinstance(run.found, Ready) and entries:
-            known = run.found.implementation
-            run.found = replace(run.found, implementation=known.model_copy(update={"deviations": entries}))
+    for run in runs if entries else ():
+        run.state(deviations=entries)
 
 
 def limit_time(runs: Sequence[RuntimeRun], seconds: float | None) -> None:
     """From now on each run has so long to look into the file, to load it, and for each answer."""
     for run in runs:
         if isinstance(run.found, Ready) and seconds is not None:
-            known = run.found.implementation
-            timeouts = known.timeouts.model_copy(update={"build": seconds, "run": seconds})
-            run.found = replace(run.found, implementation=known.model_copy(update={"timeouts": timeouts}))
+            timeouts = run.found.implementation.timeouts
+            run.state(timeouts=timeouts.model_copy(update={"build": seconds, "run": seconds}))
 
 
 @dataclass(frozen=True)
-class Questions:
+class RuntimeQuestions:
     """The cases to ask and their expected results. `rounded_as` is the format that the file computes in, where it is
     narrower than the `dtype` of its input and output."""
 
@@ -188,17 +202,16 @@ class Questions:
 
 def ask_all(
     runs: Sequence[RuntimeRun],
-    questions: Questions,
+    questions: RuntimeQuestions,
     logs: Path,
     report: Callable[[RuntimeRun, Record], None],
-    limits: Limits,
+    limits: WorkerLimits,
 ) -> None:
     """Ask every run every case, as many workers side by side as there are processors, each within `limits`; `report`
     gets each record."""
     ready = [run for run in runs if isinstance(run.found, Ready)]
     jobs = min(len(ready), os.cpu_count() or 1)
     reporting = threading.Lock()
-    logs.mkdir(parents=True, exist_ok=True)
 
     def report_alone(run: RuntimeRun, record: Record) -> None:
         with reporting:
@@ -209,7 +222,8 @@ def ask_all(
         try:
             for run in ready:
                 assert isinstance(run.found, Ready)
-                sessions.append(run.session or _started(run, run.found, share(jobs), logs, limits))
+                log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
+                sessions.append(run.session or new_session(run.found, log, share(jobs), limits=limits))
             answering = [
                 pool.submit(_ask, *each, questions, report_alone) for each in zip(ready, sessions, strict=True)
             ]
@@ -221,33 +235,27 @@ def ask_all(
             raise
 
 
-def _started(run: RuntimeRun, ready: Ready, threads: int, logs: Path, limits: Limits) -> Session:
-    log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
-    log.unlink(missing_ok=True)
-    return Session(ready, "cpu", threads, log, limits=limits)
-
-
-def _ask(run: RuntimeRun, session: Session, questions: Questions, report: Callable[[RuntimeRun, Record], None]) -> None:
+def _ask(
+    run: RuntimeRun, session: Session, questions: RuntimeQuestions, report: Callable[[RuntimeRun, Record], None]
+) -> None:
     assert isinstance(run.found, Ready)
     tasks = plan(run.found.implementation, list(questions.cases), (questions.dtype,))
     # Stages last: they are asked of another session of the runtime, and a worker holds one at a time of a large file.
-    for planned in sorted(tasks, key=lambda task: task.check == "stages"):
-        task = replace(planned, rounded_as=questions.rounded_as)
-        expected = in_format(task.case, questions.expected[task.case.id], task.format)
-        answer = ask(session, task, expected, constants())
-        run.answers[task.case.id, task.check] = answer
-        if answer.answers is not None:
-            run.seen.see(task, expected, answer.record, answer.answers)
+    stages_last = sorted(tasks, key=lambda task: task.check == "stages")
+    asked = (replace(task, rounded_as=questions.rounded_as) for task in stages_last)
+    subject = Subject(run.name, session, run.found.implementation)
+    for answer in judge(subject, asked, lambda case: questions.expected[case.id], run.seen):
+        run.answers[answer.task.case.id, answer.task.check] = answer
         report(run, answer.record)
     _ask_history(run, session, questions)
     run.versions = session.versions
     session.close()
 
 
-def _ask_history(run: RuntimeRun, session: Session, questions: Questions) -> None:
-    """Where it answered both sizes. The reference keeps nothing, and is slow."""
+def _ask_history(run: RuntimeRun, session: Session, questions: RuntimeQuestions) -> None:
+    """Where it answered both sizes, and may keep anything."""
     assert isinstance(run.found, Ready)
-    if run.runtime == "reference" or run.as_numbers or not run.is_working:
+    if not onnx_runtime(run.runtime).keeps_state or run.as_numbers or not run.is_working:
         return
     cases = [case for case in questions.cases if case.situation.situation in (SMALL, LARGE)]
     tasks = {

@@ -5,19 +5,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from encoder_conformance.report.findings import MARKS, show_finding, show_line
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.validate.conclusion import OPENINGS, choices_text, comparison
-from encoder_conformance.validate.findings import PHASES, Description, Finding, Phase
 from encoder_conformance.validate.results import Validation
-
-_MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import PHASES, Phase, PhaseFinding
 
 
 def show_validation(screen: Console, validation: Validation) -> None:
     description = validation.description
     screen.print(Text.assemble((validation.model, "bold"), _file(description)), soft_wrap=True)
     if validation.layer is not None:
-        screen.print(_layer(validation), highlight=False, soft_wrap=True, markup=False)
+        show_line(screen, _layer(validation))
     screen.print()
     reached = _reached(validation)
     for phase in PHASES:
@@ -26,31 +26,22 @@ def show_validation(screen: Console, validation: Validation) -> None:
             continue
         mark, style = _worst(found)
         summary = validation.summaries.get(phase, "")
-        screen.print(
-            f"{mark} {phase:<11}{summary}".rstrip(), style=style, highlight=False, soft_wrap=True, markup=False
-        )
+        show_line(screen, f"{mark} {phase:<11}{summary}".rstrip(), style)
         for finding in found:
-            _show(screen, finding)
+            show_finding(screen, finding, "    ")
     if validation.runtimes:
         screen.print()
         screen.print(_runtimes(validation))
     for diagnosis in validation.diagnoses:
-        screen.print(diagnosis_text(diagnosis), style="bold", highlight=False, soft_wrap=True, markup=False)
+        show_line(screen, diagnosis_text(diagnosis), "bold")
     screen.print(_last_line(validation), soft_wrap=True)
 
 
-def _show(screen: Console, finding: Finding) -> None:
-    mark, style = _MARKS[finding.severity]
-    screen.print(f"    {mark} {finding.message}", style=style, highlight=False, soft_wrap=True, markup=False)
-    if finding.hint:
-        screen.print(f"      {finding.hint}", style="dim", highlight=False, soft_wrap=True, markup=False)
-
-
-def _worst(found: list[Finding]) -> tuple[str, str]:
+def _worst(found: list[PhaseFinding]) -> tuple[str, str]:
     severities = {finding.severity for finding in found}
     if "error" in severities:
-        return _MARKS["error"]
-    return _MARKS["warning"] if "warning" in severities else ("✓", "green")
+        return MARKS["error"]
+    return MARKS["warning"] if "warning" in severities else ("✓", "green")
 
 
 def _reached(validation: Validation) -> set[Phase]:
@@ -62,7 +53,7 @@ def _reached(validation: Validation) -> set[Phase]:
     return {*PHASES[: last + 1]}
 
 
-def _file(description: Description) -> str:
+def _file(description: FileDescription) -> str:
     if description.file is None:
         return ""
     return f"  by {description.file.producer}" if description.file.producer else ""

@@ -1,33 +1,27 @@
 """Validates an ONNX file: inspects it, asks every runtime, and assesses each phase by the evidence."""
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from encoder_conformance.errors import InputError
-from encoder_conformance.golden.at_once import compute_at_once
+from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.judge.expected import Expected
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.situation import Situation
-from encoder_conformance.validate.against.asking import compared_with, opened
-from encoder_conformance.validate.cases import InputLimits, cases_of
+from encoder_conformance.subjects.cases import InputLimits, file_cases
+from encoder_conformance.subjects.onnx_file import inspected
+from encoder_conformance.subjects.starting import new_session
+from encoder_conformance.validate.against import compared_with, opened
 from encoder_conformance.validate.conclusion import Stated
-from encoder_conformance.validate.evidence import Answers, Assessment, Evidence, Subject, distinct
-from encoder_conformance.validate.fault import wrong_runtimes
-from encoder_conformance.validate.findings import Description, Finding, Phase
+from encoder_conformance.validate.evidence import Answers, Evidence, ExaminedFile, distinct
 from encoder_conformance.validate.history_script import history_script
 from encoder_conformance.validate.large import (
     BATCH,
@@ -38,30 +32,14 @@ from encoder_conformance.validate.large import (
     sampled_note,
     sampled_runs,
 )
-from encoder_conformance.validate.phases import (
-    checker,
-    cost,
-    dimensions,
-    file,
-    history,
-    interface,
-    layer,
-    levels,
-    loads,
-    masks,
-    numbers,
-    operators,
-    properties,
-    reduction,
-    shapes,
-    source,
-)
-from encoder_conformance.validate.plain import plain
+from encoder_conformance.validate.phases import masks, reduction, source
+from encoder_conformance.validate.phases.conformance import diagnoses
+from encoder_conformance.validate.phases.table import VALIDATION_PHASES
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import RuntimeResult, Validation, in_order
 from encoder_conformance.validate.runtimes import (
     FOLDER,
-    Questions,
+    RuntimeQuestions,
     RuntimeRun,
     as_numbers,
     ask_all,
@@ -72,34 +50,11 @@ from encoder_conformance.validate.runtimes import (
     limit_time,
     runtime_runs,
 )
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import Phase, PhaseFinding, plain
 from encoder_conformance.wire.messages import Inspect
+from encoder_conformance.wire.onnx_runtimes import onnx_runtime
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.session import Session
-
-_ASSESSMENTS: dict[Phase, Callable[[Evidence], Assessment]] = {
-    "file": file.assess,
-    "checker": checker.assess,
-    "operators": operators.assess,
-    "interface": interface.assess,
-    "dimensions": dimensions.assess,
-    "loads": loads.assess,
-    "layer": layer.assess,
-    "shapes": shapes.assess,
-    "masks": masks.assess,
-    "numbers": numbers.assess,
-    "source": source.assess,
-    "levels": levels.assess,
-    "properties": properties.assess,
-    "history": history.assess,
-    "reduction": reduction.assess,
-    "cost": cost.assess,
-}
-_SITUATIONS: dict[Phase, Callable[[InputLimits], Iterable[Situation]]] = {
-    "shapes": shapes.situations,
-    "masks": masks.situations,
-    "numbers": numbers.situations,
-    "properties": properties.situations,
-}
 
 
 def validate(request: ValidationRequest, out: Path, jobs: int, progress: Progress, folder: Path = FOLDER) -> Validation:
@@ -157,83 +112,73 @@ def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple
         close_all(runs)
 
 
-def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> Subject:
+def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> ExaminedFile:
     """The file as a worker describes it, which stays: it knows the file, and is asked for its run."""
     run = inspecting(runs)
     if run is None:
         found = runs[0].found
         assert not isinstance(found, Ready)
         raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
-    logs.mkdir(parents=True, exist_ok=True)
-    log = logs / "inspect.log"
-    log.unlink(missing_ok=True)
     assert isinstance(run.found, Ready)
-    run.session = Session(run.found, "cpu", 1, log, limits=request.limits)
-    answer = run.session.inspect(_inspect(request))
+    run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
+    answer = inspected(run.session, _inspect(request))
     if isinstance(answer, Failure):
         raised = answer.outcome == Outcome.ERROR
         problem = "it could not be looked into" if raised else "looking into it did not end well"
         message = f"{problem}: {answer.message}"
-        finding = Finding(phase="file", severity="error", message=message, hint=str(log))
-        return Subject(request, Description(findings=(finding,)), {})
-    try:
-        description = Description.model_validate_json(json.dumps(answer[0]))  # strict as YAML
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RuntimeError(f"impls/onnx_file describes the file in another way: {where}: {first['msg']}") from None
-    return Subject(request, description, answer[1])
+        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(run.session.log))
+        return ExaminedFile(request, FileDescription(findings=(finding,)), {})
+    return ExaminedFile(request, *answer)
 
 
-def _answers(subject: Subject, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress) -> Answers | None:
+def _answers(
+    subject: ExaminedFile, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress
+) -> Answers | None:
     """Ask every runtime the cases of each phase; None where the file cannot be judged."""
     if not subject.can_be_judged:
         return None
-    assert subject.layer is not None
-    limits, held = InputLimits.of(subject.description), CaseParameters.of(subject.parameters)
-    sampled = is_sampled(subject)
-    cases = {
-        phase: list(
-            cases_of(
-                (each for each in situations(limits) if not sampled or each.situation in KEPT),
-                limits,
-                subject.layer,
-                subject.format,
-                held,
-                (BATCH, SEQUENCE) if sampled else None,
-            )
-        )
-        for phase, situations in _SITUATIONS.items()
-    }
+    cases, sampled = _cases(subject), is_sampled(subject)
     if sampled and not subject.request.runtimes:
         runs = sampled_runs(runs)
     limit_stages(runs, subject.description.stages)
     every_case = distinct(cases)
-    expected = expected_of_sample(every_case) if sampled else _expected(every_case, subject.format, jobs, progress)
+    expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
     if sampled:
         give_freed_memory_back()
-    answers = Answers(cases, expected, runs)
     progress.begin("asking", len(every_case) * sum(isinstance(run.found, Ready) for run in runs))
-    questions = Questions(every_case, expected, subject.dtype, subject.rounded_as)
-    own_limits = subject.request.limits
+    questions = RuntimeQuestions(every_case, expected, subject.dtype, subject.rounded_as)
 
     def report(run: RuntimeRun, record: Record) -> None:
         progress.step(f"{run.name} {record.case}")
         if sampled:  # what judging took, in pieces as large as a weight
             give_freed_memory_back()
 
-    ask_all(runs, questions, logs, report, own_limits)
+    ask_all(runs, questions, logs, report, subject.request.limits)
     for run in runs:
         run.history_script = _history_script(run, subject, logs)
-    return answers
+    return Answers(cases, expected, runs)
 
 
-def _history_script(run: RuntimeRun, subject: Subject, logs: Path) -> str | None:
+def _cases(subject: ExaminedFile) -> dict[Phase, list[Case]]:
+    """The cases of each phase that asks any."""
+    assert subject.layer is not None
+    limits, held = InputLimits.of_file(subject.description), CaseParameters.of(subject.parameters)
+    sampled = is_sampled(subject)
+    at_most = (BATCH, SEQUENCE) if sampled else None
+    cases: dict[Phase, list[Case]] = {}
+    for phase in VALIDATION_PHASES:
+        if phase.situations is not None:
+            asked = (each for each in phase.situations(limits) if not sampled or each.situation in KEPT)
+            cases[phase.name] = list(file_cases(asked, limits, subject.layer, subject.format, held, at_most))
+    return cases
+
+
+def _history_script(run: RuntimeRun, subject: ExaminedFile, logs: Path) -> str | None:
     """Writes the script that shows a run's dependence on what was asked before; its path."""
-    if run.dependence is None or subject.layer is None:
+    if run.dependence is None:
         return None
-    heads, model = subject.layer.attention.num_heads, subject.request.model.absolute()
-    script = history_script(model, run.runtime, run.level, subject.description, heads, run.dependence)
+    model, runtime = subject.request.model.absolute(), onnx_runtime(run.runtime)
+    script = history_script(model, run.name, runtime, run.level, subject.description, run.dependence)
     if script is None:
         return None
     path = logs / f"history-{run.name.replace(' ', '-')}.py"
@@ -241,19 +186,9 @@ def _history_script(run: RuntimeRun, subject: Subject, logs: Path) -> str | None
     return str(path)
 
 
-def _expected(cases: list[Case], format: Format, jobs: int, progress: Progress) -> dict[str, Expected]:
-    progress.begin("computing what it should give", len(cases))
-    expected = {}
-    with closing(compute_at_once(cases, jobs, format)) as computed:
-        for case, result in computed:
-            expected[case.id] = result
-            progress.step(f"computed {case.id}")
-    return expected
-
-
 def _assessed(evidence: Evidence) -> Validation:
     subject, answers, description = evidence.subject, evidence.answers, evidence.description
-    assessments = {phase: assess(evidence) for phase, assess in _ASSESSMENTS.items()}
+    assessments = {phase.name: phase.assess(evidence) for phase in VALIDATION_PHASES}
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
     if answers is not None and is_sampled(subject):
         findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
@@ -272,11 +207,11 @@ def _assessed(evidence: Evidence) -> Validation:
         rounded_as=None if not answers else subject.integers or subject.rounded_as,
         description=description,
         runtimes=_results(evidence),
-        wrong_runtimes=wrong_runtimes(evidence),
-        source_names=dict(evidence.source.own) if evidence.source else {},
+        wrong_runtimes=evidence.wrong_runtimes,
+        source_names=dict(evidence.source.own_names) if evidence.source else {},
         findings=in_order(judged_findings),
         excused=judged_findings != masks.declared(evidence, findings),
-        diagnoses=numbers.diagnoses(evidence),
+        diagnoses=diagnoses(evidence),
         summaries={phase: assessment.summary for phase, assessment in assessments.items() if assessment.summary},
     )
 

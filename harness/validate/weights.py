@@ -16,10 +16,11 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.parameters import parameter_count
-from encoder_conformance.validate.findings import Description, Finding
+from encoder_conformance.validate.large import LARGE
+from encoder_conformance.wire.description import FileDescription
+from encoder_conformance.wire.findings import PhaseFinding
 
 Array = npt.NDArray[Any]
-LARGE = 20_000_000
 _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
 
@@ -29,13 +30,13 @@ def sorted_columns(value: Array) -> Array:
     return np.asarray(value[:, np.argsort(value[0], kind="stable")])
 
 
-def shared(parameters: Mapping[str, Array], description: Description) -> Iterator[Finding]:
+def shared(parameters: Mapping[str, Array], description: FileDescription) -> Iterator[PhaseFinding]:
     """Parameters that hold the same values, or each other's transposed, or with the columns in another order."""
     whole, members = _equal_layers(parameters)
     for one, others in whole.items():
         message = f"{' and '.join([one, *others])} hold the same parameters"
         hint = "is each layer its own? ALBERT's are one; a stack that was never trained is a copy of one layer"
-        yield Finding(phase="layer", severity="warning", message=message, hint=hint)
+        yield PhaseFinding(phase="layer", severity="warning", message=message, hint=hint)
     own = {name: value for name, value in parameters.items() if name not in members and np.ptp(value)}
     for names in _groups(own, _digest):
         held = {source.initializer for name in names if (source := description.parameters.get(name))}
@@ -50,9 +51,9 @@ def shared(parameters: Mapping[str, Array], description: Description) -> Iterato
             yield _alike(names, "hold the same columns, in another order")
 
 
-def _alike(names: tuple[str, ...], what: str) -> Finding:
+def _alike(names: tuple[str, ...], what: str) -> PhaseFinding:
     hint = "in published encoders each has values of its own: was one projection exported for another?"
-    return Finding(phase="layer", severity="warning", message=f"{' and '.join(names)} {what}", hint=hint)
+    return PhaseFinding(phase="layer", severity="warning", message=f"{' and '.join(names)} {what}", hint=hint)
 
 
 def _digest(value: Array) -> bytes:
@@ -94,7 +95,7 @@ def _equal_layers(parameters: Mapping[str, Array]) -> tuple[dict[str, list[str]]
     return equal, members
 
 
-def without_effect(case: Case) -> Iterator[Finding]:
+def without_effect(case: Case) -> Iterator[PhaseFinding]:
     """The parameters that the output of this case does not depend on: their gradients are 0, each and everywhere.
 
     Not of a layer with more numbers than LARGE: gradients take as much memory as all its parameters once more.
@@ -113,7 +114,9 @@ def without_effect(case: Case) -> Iterator[Finding]:
         zeros = [name for name, value in case.parameters().items() if value.ndim == 2 and not np.any(value)]
         why = f"{' and '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} 0 everywhere" if zeros else ""
         message = f"{', '.join(dead)} {'changes' if len(dead) == 1 else 'change'} nothing in the output"
-        yield Finding(phase="layer", severity="warning", message=f"{message}{': ' if why else ''}{why}", hint=_LOST)
+        yield PhaseFinding(
+            phase="layer", severity="warning", message=f"{message}{': ' if why else ''}{why}", hint=_LOST
+        )
 
 
 _LOST = "was a weight lost on the way, or never loaded?"

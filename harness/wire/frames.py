@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import safetensors.numpy
 
-from encoder_conformance.wire.header import Entry, FrameError, parse_header, write_header
+from encoder_conformance.wire.header import FrameError, TensorEntry, parse_header, write_header
 from encoder_conformance.wire.streamed import PART, Array, Receive, Sink, Streamed, parts_of, whole
 
 PROTOCOL = 3
@@ -169,13 +169,13 @@ class _Incoming:
             raise CutOff(f"a frame cut off after {self._read} of {self._length} bytes")
         return data
 
-    def stream_to(self, sink: Sink, entry: Entry) -> None:
+    def stream_to(self, sink: Sink, entry: TensorEntry) -> None:
         """Pass the elements of a tensor to `sink` in parts."""
         for begin in range(0, entry.size, PART):
             count = min(PART, entry.size - begin)
             sink(np.frombuffer(self.take(count * entry.dtype.itemsize), entry.dtype))
 
-    def whole(self, entry: Entry) -> Array:
+    def whole(self, entry: TensorEntry) -> Array:
         array, at = np.empty(entry.shape, entry.dtype), 0
         flat = array.reshape(-1)
 

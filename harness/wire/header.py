@@ -15,7 +15,7 @@ class FrameError(Exception):
     """Bytes on the wire that are no frame."""
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """One tensor in a frame's header. The data of all entries are contiguous."""
 
     name: str
@@ -45,7 +45,7 @@ def write_header(
     names, begin = tuple(name for name in header if name != "__metadata__"), 0
     for name in names:
         dtype, shape = tensors[name]
-        end = begin + Entry(name, dtype, shape).nbytes
+        end = begin + TensorEntry(name, dtype, shape).nbytes
         header[name] |= {"shape": list(shape), "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
@@ -53,7 +53,7 @@ def write_header(
     return len(text).to_bytes(_ALIGNMENT, "little") + text, names
 
 
-def parse_header(header: bytes, data_length: int) -> tuple[dict[str, Any], list[Entry]]:
+def parse_header(header: bytes, data_length: int) -> tuple[dict[str, Any], list[TensorEntry]]:
     """The message in a header, and the tensors in the order of their data, which are `data_length` bytes.
 
     Raises FrameError for a malformed header.
@@ -74,7 +74,7 @@ def parse_header(header: bytes, data_length: int) -> tuple[dict[str, Any], list[
     return message, entries
 
 
-def _entries(tensors: dict[str, Any], data_length: int) -> Iterator[Entry]:
+def _entries(tensors: dict[str, Any], data_length: int) -> Iterator[TensorEntry]:
     """Each tensor of a header. Raises ValueError or TypeError unless they fill the data without gaps."""
     expected_begin = 0
     for begin, end, name in sorted((*_offsets(name, info), name) for name, info in tensors.items()):
@@ -82,7 +82,7 @@ def _entries(tensors: dict[str, Any], data_length: int) -> Iterator[Entry]:
         shape = info.get("shape")
         if not isinstance(shape, list) or any(type(size) is not int or size < 0 for size in shape):
             raise ValueError(f"tensor {name!r} has the shape {shape}")
-        entry = Entry(name, _numpy_dtype(info.get("dtype")), tuple(shape))
+        entry = TensorEntry(name, _numpy_dtype(info.get("dtype")), tuple(shape))
         if begin != expected_begin or end - begin != entry.nbytes:
             expected = f"{expected_begin} … {expected_begin + entry.nbytes}"
             raise ValueError(f"tensor {name!r} lies at {begin} … {end} of the data instead of {expected}")

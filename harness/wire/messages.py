@@ -99,7 +99,7 @@ class Export(_Message):
 
 
 MOST_NODES = 1_000_000
-"""Of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
+"""Nodes of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
 
 
 class Inspect(_Message):
@@ -206,7 +206,7 @@ class Built(Answer):
 class Inspected(Answer):
     """The answer to `inspect`; the file's own parameters are in the frame, if they were recognised.
 
-    `description` has the keys of `encoder_conformance.validate.findings.Description`.
+    `description` has the keys of `encoder_conformance.wire.description.FileDescription`.
     """
 
     description: dict[str, Any]
@@ -215,7 +215,7 @@ class Inspected(Answer):
 class Examined(Answer):
     """The answer to `examine`; the module's own parameters are in the frame, by the specification's names.
 
-    `description` has the keys of `encoder_conformance.module_check.description.Described`.
+    `description` has the keys of `encoder_conformance.wire.description.ModuleDescription`.
     """
 
     description: dict[str, Any]

@@ -83,7 +83,7 @@ class Log:
             return
 
 
-class Memory:
+class ResidentMemory:
     """The memory of a worker and its descendants, read from /proc."""
 
     def __init__(self, worker: int, limit: int) -> None:
@@ -240,7 +240,7 @@ def _place(targets: dict[int, tuple[int, ...]], failure: int) -> int:
     return last
 
 
-def _watch(guard: Guard, log: Log, errors: int, control: int, memory: Memory) -> None:
+def _watch(guard: Guard, log: Log, errors: int, control: int, memory: ResidentMemory) -> None:
     """Copy the log until the worker ends, or must end."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
@@ -278,7 +278,7 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         _say(control, f"cannot {error.strerror}")
         return
-    guard, memory, log = Guard(worker), Memory(worker, limit), Log(errors, log_at, room)
+    guard, memory, log = Guard(worker), ResidentMemory(worker, limit), Log(errors, log_at, room)
     _say(control, f"started {worker}")
     try:
         _watch(guard, log, errors, control, memory)

@@ -37,7 +37,7 @@ class Ending:
 
     @property
     def text(self) -> str:
-        """What is said of it, without the worker as its subject."""
+        """The end in words, without the worker as their subject."""
         if self.held:
             return f"held {self.held / 2**20:,.0f} MiB, more than its limit (--memory), and was ended"
         if self.status is None:

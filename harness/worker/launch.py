@@ -1,4 +1,4 @@
-"""How a worker is started, and where its log lies, which is never read whole."""
+"""The start of a worker, and its log, which is never read whole."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from encoder_conformance.impl.environment import worker_environment
 from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.sandbox import sandboxed
 
 _END = 1 << 16
@@ -27,7 +27,7 @@ class Launch:
 
     @classmethod
     def of(
-        cls, ready: Ready, threads: int, log: Path, limits: Limits, variables: Mapping[str, str] | None = None
+        cls, ready: Ready, threads: int, log: Path, limits: WorkerLimits, variables: Mapping[str, str] | None = None
     ) -> "Launch":
         """`threads`: of its framework. `variables`: environment variables beside those that every worker gets."""
         named = () if limits.isolate else ready.implementation.environment

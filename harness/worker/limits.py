@@ -1,4 +1,4 @@
-"""What a worker may hold, and what it may reach."""
+"""Limits of a worker: the memory that it may hold, and what it may reach."""
 
 import os
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ def default_memory() -> int:
 
 
 @dataclass(frozen=True)
-class Limits:
+class WorkerLimits:
     """`memory`: the resident bytes of a worker and its descendants. `isolate`: whether it runs in a sandbox."""
 
     memory: int = field(default_factory=default_memory)

@@ -10,10 +10,10 @@ import numpy as np
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.drawn import Drawn, drawn
 from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
 from encoder_conformance.wire.frames import LARGE
 from encoder_conformance.wire.streamed import Array, Streamed, parts_of
-from encoder_conformance.worker.parts_file import PartsFile
 
 
 def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
@@ -43,5 +43,5 @@ def _cast(source: Drawn | Array, dtype: np.dtype[Any]) -> Iterator[Array]:
     return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape), dtype)
 
 
-_DRAWN = PartsFile()
+_DRAWN = Spool()
 """The layers of a run: several implementations build them, and each sends back what it was sent."""

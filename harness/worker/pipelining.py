@@ -71,7 +71,7 @@ class Requests:
         self._made = deque[tuple[Task, Sequence[tuple[str, Task]]]](maxlen=AHEAD)
 
     def of(self, task: Task, make: Callable[[Task], Sequence[tuple[str, Task]]]) -> Sequence[tuple[str, Task]]:
-        """Those of this check, made by `make` unless they were before."""
+        """The requests of this check, made by `make` unless they were before."""
         for known, requests in self._made:
             if known is task:
                 return requests

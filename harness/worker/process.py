@@ -217,7 +217,7 @@ class WorkerProcess:
         return frame, answer
 
     def _unasked(self) -> WorkerFailure:
-        """What the worker did while nothing was asked of it: it ended, or sent something."""
+        """The failure of a worker of which nothing was asked: it ended, or sent something."""
         with contextlib.suppress(OSError):
             if not self._channel.read(1):
                 return self._crash(self._ending_text(), earlier=True)

@@ -65,11 +65,11 @@ def _readable(ready: Ready) -> Iterator[Path]:
 
 
 def _code(imported: Iterable[Path]) -> Iterator[Path]:
-    """What an interpreter imports from, which lies anywhere if it is a checkout: but no home as a whole."""
+    """The places that an interpreter imports from, anywhere if they are a checkout: but no home as a whole."""
     home = Path.home()
     return (place.absolute() for place in imported if not home.is_relative_to(place.absolute()))
 
 
 def _unique(paths: Iterable[Path]) -> Iterator[str]:
-    """Those that exist, parents before what is in them."""
+    """The paths that exist, parents before what is in them."""
     return iter(sorted({str(path) for path in paths if path.exists()}))

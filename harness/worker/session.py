@@ -17,7 +17,7 @@ from encoder_conformance.wire.frames import Sendable, Tensors
 from encoder_conformance.wire.streamed import Receive, whole
 from encoder_conformance.worker.failure import Failure, WorkerFailure
 from encoder_conformance.worker.launch import Launch
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.marshalling import Array, decode_outputs, encode_inputs, given_as, run_request
 from encoder_conformance.worker.parameters import parameters_to_send
 from encoder_conformance.worker.pipelining import AHEAD, Pipeline, Requests, SentTask
@@ -41,12 +41,12 @@ class Session:
         log: Path,
         variables: Mapping[str, str] | None = None,
         *,
-        limits: Limits | None = None,
+        limits: WorkerLimits | None = None,
     ) -> None:
         """`variables`: environment variables of the worker, beside those that set its number of threads."""
         self.ready, self.log, self._timeouts = ready, log, ready.implementation.timeouts
         self._missing_parameters = ready.implementation.capabilities.missing_parameters
-        launch = partial(Launch.of, ready, threads, log, limits or Limits(), variables)
+        launch = partial(Launch.of, ready, threads, log, limits or WorkerLimits(), variables)
         self.worker = Supervisor(ready, device, threads, log, launch, self.forget)
         self._unbuildable: dict[_Key, Failure] = {}
         self._drawn: tuple[_Key, Sendable] | None = None

@@ -96,7 +96,7 @@ class Supervisor:
             self.losses.answered()
 
     def take_fault(self) -> Failure | None:
-        """What the worker did after it had answered the check before the last one, whose fault that is; once."""
+        """The failure after the answer to the check before the last one, whose fault that is; once."""
         fault, self._fault_before = self._fault_before, None
         return None if self.closed.is_set() else fault  # the harness has ended the worker
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax.errors import ScopeParamShapeError
 
-from encoder_conformance import Array, Masks, Tensors, serve
+from encoder_conformance import Array, Masks, RunRequest, Tensors, serve
 from encoder_conformance.impls.bases.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
 from encoder_conformance.impls.bases.jax_layers.flax import arguments, parameter_map
 
@@ -69,7 +69,7 @@ class FlaxLinen(JaxLayers):
 
         return Block(fresh, apply, lambda params, x, mask: shown({"params": params}, x, mask))
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         output, seen = self.intermediates(self.params, x, self.mask(masks))
         kept = jax.tree.map(np.asarray, seen["intermediates"])
         stages = {name: kept[module]["__call__"][0] for name, module in SHOWN.items()}

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from encoder_conformance import Array, Masks, Tensors, serve
+from encoder_conformance import Array, Masks, RunRequest, Tensors, serve
 from encoder_conformance.impls.bases.jax_layers.adapter import Block, JaxLayers, Key, Tree, activation
 from encoder_conformance.impls.bases.jax_layers.flax import arguments, parameter_map
 
@@ -75,7 +75,7 @@ class FlaxNNX(JaxLayers):
 
         return Block(fresh, lambda params, x, mask, key: model(params)(x, mask, key), weighed)
 
-    def weights(self, x: Array, masks: Masks) -> Tensors:
+    def weights(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         found = self.intermediates(self.params, x, self.mask(masks))
         return dict(zip(("attention_weights", "output"), map(np.asarray, found), strict=True))
 

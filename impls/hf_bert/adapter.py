@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance import Array, Masks, ParameterMap, RunRequest, Take, Tensors, serve
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
@@ -64,12 +64,12 @@ class HuggingFaceBert(TorchModule):
         )
         return BertLayer(self.config)
 
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
         return self.module(x, self.mask(x, masks))
 
     @torch.no_grad()
-    def weights(self, x: Array, masks: Masks) -> Tensors:
-        output, attended = self.output(x, masks), to_tensor(x)
+    def weights(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        output, attended = self.output(x, masks, run), to_tensor(x)
         _, weights = self.module.attention(attended, self.mask(attended, masks))
         return {"attention_weights": to_numpy(weights), "output": output}
 

@@ -16,6 +16,7 @@ from encoder_conformance import (
     Fresh,
     Masks,
     ParameterMap,
+    RunRequest,
     Take,
     Tensors,
     serve,
@@ -128,21 +129,21 @@ class JaxPure(Adapter):
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        x = self.batch_first(x)
-        given = self.given(x, masks)
-        found = forward(self.config, self.params, x, given, key=self.key(), memory=self.memory)
-        return self.as_given(np.asarray(found))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        x = run.batch_first(x)
+        given = self.given(x, masks, run)
+        found = forward(self.config, self.params, x, given, key=self.key(run), memory=run.memory)
+        return run.as_given(np.asarray(found))
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
-        given = self.given(x, masks, stated=True)
-        return flat(forward_stages(self.config, self.params, x, given, self.key(), self.memory))
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        given = self.given(x, masks, run, stated=True)
+        return flat(forward_stages(self.config, self.params, x, given, self.key(run), run.memory))
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        x, cotangent = self.batch_first(x), self.batch_first(cotangent)
-        given = self.params, x, self.given(x, masks, stated=True), self.key(), cotangent
-        by_params, by_x, *by_memory = backward(self.config, self.checkpoint, *given, self.memory)
-        by_given = {} if by_x is None else {"x": self.as_given(np.asarray(by_x))}
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        x, cotangent = run.batch_first(x), run.batch_first(cotangent)
+        given = self.params, x, self.given(x, masks, run, stated=True), self.key(run), cotangent
+        by_params, by_x, *by_memory = backward(self.config, run.checkpoint, *given, run.memory)
+        by_given = {} if by_x is None else {"x": run.as_given(np.asarray(by_x))}
         if by_memory:
             by_given["memory"] = np.asarray(by_memory[0])
         return {**by_given, **self.map.to_spec(flat(by_params))}
@@ -152,11 +153,11 @@ class JaxPure(Adapter):
         held = flat(self.params)
         return Fresh(self.map.to_spec(held), self.map.spec_names(held))
 
-    def key(self) -> jax.Array | None:
+    def key(self, run: RunRequest) -> jax.Array | None:
         """What dropout is drawn from: none outside training, and none where nothing is dropped."""
-        return jax.random.key(self.seed) if self.mode == "train" and any(self.config.dropout) else None
+        return jax.random.key(run.seed) if run.mode == "train" and any(self.config.dropout) else None
 
-    def given(self, x: Array, masks: Masks, *, stated: bool = False) -> LayerMasks:
+    def given(self, x: Array, masks: Masks, run: RunRequest, *, stated: bool = False) -> LayerMasks:
         """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms.
 
         With `stated` they are all there, a mask that allows everything and a bias of 0 where none is given: gradients
@@ -165,7 +166,7 @@ class JaxPure(Adapter):
         none is given.
         """
         (B, S), heads = x.shape[:2], self.config.num_heads
-        T = S if self.memory is None else self.memory.shape[1]
+        T = S if run.memory is None else run.memory.shape[1]
         every = B, heads, S, T
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
         padding_id = None if masks.padding_id is None else np.int64(masks.padding_id)
@@ -178,9 +179,9 @@ class JaxPure(Adapter):
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
         return LayerMasks(allowed, bias, needed(self.config, allowed, valid), padding_id)
 
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""
-        given = self.config, self.params, jax.device_put(x), self.given(x, masks)
+        given = self.config, self.params, jax.device_put(x), self.given(x, masks, run)
         stages = forward_stages(*given)
         work = {name: partial(one_stage, name, *given, stages) for name in stages}
         return {name: timed(lambda stage=stage: stage().block_until_ready(), repeats) for name, stage in work.items()}

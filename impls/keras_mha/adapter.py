@@ -7,19 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, Take, Tensors, serve
-
-IN, BIAS, OUT = ("d_model", "num_heads", "head_dim"), ("num_heads", "head_dim"), ("num_heads", "head_dim", "d_model")
-TAKES = {"attention/attention_output/kernel": Take("attention.output.weight", shape=OUT)}
-TAKES["attention/attention_output/bias"] = Take("attention.output.bias")
-for own, name, shape in (("kernel", "weight", IN), ("bias", "bias", BIAS)):
-    TAKES |= {
-        f"attention/{part}/{own}": Take(f"attention.{part}.{name}", shape=shape) for part in ("query", "key", "value")
-    }
-    TAKES |= {f"{linear}/{own}": Take(f"feed_forward.{linear}.{name}") for linear in ("hidden", "output")}
-for norm in ("norm1", "norm2"):
-    TAKES |= {f"{norm}/gamma": Take(f"{norm}.gain"), f"{norm}/beta": Take(f"{norm}.shift")}
-PARAMETERS = ParameterMap(TAKES)
+from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, RunRequest, Tensors, serve
+from encoder_conformance.impls.bases.keras_layers.parameters import PARAMETERS
 
 
 class KerasLayers(Adapter):
@@ -59,33 +48,30 @@ class KerasLayers(Adapter):
         with self.keras.StatelessScope(list(zip([*self.held.values(), *self.seeds], values, strict=True))):
             return self.block(x, *told)
 
-    def forward(self, x: Any, masks: Masks, weights: bool = False) -> Any:
+    def forward(self, x: Any, masks: Masks, run: RunRequest, weights: bool = False) -> Any:
         for number, state in enumerate(self.seeds):
-            state.assign([self.seed, number])
-        told = self.mask(masks), self.mode == "train", weights
+            state.assign([run.seed, number])
+        told = masks.joined(self.heads), run.mode == "train", weights
         if self.choices["backend"] == "tensorflow":
             return self.block(x, *told)
         return self.compiled([variable.value for variable in (*self.held.values(), *self.seeds)], x, *told)
 
-    def mask(self, masks: Masks) -> Array | None:
-        return masks.joined(self.heads)
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        return np.asarray(self.forward(x, masks, run))
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        return np.asarray(self.forward(x, masks))
-
-    def weights(self, x: Array, masks: Masks) -> Tensors:
-        found = map(np.asarray, self.forward(x, masks, weights=True))
+    def weights(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        found = map(np.asarray, self.forward(x, masks, run, weights=True))
         return dict(zip(("attention_weights", "output"), found, strict=True))
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
         values = [weight.value for weight in self.held.values()]
         if self.choices["backend"] == "tensorflow":
             with self.framework.GradientTape() as tape:
                 tape.watch(given := self.framework.constant(x))
-                output = self.forward(given, masks)
+                output = self.forward(given, masks, run)
             by_x, *by = tape.gradient(output, [given, *values], output_gradients=cotangent)
         else:
-            told, seeds = (self.mask(masks), self.mode == "train"), [seed.value for seed in self.seeds]
+            told, seeds = (masks.joined(self.heads), run.mode == "train"), [seed.value for seed in self.seeds]
             whole = partial(self.framework.vjp, lambda x, *held: self.compiled([*held, *seeds], x, *told, False))
             by_x, *by = whole(x, *values)[1](cotangent)
         return {"x": np.asarray(by_x), **PARAMETERS.to_spec(dict(zip(self.held, map(np.asarray, by), strict=True)))}

@@ -19,6 +19,7 @@ from encoder_conformance import (
     Masks,
     ParameterMap,
     Recent,
+    RunRequest,
     Take,
     Tensors,
     between_taps,
@@ -121,46 +122,46 @@ class KerasTensorFlow(Adapter):
     def take(self, made: Made) -> None:
         self.encoder, self.held = made.encoder, made.held
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        return self.as_given(self.forward(self.batch_first(x), masks).numpy())
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        return run.as_given(self.forward(run.batch_first(x), masks, run).numpy())
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         seen: Tensors = {}
 
         def tap(name: str, stage: Tensor) -> Tensor:
             seen[name] = stage.numpy()
             return stage
 
-        self.forward(x, masks, tap)
+        self.forward(x, masks, run, tap)
         return seen
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        given, wanted = tf.constant(self.batch_first(x)), {name: w.value for name, w in self.held.items()}
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        given, wanted = tf.constant(run.batch_first(x)), {name: w.value for name, w in self.held.items()}
         if given.dtype.is_floating:  # and no token ids
             wanted["x"] = given
-        if self.memory is not None:
-            wanted["memory"] = memory = tf.constant(self.memory)
+        if run.memory is not None:
+            wanted["memory"] = memory = tf.constant(run.memory)
         with tf.GradientTape() as tape:
             tape.watch(given)
-            if self.memory is not None:
+            if run.memory is not None:
                 tape.watch(memory)
                 output = self.attended(given, memory, masks)
-            elif self.checkpoint:
-                output = tf.recompute_grad(lambda x: self.forward(x, masks))(given)
+            elif run.checkpoint:
+                output = tf.recompute_grad(lambda x: self.forward(x, masks, run))(given)
             else:
-                output = self.forward(given, masks)
-        by_output = tf.constant(self.batch_first(cotangent))
+                output = self.forward(given, masks, run)
+        by_output = tf.constant(run.batch_first(cotangent))
         found = tape.gradient(output, list(wanted.values()), output_gradients=by_output)
         # Of the embedding it is the rows that were taken, until it is made a tensor.
         by = {name: tf.convert_to_tensor(found).numpy() for name, found in zip(wanted, found, strict=True)}
-        by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
+        by_x = {"x": run.as_given(by.pop("x"))} if "x" in by else {}
         if "memory" in by:
             by_x["memory"] = by.pop("memory")
         return {**by_x, **PARAMETERS.to_spec(by)}
 
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         given = tf.constant(x)
-        return between_taps(lambda tap: self.forward(given, masks, tap), repeats)
+        return between_taps(lambda tap: self.forward(given, masks, run, tap), repeats)
 
     def attended(self, x: Tensor, memory: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
         """The output of attention alone."""
@@ -168,13 +169,13 @@ class KerasTensorFlow(Adapter):
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
         return self.encoder(x, memory, masks.joined(self.heads), bias, tap=tap)
 
-    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
-        if self.memory is not None:
-            return self.attended(x, self.memory, masks, tap)
-        self.encoder.reseed(self.seed)
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped) -> Tensor:
+        if run.memory is not None:
+            return self.attended(x, run.memory, masks, tap)
+        self.encoder.reseed(run.seed)
         added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
-        train = self.mode == "train"
+        train = run.mode == "train"
         by_ids = {} if masks.padding_id is None else {"padding_id": masks.padding_id}
         return self.encoder(x, masks.joined(self.heads), bias, masks.valid(), tap=tap, training=train, **by_ids)
 

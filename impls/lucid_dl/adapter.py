@@ -8,7 +8,7 @@ import lucid.nn.functional as F
 import numpy as np
 from lucid import nn
 
-from encoder_conformance import Adapter, Array, Environment, Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance import Adapter, Array, Environment, Masks, ParameterMap, RunRequest, Take, Tensors, serve
 
 LINEAR = {
     "self_attn.q_proj": "attention.query",
@@ -59,14 +59,14 @@ class Lucid(Adapter):
         self.module.load_state_dict(PARAMETERS.to_own(parameters, layer))
         return PARAMETERS.to_spec(self.module.state_dict())
 
-    def output(self, x: Array, masks: Masks) -> Array:
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
         self.module.eval()
-        lucid.random.seed(self.seed)
+        lucid.random.seed(run.seed)
         mask, padding = self.masks(masks, x.dtype)
         with lucid.no_grad():
             return self.module(lucid.tensor(x), mask, padding, masks.causal and mask is padding is None).numpy()
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         seen: Tensors = {}
         removals = []
         for stage, path in SHOWN.items():
@@ -75,7 +75,7 @@ class Lucid(Adapter):
                 module = getattr(module, name)
             keep = lambda _, taken, given, stage=stage: seen.update({stage: given.numpy()})  # noqa: E731
             removals.append(module.register_forward_hook(keep))
-        output = self.output(x, masks)
+        output = self.output(x, masks, run)
         for remove in removals:
             remove()
         return {**seen, "output": output}

@@ -8,7 +8,7 @@ import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten
 
-from encoder_conformance import Adapter, Array, Environment, Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance import Adapter, Array, Environment, Masks, ParameterMap, RunRequest, Take, Tensors, serve
 
 ACTIVATIONS = {"relu": nn.relu, "gelu": nn.gelu, "gelu_tanh": nn.gelu_approx, "silu": nn.silu}
 LINEAR = {f"attention.{name}_proj": f"attention.{name}" for name in ("query", "key", "value")}
@@ -45,12 +45,12 @@ class MlxNn(Adapter):
         self.encoder, self.heads = encoder, H
         return to_spec(encoder.parameters())
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        x = self.batch_first(x)
-        return self.as_given(np.array(self.encoder(own(x), self.mask(masks, x.dtype))))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        x = run.batch_first(x)
+        return run.as_given(np.array(self.encoder(own(x), self.mask(masks, x.dtype))))
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        x, by_output, held = self.batch_first(x), own(self.batch_first(cotangent)), self.encoder.parameters()
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        x, by_output, held = run.batch_first(x), own(run.batch_first(cotangent)), self.encoder.parameters()
 
         def loss(parameters: Any, given: Any) -> Any:
             self.encoder.update(parameters)
@@ -58,7 +58,7 @@ class MlxNn(Adapter):
 
         by, by_x = mx.grad(loss, argnums=(0, 1))(held, own(x))
         self.encoder.update(held)
-        return {"x": self.as_given(np.array(by_x)), **to_spec(by)}
+        return {"x": run.as_given(np.array(by_x)), **to_spec(by)}
 
     def mask(self, masks: Masks, dtype: Any) -> Any:
         """Bool as it is; where there is a bias of the scores, one that is added."""

@@ -12,9 +12,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from encoder_conformance import Environment, Tensors, serve
 from encoder_conformance.impls.module_target.describing import described
 from encoder_conformance.impls.module_target.driving import Driven, ModuleAdapter
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.examination import Examination, examine
 from encoder_conformance.impls.module_target.frameworks import framework_of
-from encoder_conformance.impls.module_target.loading import BadTarget, load_target
+from encoder_conformance.impls.module_target.loading import load_target
 from encoder_conformance.impls.module_target.parts import at, candidates
 from encoder_conformance.impls.module_target.writing import adapter_source
 from encoder_conformance.spec.layer import Layer

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.live import Signature
-from encoder_conformance.impls.module_target.loading import BadTarget
 
 _MASK_WORDS = ("mask", "padding", "bias")
 _NO_MASK_WORDS = ("head_mask", "position", "rel", "encoder_attention", "memory", "cross")

@@ -1,4 +1,4 @@
-"""An examination as JSON: `encoder_conformance.module_check.description.Described`."""
+"""An examination as JSON: `encoder_conformance.wire.description.ModuleDescription`."""
 
 from typing import Any
 

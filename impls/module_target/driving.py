@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from encoder_conformance import Adapter, Array, Masks, Tensors
+from encoder_conformance import Adapter, Array, Masks, RunRequest, Tensors
 from encoder_conformance.impls.module_target.feeding import Feeding
 from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.module_target.locating import Place
@@ -53,11 +53,11 @@ class ModuleAdapter(Adapter):
         held = self.built.map.held(self.built.module.flat())
         return {name: held.get(name, value) for name, value in parameters.items()}
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        answer = self.built.module.run(self.feeds(self.batch_first(x), masks))["output"]
-        return self.as_given(np.ascontiguousarray(self.built.semantics.batch_first(answer)))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        answer = self.built.module.run(self.feeds(run.batch_first(x), masks))["output"]
+        return run.as_given(np.ascontiguousarray(self.built.semantics.batch_first(answer)))
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         places = self.built.places
         seen, answer = self.built.module.watched(self.feeds(x, masks), {place.module for place in places.values()})
         B, S = x.shape[:2]
@@ -70,12 +70,12 @@ class ModuleAdapter(Adapter):
         stages["output"] = np.ascontiguousarray(self.built.semantics.batch_first(answer))
         return stages
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
         semantics = self.built.semantics
-        seed = np.ascontiguousarray(semantics.laid_out(self.batch_first(cotangent)))
-        by_x, own = self.built.module.backward(self.feeds(self.batch_first(x), masks), seed)
+        seed = np.ascontiguousarray(semantics.laid_out(run.batch_first(cotangent)))
+        by_x, own = self.built.module.backward(self.feeds(run.batch_first(x), masks), seed)
         found = {name: value for name, value in self.built.map.taken(own).items() if name not in self.built.tied}
-        return {"x": self.as_given(np.ascontiguousarray(semantics.batch_first(by_x))), **found}
+        return {"x": run.as_given(np.ascontiguousarray(semantics.batch_first(by_x))), **found}
 
     def feeds(self, x: Array, masks: Masks) -> Tensors:
         return Feeding(self.built.semantics, self.built.always_causal, self.heads).feeds(x, masks)

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import Masks
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.impls.module_target.feeding import Feeding
-from encoder_conformance.impls.module_target.frameworks import Framework, framework_of
+from encoder_conformance.impls.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import BadTarget
 from encoder_conformance.impls.module_target.locating import Place, locate
 from encoder_conformance.impls.module_target.mapping import ElementMap
 from encoder_conformance.impls.module_target.naming import alike, best_named, better_owner
 from encoder_conformance.impls.module_target.probing import causal_with_open_masks, live_semantics, with_masks
-from encoder_conformance.impls.module_target.proving import Bench, Proof, parameters_for, prove
+from encoder_conformance.impls.module_target.proving import Bench, MapProof, parameters_for, prove
 from encoder_conformance.impls.module_target.searching import Searched, search_map
 from encoder_conformance.impls.module_target.sizes import with_sizes_of
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import parameters_of
 
-Array = np.ndarray[Any, Any]
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
 
 
@@ -35,7 +35,7 @@ _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
 class Examination:
     """What was found of a module. `layer`: what it is, read off it; None where it is no layer that is known."""
 
-    framework: Framework
+    framework: ModuleFramework
     module: LiveModule
     """In float32, with its own parameters."""
     semantics: InputSemantics
@@ -48,7 +48,7 @@ class Examination:
     """What it is read and proved in, the widest first."""
     taken: tuple[DtypeName, ...] = ()
     """Those of the formats asked for in which it computes."""
-    proof: Proof | None = None
+    proof: MapProof | None = None
     searched: Searched | None = None
     stages: dict[str, Place] = field(default_factory=dict)
     stated: Layer | None = None
@@ -94,7 +94,7 @@ def examine(
         return found
 
 
-def _examined(framework: Framework, given: object, stated: Layer | None, resize: bool) -> Examination:
+def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
     module = framework.live(given)
     semantics = live_semantics(module)
     exported = export_and_infer(module, semantics)

@@ -3,26 +3,25 @@ each number in the graph tells where it comes from, whatever the exporter did to
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import onnx
 
+from encoder_conformance.impls.module_target.errors import last_frames
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import last_frames
 from encoder_conformance.impls.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer, infer_layer
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.wire.description import Port
 
 _MARK_SIZE = 0.125
 _ROUNDED = 2.0**-23
 """How far a mark may have moved that 1 was added to, in float32."""
 _TRACE = "pkg.torch.onnx.stack_trace"
-Array = np.ndarray[Any, Any]
 
 
 @dataclass

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import onnx
 
-from encoder_conformance.impls.module_target.loading import last_frames
+from encoder_conformance.impls.module_target.errors import last_frames
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
 
-Array = np.ndarray[Any, Any]
 Feeds = Mapping[str, Array]
 Seen = dict[tuple[str, str, int], Array]
 """(Submodule, "input" or "output", which of its tensors) → the tensor, the last time that it is called."""

@@ -8,24 +8,13 @@ import inspect
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from encoder_conformance.impls.module_target.errors import BadTarget, last_frames
+from encoder_conformance.impls.module_target.frameworks import framework_of
 from encoder_conformance.module_check.handover import LIVE, read_handed_over
-from encoder_conformance.paths import PACKAGE, ROOT
-
-_OURS = (str(PACKAGE.resolve()), str((ROOT / "impls").resolve()))
-_FRAMES = 3
-
-
-class BadTarget(Exception):
-    """The target names no module that can be judged: what is wrong, and what to do."""
-
-    def __init__(self, problem: str, hint: str = "") -> None:
-        super().__init__(problem)
-        self.problem, self.hint = problem, hint
 
 
 def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> Any:
@@ -41,19 +30,6 @@ def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> Any:
     sys.path.insert(0, str(folder))
     found = _attribute(_imported(source, folder), name, source)
     return _made(found, name, values)
-
-
-def last_frames(error: BaseException) -> str:
-    """The error and the last frames of its traceback that are not this program's own."""
-    frames = [
-        f"{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not str(Path(frame.filename).resolve()).startswith(_OURS)
-        and "importlib" not in frame.filename
-        and not frame.name.endswith("_call_impl")
-    ]
-    text = f"{type(error).__name__}: {error}".strip().removesuffix(":")
-    return "\n".join([text, *(f"  {frame}" for frame in frames[-_FRAMES:])])
 
 
 def without_input(work: Callable[[], Any]) -> Any:
@@ -96,9 +72,9 @@ def _imported(source: str, folder: Path) -> Any:
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
     sys.modules[path.stem] = module
-    without_input(lambda: spec.loader.exec_module(module))
+    without_input(lambda: loader.exec_module(module))
     return module
 
 
@@ -123,18 +99,12 @@ def _modules_in(found: Any) -> list[str]:
     return [
         name
         for name, value in vars(found).items()
-        if _framework_of(value) is not None or (inspect.isclass(value) and value.__module__ == found.__name__)
+        if framework_of(value) is not None or (inspect.isclass(value) and value.__module__ == found.__name__)
     ][:8]
 
 
-def _framework_of(found: object) -> Any:
-    from encoder_conformance.impls.module_target.frameworks import framework_of  # which load nothing by themselves
-
-    return framework_of(found)
-
-
 def _made(found: Any, name: str, arguments: Mapping[str, Any]) -> Any:
-    if _framework_of(found) is not None:
+    if framework_of(found) is not None:
         if arguments:
             raise BadTarget(f"{name} is a module already, and takes no --arg", "name the class that makes it")
         return found
@@ -143,7 +113,7 @@ def _made(found: Any, name: str, arguments: Mapping[str, Any]) -> Any:
         raise BadTarget(problem, "nor a class or function that makes one")
     _check_arguments(found, name, arguments)
     made = without_input(lambda: found(**arguments))
-    if _framework_of(made) is None:
+    if framework_of(made) is None:
         raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX")
     return made
 

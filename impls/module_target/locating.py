@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.module_target.live import Array, Seen
+from encoder_conformance.impls.module_target.live import Seen
 from encoder_conformance.impls.module_target.proving import Bench
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import kind_of
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.onnx_file.layer.parameters import form_of
-
-Array = np.ndarray[Any, Any]
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)

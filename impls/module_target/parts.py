@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from encoder_conformance.impls.module_target.loading import BadTarget
+from encoder_conformance.impls.module_target.errors import BadTarget
 
 
 class Tree(Protocol):

@@ -7,14 +7,14 @@ from itertools import product
 
 import numpy as np
 
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import BadTarget
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.impls.onnx_file.interface.ports import Interface
 from encoder_conformance.impls.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 _MOST_FORMS = 3
 """Of one mask."""

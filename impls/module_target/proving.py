@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,12 +11,11 @@ from encoder_conformance.impls.onnx_file.interface.input_semantics import InputS
 from encoder_conformance.impls.onnx_file.layer.verification import verify
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import causal_mask, layer_parameters
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
-Array = np.ndarray[Any, Any]
 _MOVED = 64
 """The most parameters that are moved, evenly chosen."""
 _SAME = {"float64": 1e-6, "float32": 2e-2}
@@ -27,7 +25,7 @@ _NOTHING = {"float64": 1e-12, "float32": 1e-5}
 
 
 @dataclass(frozen=True)
-class Proof:
+class MapProof:
     """`rms`: of the output, in σ. `wrong`: parameters that, moved alone, do not move the output as the oracle's do;
     `inert`: those that move neither. `problem`: why the output is not the oracle's."""
 
@@ -82,7 +80,7 @@ def parameters_for(layer: Layer, absent: tuple[str, ...]) -> dict[str, Array]:
     return drawn
 
 
-def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> Proof:
+def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> MapProof:
     x, parameters = bench.x(), parameters_for(layer, absent)
     for first, second in map.shared():
         parameters[second] = parameters[first]
@@ -90,7 +88,7 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
     observed = bench.output(x)
     if bench.allowed() is None:
         inputs = LayerInputs(x.astype(np.float64), parameters, None)
-        [verdict] = verify(layer, inputs, {"output": observed}, constants(), FORMATS[bench.dtype])
+        [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype])
         rms, conforms = verdict.rms, verdict.conforms
     else:
         expected = _oracle(layer, x, parameters, bench.allowed())
@@ -111,7 +109,7 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
                 wrong.append(name)
     map.load(bench.module, parameters)
     problem = "" if conforms else f"the output is {rms or 0:.3g} σ off"
-    return Proof(rms, len(chosen), len(names), tuple(wrong), tuple(inert), problem)
+    return MapProof(rms, len(chosen), len(names), tuple(wrong), tuple(inert), problem)
 
 
 def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[str, Array]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations, product
-from typing import Any
 
 import numpy as np
 
@@ -14,13 +13,13 @@ from encoder_conformance.impls.module_target.naming import names_by_number, scor
 from encoder_conformance.impls.module_target.proving import Bench, parameters_for
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
-Array = np.ndarray[Any, Any]
 Elements = dict[str, Array]
 _QKV = ("attention.query", "attention.key", "attention.value")
 _CANDIDATES = 192

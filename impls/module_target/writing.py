@@ -9,8 +9,8 @@ import numpy as np
 from encoder_conformance import Take
 from encoder_conformance.impls.module_target.examination import Examination
 from encoder_conformance.impls.module_target.mapping import ElementMap
+from encoder_conformance.spec.axes import Array
 
-Array = np.ndarray[Any, Any]
 _SOURCE = '''"""Drives {target}{part}, as `conform check` found it."""
 
 from encoder_conformance import ParameterMap, Take, serve
@@ -19,7 +19,7 @@ from encoder_conformance.impls.module_target.locating import Place
 from encoder_conformance.impls.module_target.written import WrittenAdapter
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics, Polarity
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 
 class WrittenByCheck(WrittenAdapter):

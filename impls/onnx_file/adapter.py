@@ -11,19 +11,20 @@ import onnx
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from encoder_conformance import Adapter, Environment, Masks, Tensors, serve
+from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors, serve
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.impls.onnx_file.fixing import write_fixed
+from encoder_conformance.impls.onnx_file.graph.execution import serialized_with
+from encoder_conformance.impls.onnx_file.graph.nodes import copy_of
 from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
-from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.impls.onnx_file.layer.parameters import read_parameters, write_parameters
 from encoder_conformance.impls.onnx_file.layer.stages import sizes_at
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array
 from encoder_conformance.memory import give_freed_memory_back
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages as stages_of
 from encoder_conformance.wire.messages import MOST_NODES
@@ -69,22 +70,21 @@ class OnnxFile(Adapter):
         elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
             self.model, self.file = graph.original, inspection.model
         else:
-            self.model = onnx.ModelProto()
-            self.model.CopyFrom(graph.original)
+            self.model = copy_of(graph.original)
             write_parameters(self.model, graph, locations, parameters)
         own = read_parameters(self.model, graph, locations)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
-        return {name: value.astype(numpy_dtype(dtype), copy=False) for name, value in own.items()}
+        return {name: value.astype(np.dtype(dtype), copy=False) for name, value in own.items()}
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        batch_first = self.batch_first(x)
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        batch_first = run.batch_first(x)
         name = self.semantics.output.name
         answer = self.session("deployed").run(self.feeds(batch_first, masks))[name]
         narrowed = self.inspected is not None and self.inspected[1].cut is not None
         answer = answer.astype(x.dtype) if narrowed else answer  # behind the cut the file may widen it
-        return self.as_given(self.semantics.batch_first(answer))
+        return run.as_given(self.semantics.batch_first(answer))
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         values = self.session("staged").run(self.feeds(x, masks))
         B, S, _ = x.shape
         sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)
@@ -111,27 +111,18 @@ class OnnxFile(Adapter):
         return self.sessions[kind]
 
     def opened(self, model: bytes | Path) -> Session:
-        """With every optimiser, as whoever deploys the file runs it."""
+        """Opens the model with every optimiser, as whoever deploys the file runs it."""
         return open(model, self.runtime, self.level, self.threads, without=())
 
     def serialized(self, kind: str) -> bytes:
         if kind == "staged":
             return self.staged_model()
-        return (self.file if self.file is not None else self.model).SerializeToString()
+        return serialized_with(self.file if self.file is not None else self.model)
 
     def staged_model(self) -> bytes:
-        """The outputs stand in the model itself for as long as it takes: a copy of it is as large as its weights."""
-        outputs = self.model.graph.output
-        count, own = len(outputs), {output.name for output in outputs}
+        own = {output.name for output in self.model.graph.output}
         shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
-        for name, stage in shown.items():
-            dtype = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(stage.dtype))
-            rank = [None] * len(stage.layout.axes)
-            outputs.append(onnx.helper.make_tensor_value_info(name, dtype, rank))
-        try:
-            return self.model.SerializeToString()
-        finally:
-            del outputs[count:]
+        return serialized_with(self.model, [stage.value_info() for stage in shown.values()])
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes

@@ -14,7 +14,7 @@ _OF_LAYOUT = {"BSD": "BS", "SBD": "SB", "SD": "S"}
 
 
 def write_fixed(path: Path, new: Path, inspection: Inspection) -> tuple[str, ...]:
-    """What was mended, in `new`, with all external data inside; nothing is written where nothing is to be mended.
+    """Says what was mended, in `new`, with all external data inside; nothing is written where nothing is to be mended.
 
     No number of the file changes, and no node is another.
     """

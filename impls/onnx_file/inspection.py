@@ -22,18 +22,18 @@ from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer, i
 from encoder_conformance.impls.onnx_file.layer.whole import judge_whole
 from encoder_conformance.impls.onnx_file.reading.checker import check_model
 from encoder_conformance.impls.onnx_file.reading.functions import check_functions
-from encoder_conformance.impls.onnx_file.reading.loading import Unreadable, load
+from encoder_conformance.impls.onnx_file.reading.loading import UnreadableFile, load
 from encoder_conformance.impls.onnx_file.reading.node_order import check_order
 from encoder_conformance.impls.onnx_file.reading.operators import check_operators, unknown_opset
 from encoder_conformance.impls.onnx_file.reading.weights import check_weights
 from encoder_conformance.memory import give_freed_memory_back
-from encoder_conformance.validate.findings import Description, FileFacts, MaskInput, MaskMeaning, Roles
+from encoder_conformance.wire.description import FileDescription, FileFacts, GraphMask, MaskMeaning, Roles
 from encoder_conformance.wire.messages import MOST_NODES
 
 
 @dataclass
 class Inspection:
-    """What is known of a file; None where it did not get so far."""
+    """The knowledge of a file; None where it did not get so far."""
 
     findings: Findings
     model: onnx.ModelProto | None = None
@@ -48,7 +48,7 @@ class Inspection:
         """A `Description` as JSON: the answer to the request `inspect`."""
         nodes = every_node(self.model) if self.model is not None else []
         inferred = self.inferred or InferredLayer(None, [], {}, {})
-        described = Description(
+        described = FileDescription(
             findings=self.findings.in_order(),
             file=self.file,
             nodes=len(nodes),
@@ -71,11 +71,11 @@ class Inspection:
             return self.semantics.roles()
         if self.interface is None:
             return None
-        masks = tuple(MaskInput(name=mask.name, axes="", meaning=None) for mask in self.interface.masks)
+        masks = tuple(GraphMask(name=mask.name, axes="", meaning=None) for mask in self.interface.masks)
         return Roles(x=self.interface.x.name, output=self.interface.output.name, masks=masks)
 
     def parameters(self) -> Tensors:
-        return {name: at.value for name, at in self.inferred.parameters.items()} if self.inferred else {}
+        return self.inferred.values if self.inferred else {}
 
 
 def _operator(node: onnx.NodeProto) -> str:
@@ -91,7 +91,7 @@ def inspect(
     inspection = Inspection(Findings())
     try:
         _inspect(path, expected, inspection, thoroughly, most_nodes)
-    except Unreadable:
+    except UnreadableFile:
         pass
     except MemoryError:
         message = "it takes more memory than a file of its size may"
@@ -211,7 +211,7 @@ def _file_facts(path: Path, model: onnx.ModelProto, external: set[str]) -> FileF
 
 
 def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Findings) -> None:
-    """What the probe runs showed beside the masks."""
+    """Reports what the probe runs showed beside the masks."""
     if runner.problem:
         message = f"ONNX Runtime does not run it: {runner.problem}"
         findings.error("loads", message, "ONNX's reference implementation does; see the operator")

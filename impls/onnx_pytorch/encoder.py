@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from encoder_conformance import Tensors, stack_of
 from encoder_conformance.impls.bases.onnx_model.contract import input_names
-from encoder_conformance.impls.pytorch.adapter import PARAMETERS, choices
+from encoder_conformance.impls.pytorch.adapter import PARAMETERS, config_of
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from encoder_conformance.impls.pytorch.stack import Encoder
 
@@ -85,8 +85,8 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
 
 def staged(layer: Mapping[str, Any], parameters: Tensors, dtype: str) -> StagedEncoderLayer | StagedEncoder:
     """The layer or stack with these parameters, in eval mode."""
-    stacked, chosen = stack_of(layer), choices(dict(layer))
-    encoder = StagedEncoder(**stacked, **chosen) if stacked else StagedEncoderLayer(**chosen)
+    stack, config = stack_of(layer), config_of(layer)
+    encoder = StagedEncoder(config, **stack) if stack else StagedEncoderLayer(config)
     own = PARAMETERS.to_own(parameters, layer)
     encoder.to(getattr(torch, dtype)).load_state_dict({name: torch.tensor(value) for name, value in own.items()})
     return encoder.eval()

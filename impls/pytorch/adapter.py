@@ -1,5 +1,6 @@
 """Drives the PyTorch encoder: exact float32 matrix products, fused attention wherever stages are not asked for."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from encoder_conformance import (
     Fresh,
     Masks,
     ParameterMap,
+    RunRequest,
     Take,
     Tensors,
     between_taps,
@@ -23,8 +25,8 @@ from encoder_conformance import (
 from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.impls.pytorch.cross import CrossAttention
-from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap, untapped
-from encoder_conformance.impls.pytorch.stack import Encoder
+from encoder_conformance.impls.pytorch.encoder import Config, Dropout, EncoderLayer, Tap, untapped
+from encoder_conformance.impls.pytorch.stack import Encoder, without_padding
 
 PARAMETERS = ParameterMap(
     {
@@ -81,12 +83,10 @@ class PyTorch(Adapter):
     def made(self) -> Encoder | EncoderLayer | CrossAttention:
         if self.choices.get("defaults") == "own":
             return EncoderLayer().to(self.device, self.dtype)
-        stacked, chosen = stack_of(self.layer), choices(self.layer)
+        config, stack = config_of(self.layer), stack_of(self.layer)
         if self.layer["part"] == "attention":
-            alone = CrossAttention(**{name: chosen[name] for name in OF_ATTENTION})
-            return alone.to(self.device, self.dtype)
-        embedded = {"embedding_dropout": self.layer["dropout"]["embedded"]}
-        encoder = Encoder(**stacked, **embedded, **chosen) if stacked else EncoderLayer(**chosen)
+            return CrossAttention(config).to(self.device, self.dtype)
+        encoder = Encoder(config, **stack) if stack else EncoderLayer(config)
         return encoder.to(self.device, self.dtype)
 
     def held(self) -> Tensors:
@@ -99,88 +99,85 @@ class PyTorch(Adapter):
         return Fresh(self.held(), PARAMETERS.spec_names(trained))
 
     @torch.no_grad()
-    def output(self, x: Array, masks: Masks) -> Array:
-        return self.as_given(to_numpy(self.forward(self.tensor(self.batch_first(x)), masks)))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        return run.as_given(to_numpy(self.forward(self.tensor(run.batch_first(x)), masks, run)))
 
     @torch.no_grad()
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         seen: Tensors = {}
 
         def tap(name: str, stage: Tensor) -> Tensor:
             seen[name] = to_numpy(stage)
             return stage
 
-        self.forward(self.tensor(x), masks, tap)
+        self.forward(self.tensor(x), masks, run, tap)
         return seen
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        given, wanted = self.tensor(self.batch_first(x)), dict(self.encoder.named_parameters())
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        given, wanted = self.tensor(run.batch_first(x)), dict(self.encoder.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
-        if (memory := self.tensor(self.memory)) is not None:
+        if (memory := self.tensor(run.memory)) is not None:
             wanted["memory"] = memory.requires_grad_()
-        output = self.forward(given, masks, again=self.checkpoint, memory=memory)
+        output = self.forward(given, masks, run, memory=memory)
         # No `grad_outputs`: PyTorch imports SymPy to compare its shape with the output's, in half of a second.
-        loss = (output * self.tensor(self.batch_first(cotangent))).sum()
+        loss = (output * self.tensor(run.batch_first(cotangent))).sum()
         found = torch.autograd.grad(loss, list(wanted.values()))
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
-        by_x = {"x": self.as_given(by.pop("x"))} if "x" in by else {}
+        by_x = {"x": run.as_given(by.pop("x"))} if "x" in by else {}
         if "memory" in by:
             by_x["memory"] = by.pop("memory")
         return {**by_x, **PARAMETERS.to_spec(by)}
 
     @torch.no_grad()
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         given = self.tensor(x)
         settle = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
-        return between_taps(lambda tap: self.forward(given, masks, tap), repeats, settle)
+        return between_taps(lambda tap: self.forward(given, masks, run, tap), repeats, settle)
 
     def forward(
-        self, x: Tensor, masks: Masks, tap: Tap = untapped, *, again: bool = False, memory: Tensor | None = None
+        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped, memory: Tensor | None = None
     ) -> Tensor:
-        """`again`: for a backward pass that makes activations again, of a stack one layer at a time. `memory` is the
-        run's own, but where a gradient by it is asked for."""
-        self.encoder.train(self.mode == "train")
-        seed_generators(self.seed, self.device)  # what dropout draws from
+        """The output. `memory` is the run's own as a tensor, where the gradient with respect to it is asked for."""
+        self.encoder.train(run.mode == "train")
+        seed_generators(run.seed, self.device)  # what dropout draws from
         mask, bias = self.tensor(masks.joined(self.heads)), self.tensor(masks.added(self.heads), self.dtype)
         if isinstance(self.encoder, CrossAttention):
-            return self.encoder(x, self.tensor(self.memory) if memory is None else memory, mask, bias, tap)
-        given = x, mask, bias, self.tensor(masks.valid()), tap
+            return self.encoder(x, self.tensor(run.memory) if memory is None else memory, mask, bias, tap)
+        valid = self.tensor(masks.valid())
+        if masks.padding_id is not None:
+            mask, valid = without_padding(x, masks.padding_id, mask)
+        again = run.checkpoint and torch.is_grad_enabled()
+        given = x, mask, bias, valid, tap
         if isinstance(self.encoder, Encoder):
-            return self.encoder(*given, again=again, padding_id=masks.padding_id)
+            return self.encoder(*given, again=again)
         return checkpoint(self.encoder, *given, use_reentrant=False) if again else self.encoder(*given)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
         return None if array is None else to_tensor(array, dtype=dtype, device=self.device)
 
 
-OF_ATTENTION = (
-    "d_model", "num_heads", "qkv_bias", "output_bias", "shared", "scale_by_d_model", "masked_score", "empty_row",
-)  # fmt: skip
-"""The arguments that attention alone takes."""
-
-
-def choices(layer: dict[str, Any]) -> dict[str, Any]:
-    """The layer of the specification as EncoderLayer's arguments."""
+def config_of(layer: Mapping[str, Any]) -> Config:
+    """The sizes and choices of a layer of the specification."""
     norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
     filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-    return {
-        "d_model": layer["d_model"],
-        "num_heads": attention["num_heads"],
-        "d_ff": feed_forward["d_ff"],
-        "activation": feed_forward["activation"],
-        "placement": norm["placement"],
-        "epsilon": norm["epsilon"],
-        "norm": norm["kind"],
-        "ffn_bias": feed_forward["bias"],
-        "qkv_bias": attention["qkv_bias"],
-        "output_bias": attention["output_bias"],
-        "shared": attention["projections"] == "shared_by_heads",
-        "scale_by_d_model": attention["scale"] == "d_model",
-        "masked_score": None if filled == "minus_infinity" else filled,
-        "empty_row": "zero" if empty_row == "unspecified" else empty_row,
-        "dropout": layer["dropout"],
-    }
+    return Config(
+        d_model=layer["d_model"],
+        num_heads=attention["num_heads"],
+        d_ff=feed_forward["d_ff"],
+        activation=feed_forward["activation"],
+        placement=norm["placement"],
+        epsilon=norm["epsilon"],
+        norm=norm["kind"],
+        ffn_bias=feed_forward["bias"],
+        qkv_bias=attention["qkv_bias"],
+        output_bias=attention["output_bias"],
+        shared=attention["projections"] == "shared_by_heads",
+        scale_by_d_model=attention["scale"] == "d_model",
+        masked_score=None if filled == "minus_infinity" else filled,
+        empty_row="zero" if empty_row == "unspecified" else empty_row,
+        dropout=Dropout(**layer["dropout"]),
+    )
 
 
 if __name__ == "__main__":

@@ -1,18 +1,14 @@
 """Attention alone, over a memory of another length than the queries."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
-from encoder_conformance.impls.pytorch.encoder import MultiHeadAttention, Tap, initialise, untapped
+from encoder_conformance.impls.pytorch.encoder import Config, MultiHeadAttention, Tap, initialise, untapped
 
 
 class CrossAttention(nn.Module):
-    """The arguments go to MultiHeadAttention."""
-
-    def __init__(self, d_model: int, num_heads: int, **choices: Any) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(d_model, num_heads, **choices)
+        self.attention = MultiHeadAttention(config)
         self.apply(initialise)
 
     def forward(

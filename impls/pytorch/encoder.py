@@ -3,10 +3,10 @@
 Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,20 +22,70 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
 }
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
-DROPOUT = MappingProxyType(
-    dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.1)
-)
 EPSILON = torch.tensor(1e-5, dtype=torch.float32).item()
 """The float32 number, so that the layer is the same in float64 as in an ONNX file, whose attributes are float32."""
+CHOICES: dict[str, Collection[str]] = {
+    "activation": ACTIVATIONS,
+    "placement": ("pre", "post"),
+    "norm": NORMS,
+    "empty_row": ("zero", "uniform", "nan"),
+}
 
 
-def untapped(name: str, stage: Tensor) -> Tensor:
-    return stage
+class Dropout(NamedTuple):
+    """The probability that an element becomes 0 in training, at each placement."""
+
+    attention_weights: float = 0.1
+    attention_output: float = 0.1
+    ffn_activation: float = 0.1
+    ffn_output: float = 0.1
+    embedded: float = 0.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes and choices of a layer. Without arguments it is the specification's `pre-gelu-512`."""
+
+    d_model: int = 512
+    num_heads: int = 8
+    d_ff: int = 2048
+    activation: str = "gelu"
+    placement: str = "pre"
+    epsilon: float = EPSILON
+    norm: str = "layer_norm"
+    ffn_bias: bool = True
+    qkv_bias: bool = True
+    output_bias: bool = True
+    shared: bool = False
+    """Whether query, key and value are one d × d map each, which the heads share."""
+    scale_by_d_model: bool = False
+    masked_score: float | None = None
+    """What a masked score becomes; minus infinity if it is None."""
+    empty_row: str = "zero"
+    """The weights of a query with no key to attend to: zero, uniform (1/S) or nan."""
+    dropout: Dropout = Dropout()  # noqa: RUF009, a tuple
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.num_heads
+
+    def __post_init__(self) -> None:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
+        for choice, known in CHOICES.items():
+            check(choice, getattr(self, choice), known)
 
 
 def check(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise ValueError(f"{what} = {name!r}, not one of {', '.join(known)}")
+
+
+PRE_GELU_512 = Config()
+
+
+def untapped(name: str, stage: Tensor) -> Tensor:
+    return stage
 
 
 def check_fit(x: Tensor, mask: Tensor | None, num_heads: int, gain: Tensor) -> None:
@@ -53,39 +103,19 @@ def check_fit(x: Tensor, mask: Tensor | None, num_heads: int, gain: Tensor) -> N
 
 class MultiHeadAttention(nn.Module):
     """softmax(q kᵀ / √d + bias) v in each of H heads. `mask` is true where a key may be attended to. Keys and values
-    are made of `memory` [B, T, D] where it is given, and else of x.
+    are made of `memory` [B, T, D] where it is given, and else of x."""
 
-    `shared` is one d × d map each for query, key and value. A masked score becomes `masked_score`, minus infinity if it
-    is None; a query with no key then has weights of 0, 1/S or NaN (`empty_row`: zero, uniform, nan).
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        *,
-        qkv_bias: bool = True,
-        output_bias: bool = True,
-        shared: bool = False,
-        scale_by_d_model: bool = False,
-        masked_score: float | None = None,
-        empty_row: str = "zero",
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError(f"d_model = {d_model} is not divisible by num_heads = {num_heads}")
-        check("empty_row", empty_row, ("zero", "uniform", "nan"))
-        head_dim = d_model // num_heads
-        self.num_heads, self.shared = num_heads, shared
-        self.scaled_by = d_model if scale_by_d_model else head_dim
-        self.masked_score, self.empty_row = masked_score, empty_row
-        size = head_dim if shared else d_model
-        self.W_q = nn.Linear(size, size, bias=qkv_bias)
-        self.W_k = nn.Linear(size, size, bias=qkv_bias)
-        self.W_v = nn.Linear(size, size, bias=qkv_bias)
-        self.W_o = nn.Linear(d_model, d_model, bias=output_bias)
-        self.dropout = nn.Dropout(dropout)  # of the weights
+        self.num_heads, self.shared = config.num_heads, config.shared
+        self.scaled_by = config.d_model if config.scale_by_d_model else config.head_dim
+        self.masked_score, self.empty_row = config.masked_score, config.empty_row
+        size = config.head_dim if config.shared else config.d_model
+        self.W_q = nn.Linear(size, size, bias=config.qkv_bias)
+        self.W_k = nn.Linear(size, size, bias=config.qkv_bias)
+        self.W_v = nn.Linear(size, size, bias=config.qkv_bias)
+        self.W_o = nn.Linear(config.d_model, config.d_model, bias=config.output_bias)
+        self.dropout = nn.Dropout(config.dropout.attention_weights)
 
     def forward(
         self,
@@ -154,13 +184,12 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool = True, dropout: float = 0.0) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
-        check("activation", activation, ACTIVATIONS)
-        self.hidden = nn.Linear(d_model, d_ff, bias=bias)
-        self.activation = ACTIVATIONS[activation]
-        self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(d_ff, d_model, bias=bias)
+        self.hidden = nn.Linear(config.d_model, config.d_ff, bias=config.ffn_bias)
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = nn.Dropout(config.dropout.ffn_activation)
+        self.output = nn.Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
 
     def forward(self, x: Tensor, tap: Tap = untapped) -> Tensor:
         h = tap("ffn_activation", self.activation(tap("ffn_hidden", self.hidden(x))))  # [B, S, F]
@@ -168,34 +197,17 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """`norm` is layer_norm or rms_norm; `dropout` has the rate at each of its four placements; `attention` goes to
-    MultiHeadAttention. Weights begin as Xavier uniform, biases and shifts as 0, gains as 1. Without arguments it is the
-    specification's `pre-gelu-512`."""
+    """Weights begin as Xavier uniform, biases and shifts as 0, gains as 1."""
 
-    def __init__(
-        self,
-        d_model: int = 512,
-        num_heads: int = 8,
-        d_ff: int = 2048,
-        *,
-        activation: str = "gelu",
-        placement: str = "pre",
-        epsilon: float = EPSILON,
-        norm: str = "layer_norm",
-        ffn_bias: bool = True,
-        dropout: Mapping[str, float] = DROPOUT,
-        **attention: Any,
-    ) -> None:
+    def __init__(self, config: Config = PRE_GELU_512) -> None:
         super().__init__()
-        check("placement", placement, ("pre", "post"))
-        check("norm", norm, NORMS)
-        self.placement = placement
-        self.norm1 = NORMS[norm](d_model, eps=epsilon)
-        self.attention = MultiHeadAttention(d_model, num_heads, dropout=dropout["attention_weights"], **attention)
-        self.norm2 = NORMS[norm](d_model, eps=epsilon)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, bias=ffn_bias, dropout=dropout["ffn_activation"])
-        self.dropout1 = nn.Dropout(dropout["attention_output"])
-        self.dropout2 = nn.Dropout(dropout["ffn_output"])
+        self.placement = config.placement
+        self.norm1 = NORMS[config.norm](config.d_model, eps=config.epsilon)
+        self.attention = MultiHeadAttention(config)
+        self.norm2 = NORMS[config.norm](config.d_model, eps=config.epsilon)
+        self.feed_forward = FeedForward(config)
+        self.dropout1 = nn.Dropout(config.dropout.attention_output)
+        self.dropout2 = nn.Dropout(config.dropout.ffn_output)
         self.apply(initialise)
 
     def forward(

@@ -1,36 +1,32 @@
 """A stack of encoder layers: token embedding and sinusoidal positions before it, a norm after it, each if asked for."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from encoder_conformance import shows_inside
-from encoder_conformance.impls.pytorch.encoder import NORMS, EncoderLayer, Tap, check, untapped
+from encoder_conformance.impls.pytorch.encoder import NORMS, Config, EncoderLayer, Tap, check, untapped
 
 
 class Encoder(nn.Module):
-    """`layer`, d_model and so on, goes to each EncoderLayer. With a `vocabulary` the input is token ids [B, S]."""
+    """So many layers of `config`. With a `vocabulary` the input is token ids [B, S]."""
 
     def __init__(
         self,
-        *,
+        config: Config,
         layers: int,
+        *,
         final_norm: bool = False,
         vocabulary: int | None = None,
         positions: str = "none",
-        embedding_dropout: float = 0.0,
-        **layer: Any,
     ) -> None:
         super().__init__()
         check("positions", positions, ("none", "sinusoidal"))
         self.positions = positions
-        self.embedding = None if vocabulary is None else nn.Embedding(vocabulary, layer["d_model"])
-        self.dropout = nn.Dropout(embedding_dropout)
-        self.layers = nn.ModuleList(EncoderLayer(**layer) for _ in range(layers))
-        norm = NORMS[layer.get("norm", "layer_norm")]
-        self.norm = norm(layer["d_model"], eps=layer["epsilon"]) if final_norm else None
+        self.embedding = None if vocabulary is None else nn.Embedding(vocabulary, config.d_model)
+        self.dropout = nn.Dropout(config.dropout.embedded)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(layers))
+        self.norm = NORMS[config.norm](config.d_model, eps=config.epsilon) if final_norm else None
 
     def forward(
         self,
@@ -40,17 +36,12 @@ class Encoder(nn.Module):
         valid: Tensor | None = None,
         tap: Tap = untapped,
         again: bool = False,
-        padding_id: int | None = None,
     ) -> Tensor:
         """As EncoderLayer's. `tap` is shown what goes from layer to layer, and in a stack of few layers what is inside.
 
         `again`: the backward pass makes the activations of each layer again, one layer at a time. Only what goes from
         layer to layer is kept: a checkpoint around the whole stack would hold all of it once more, and save nothing.
-        `padding_id`: the token id of padding, which is masked.
         """
-        if padding_id is not None:
-            valid = x != padding_id  # [B, S]
-            mask = valid[:, None, None] if mask is None else mask & valid[:, None, None]
         if self.embedding is not None:
             x = self.embedding(x)
             if self.positions == "sinusoidal":
@@ -70,6 +61,12 @@ class Encoder(nn.Module):
         if not shows_inside(len(self.layers)):
             return pass_on
         return lambda name, x: x if name == "output" else tap(f"layer_{number}.{name}", x)
+
+
+def without_padding(ids: Tensor, padding_id: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The mask [B, 1 or H, 1 or S, S] and `valid` [B, S] of token ids [B, S]: those of padding are masked."""
+    valid = ids != padding_id
+    return (valid[:, None, None] if mask is None else mask & valid[:, None, None]), valid
 
 
 def pass_on(name: str, stage: Tensor) -> Tensor:

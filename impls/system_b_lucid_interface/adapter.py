@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from encoder_conformance import Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance import Masks, ParameterMap, RunRequest, Take, Tensors, serve
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_b_lucid_interface.encoder import TransformerEncoderLayer
@@ -66,9 +66,9 @@ class SystemB(TorchModule):
         set_epsilon(made, layer["norm"]["epsilon"])
         return made
 
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
         """A causal mask that comes as a flag goes as the flag; masks of booleans turned round, true to ignore."""
-        self.module.batch_first = self.layout == "batch_first" or self.default_batch_first  # all that the argument does
+        self.module.batch_first = run.layout == "batch_first" or self.default_batch_first  # all that the argument does
         between = Masks(None, masks.attention, None, masks.encoding, False, masks.sequence)
         valid, allowed, bias = masks.valid(), between.joined(self.heads), masks.added(self.heads)
         padding = None if valid is None else to_tensor(~valid)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from encoder_conformance import Masks, ParameterMap, Take, serve
+from encoder_conformance import Masks, ParameterMap, RunRequest, Take, serve
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_c_encoder_block.encoder import EncoderBlock
@@ -51,7 +51,7 @@ class SystemC(TorchModule):
         set_epsilon(made, layer["norm"]["epsilon"])
         return made
 
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
         allowed = masks.joined(self.heads)
         return self.module(x, None if allowed is None else to_tensor(allowed))
 

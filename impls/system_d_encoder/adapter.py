@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, shows_inside, stack_of
+from encoder_conformance import Array, Masks, ParameterMap, RunRequest, Take, Tensors, serve, shows_inside, stack_of
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_d_encoder.encoder import EncoderLayer, TransformerEncoder
@@ -72,7 +72,7 @@ class SystemD(TorchModule):
     def attended(self, x: Tensor, memory: Tensor, allowed: Array | None) -> Tensor:
         return super().attended(x, memory, None if allowed is None else ~allowed)
 
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
         valid = masks.valid()
         return self.module(x, None if valid is None else to_tensor(~valid), masks.padding_id)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from encoder_conformance import Array, Masks, ParameterMap, Take, Tensors, serve, shows_inside, stack_of
+from encoder_conformance import Array, Masks, ParameterMap, RunRequest, Take, Tensors, serve, shows_inside, stack_of
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.impls.system_e_shared_heads.encoder import Encoder, TransformerBlock
@@ -69,7 +69,7 @@ class SystemE(TorchModule):
             memory, memory, x, None if allowed is None else to_tensor(allowed)
         )
 
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
         allowed = masks.joined(self.heads)
         return self.module(x, None if allowed is None else to_tensor(allowed))
 

@@ -6,7 +6,7 @@ import ml_dtypes  # noqa: F401  bfloat16, in NumPy
 import numpy as np
 import safetensors.numpy
 
-from encoder_conformance import Adapter, Array, Environment, Masks, Tensors, serve
+from encoder_conformance import Adapter, Array, Environment, Masks, RunRequest, Tensors, serve
 from encoder_conformance.exchange.tensors import ASKED, COTANGENT, PARAMETERS, digest_of, question_tensors
 
 GRADIENT = "gradient."
@@ -40,24 +40,24 @@ class TensorFile(Adapter):
         self.group = self.groups[digest_of(parameters)]
         return parameters
 
-    def answered(self, x: Array, masks: Masks) -> tuple[str, Tensors]:
+    def answered(self, x: Array, masks: Masks, run: RunRequest) -> tuple[str, Tensors]:
         """The question that these tensors are, and its answer."""
-        tensors = question_tensors(x, masks, self.heads, self.memory)
+        tensors = question_tensors(x, masks, self.heads, run.memory)
         question = self.questions[self.group, question_digest(tensors)]
         return question, self.answers.get(question, {})
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        question, answer = self.answered(x, masks)
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        question, answer = self.answered(x, masks, run)
         if "output" not in answer:
             raise LookupError(f"the answers have no tensor {question}/output")
         return answer["output"]
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
-        answer = self.answered(x, masks)[1]
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        answer = self.answered(x, masks, run)[1]
         return {name: value for name, value in answer.items() if not name.startswith(GRADIENT)}
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        answer = self.answered(x, masks)[1]
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        answer = self.answered(x, masks, run)[1]
         return {name.removeprefix(GRADIENT): value for name, value in answer.items() if name.startswith(GRADIENT)}
 
 

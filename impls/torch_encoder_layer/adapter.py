@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder_conformance import Array, Environment, Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance import Array, Environment, Masks, ParameterMap, RunRequest, Take, Tensors, serve
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
@@ -62,23 +62,23 @@ class TorchEncoderLayer(TorchModule):
         made.dropout2.p = dropout["ffn_output"]
         return made
 
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
-        self.module.self_attn.batch_first = self.layout != "sequence_first"  # all that the argument batch_first does
-        return self.module(x, *self.masks(masks, x), is_causal=masks.causal)
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
+        self.module.self_attn.batch_first = run.layout != "sequence_first"  # all that the argument batch_first does
+        return self.module(x, *self.masks(masks, x, run), is_causal=masks.causal)
 
-    def weights(self, x: Array, masks: Masks) -> Tensors:
+    def weights(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """The layer itself never asks for them: hooks on its attention do (need_weights), and take them."""
         attention, seen = self.module.self_attn, list[Tensor]()
         asked = attention.register_forward_pre_hook(lambda _, given, told: (given, told | ASKED), with_kwargs=True)
         taken = attention.register_forward_hook(lambda _, given, both: seen.append(both[1]))
         with asked, taken:
-            output = self.output(x, masks)
+            output = self.output(x, masks, run)
         return {"attention_weights": to_numpy(seen[0]), "output": output}
 
-    def masks(self, masks: Masks, x: Tensor) -> tuple[Tensor | None, ...]:
+    def masks(self, masks: Masks, x: Tensor, run: RunRequest) -> tuple[Tensor | None, ...]:
         """src_mask [S, S] or [B · H, S, S] and src_key_padding_mask [B, S]: true to ignore, or numbers to be added."""
         padding, attention, S = masks.padding, masks.attention, masks.sequence
-        if padding is not None and self.layout != "unbatched":
+        if padding is not None and run.layout != "unbatched":
             padding = padding.reshape(-1, padding.shape[-1])
         if masks.encoding == "attend":
             padding, attention = (None if mask is None else ~mask for mask in (padding, attention))

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 from x_transformers import Encoder
 
-from encoder_conformance import Masks, ParameterMap, Take, Tensors, serve
+from encoder_conformance import Masks, ParameterMap, RunRequest, Take, Tensors, serve
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule, set_epsilon
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 
@@ -67,7 +67,7 @@ class XTransformers(TorchModule):
         set_epsilon(made, layer["norm"]["epsilon"])
         return made
 
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
         between = Masks(None, masks.attention, None, masks.encoding, masks.causal, masks.sequence)
         valid, allowed, bias = masks.valid(), between.joined(self.heads), masks.added(self.heads)
         return self.module(

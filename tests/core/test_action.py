@@ -33,7 +33,7 @@ def step(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 def test_the_step_judges_and_reports(
     step: Callable[..., subprocess.CompletedProcess[str]], fake: Callable[..., Path], tmp_path: Path
 ) -> None:
-    folder = fake("broken", "def output(self, x, masks): raise ValueError('no')")
+    folder = fake("broken", "def output(self, x, masks, run): raise ValueError('no')")
     ended = step(impl=f"./{folder.name}", arguments="--case pre-gelu/no-mask --dtype float64 --fail-fast")
     assert ended.returncode == 1, ended.stderr
     assert "::error file=broken/adapter.py" in ended.stdout

@@ -210,8 +210,8 @@ def build(self, layer, parameters, dtype):
     layer["norm"]["epsilon"] = 1e-3
     return super().build(layer, parameters, dtype)
 
-def gradients(self, x, masks, cotangent):
-    return {name: value * FACTOR for name, value in super().gradients(x, masks, cotangent).items()}
+def gradients(self, x, masks, run, cotangent):
+    return {name: value * FACTOR for name, value in super().gradients(x, masks, run, cotangent).items()}
 """
 
 

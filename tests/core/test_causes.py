@@ -13,8 +13,8 @@ def build(self, layer, parameters, dtype):
     return super().build(layer, parameters, dtype)
 """
 NO_KEY_GIVES_NAN = """
-def _forward(self, x, masks):
-    tape, by_x, parameters, stages = super()._forward(x, masks)
+def _forward(self, x, masks, run):
+    tape, by_x, parameters, stages = super()._forward(x, masks, run)
     mask = masks.joined(self.layer.attention.num_heads)
     if mask is not None:
         lost = ~mask.any(-1).all(1)
@@ -24,8 +24,8 @@ def _forward(self, x, masks):
     return tape, by_x, parameters, stages
 """
 PADDING_LEAKS = """
-def _forward(self, x, masks):
-    tape, by_x, parameters, stages = super()._forward(x, masks)
+def _forward(self, x, masks, run):
+    tape, by_x, parameters, stages = super()._forward(x, masks, run)
     if masks.valid() is not None:
         with np.errstate(all="ignore"):
             leak = (x * ~masks.valid()[:, :, None]).sum((1, 2), keepdims=True) * self.dtype_of(1e-20)
@@ -36,8 +36,8 @@ def dtype_of(self, value):
     return np.dtype(self.dtype).type(value)
 """
 TWICE = """
-def output(self, x, masks):
-    return super().output(x, masks) * 2
+def output(self, x, masks, run):
+    return super().output(x, masks, run) * 2
 """
 REFUSES_ONCE = """
 refused = False
@@ -46,12 +46,12 @@ def refusal(self, *asked):
     self.refused = True
     return super().refusal(*asked)
 
-def output(self, x, masks):
-    return super().output(x, masks) * np.float32(not self.refused)
+def output(self, x, masks, run):
+    return super().output(x, masks, run) * np.float32(not self.refused)
 """
 NAN_GRADIENT = """
-def gradients(self, x, masks, cotangent):
-    found = super().gradients(x, masks, cotangent)
+def gradients(self, x, masks, run, cotangent):
+    found = super().gradients(x, masks, run, cotangent)
     mask = masks.joined(self.layer.attention.num_heads)
     if mask is not None and not mask.any(-1).all():
         found["attention.query.weight"] = found["attention.query.weight"] * np.nan
@@ -59,9 +59,9 @@ def gradients(self, x, masks, cotangent):
     return found
 """
 NAN_GOES_ON = """
-def output(self, x, masks):
-    found = super().output(x, masks)
-    first = found if self.layout == "batch_first" else found.swapaxes(0, 1)
+def output(self, x, masks, run):
+    found = super().output(x, masks, run)
+    first = found if run.layout == "batch_first" else found.swapaxes(0, 1)
     mask = masks.joined(self.layer.attention.num_heads)
     if mask is not None and not mask.any(-1).all():
         first[0, 2] = np.nan
@@ -69,8 +69,8 @@ def output(self, x, masks):
 """
 """NaN in a row beside those that have no key, as a matrix product makes it that reads beyond a row."""
 MIXES_ITEMS = """
-def output(self, x, masks):
-    return super().output(x, masks) + self.batch_first(x).mean() * (1 if len(x) != 2 else 0)
+def output(self, x, masks, run):
+    return super().output(x, masks, run) + run.batch_first(x).mean() * (1 if len(x) != 2 else 0)
 """
 
 
@@ -179,9 +179,9 @@ def test_a_gradient_that_alone_is_nan_is_named(conform: Callable, fake: Callable
 def test_what_explains_the_numbers_is_not_said_again(conform: Callable, fake: Callable) -> None:
     """An inverted mask lets padding in: one cause, though an invariant is broken too."""
     inverted = """
-    def _forward(self, x, masks):
+    def _forward(self, x, masks, run):
         joined = masks.joined()
-        return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias))
+        return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias), run)
     """
     cases = asking("pre-gelu/padding-right", "pre-gelu/invariant-padding-content")
     ended = conform("run", "--impl", fake("inverted", inverted), *cases, "--dtype", "float32")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from encoder_conformance.cluster.dispatch import MOST_LOSSES, dispatch
-from encoder_conformance.cluster.part import Part, Question
+from encoder_conformance.cluster.part import PlanPart, RunQuestion
 from encoder_conformance.cluster.worker import Result, judge, offer
 from encoder_conformance.results import Report, Shard
 
@@ -23,7 +23,7 @@ class Fake:
     def workers(self) -> Mapping[str, frozenset[str]]:
         return {worker: frozenset(names) for worker, names in self.can_run.items()}
 
-    def start(self, part: Part, worker: str) -> "FakeRunning":
+    def start(self, part: PlanPart, worker: str) -> "FakeRunning":
         assert part.implementation in self.can_run[worker]
         self.started.append((worker, part.name))
         return FakeRunning(self, part)
@@ -35,7 +35,7 @@ class Fake:
 
 
 class FakeRunning:
-    def __init__(self, cluster: Fake, part: Part) -> None:
+    def __init__(self, cluster: Fake, part: PlanPart) -> None:
         self.cluster, self.part, self.looks = cluster, part, 0
 
     def result(self) -> Result | None:
@@ -46,9 +46,9 @@ class FakeRunning:
         self.cluster.dropped.append(self.part.name)
 
 
-def parts(name: str, count: int) -> list[Part]:
+def parts(name: str, count: int) -> list[PlanPart]:
     return [
-        Part(implementation=name, shard=Shard(number=n, of=count), jobs=1, question=Question())
+        PlanPart(implementation=name, shard=Shard(number=n, of=count), jobs=1, question=RunQuestion())
         for n in range(1, count + 1)
     ]
 
@@ -99,8 +99,8 @@ def test_an_interrupt_drops_what_runs() -> None:
 
 def test_a_part_is_judged_in_a_process_of_its_own(fake: Any) -> None:
     folder: Path = fake("layer")
-    question = Question(globs=("pre-gelu/no-mask", "post-relu/no-mask"), dtypes=("float32",))
-    half = Part(implementation=str(folder), shard=Shard(number=1, of=2), jobs=1, question=question)
+    question = RunQuestion(globs=("pre-gelu/no-mask", "post-relu/no-mask"), dtypes=("float32",))
+    half = PlanPart(implementation=str(folder), shard=Shard(number=1, of=2), jobs=1, question=question)
     result = judge(half)
     assert not result.problem
     report = Report.model_validate_json(result.report)

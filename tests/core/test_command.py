@@ -65,8 +65,8 @@ def test_the_matrix_and_the_report_agree(conform: Callable, honest: Path) -> Non
 
 def test_explain_shows_the_stage_and_a_command_that_repeats_it(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
-        shown = super().stages(x, masks)
+    def stages(self, x, masks, run):
+        shown = super().stages(x, masks, run)
         return {name: value + (name in ("norm2", "output")) for name, value in shown.items()}
     """
     folder = fake("shifted", lie)
@@ -212,7 +212,7 @@ def test_a_users_layer_that_is_wrong(conform: Callable, honest: Path, tmp_path: 
 
 def test_ctrl_c_leaves_an_incomplete_report(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
+    def stages(self, x, masks, run):
         os.kill(harness(), signal.SIGINT)
         while True:
             signal.pause()
@@ -258,7 +258,7 @@ def test_ctrl_c_while_goldens_are_computed_leaves_a_report_that_says_so(honest: 
 
 def test_ctrl_c_where_there_is_no_report_speaks_of_none(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
+    def stages(self, x, masks, run):
         os.kill(harness(), signal.SIGINT)
         while True:
             signal.pause()
@@ -270,9 +270,9 @@ def test_ctrl_c_where_there_is_no_report_speaks_of_none(conform: Callable, fake:
 
 def test_a_run_that_is_killed_leaves_an_incomplete_report(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         os.kill(harness(), signal.SIGKILL)
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     ended = conform("run", "--impl", fake("murderer", lie), *CASES)
     assert ended.status == -signal.SIGKILL
@@ -282,15 +282,15 @@ def test_a_run_that_is_killed_leaves_an_incomplete_report(conform: Callable, fak
 
 def test_a_run_that_is_killed_leaves_what_was_judged(conform: Callable, fake: Callable) -> None:
     lie = """
-    def gradients(self, x, masks, cotangent):
+    def gradients(self, x, masks, run, cotangent):
         from pathlib import Path
         records = next(Path.cwd().parent.glob("report/records.jsonl"))
         while records.read_text().count(chr(10)) < 2:  # both answers before it are judged at once
             time.sleep(0.01)
         os.kill(harness(), signal.SIGKILL)
 
-    def output(self, x, masks):
-        return super().output(x, masks) + 1
+    def output(self, x, masks, run):
+        return super().output(x, masks, run) + 1
     """
     ended = conform("run", "--impl", fake("murderer", lie), *CASES)
     assert ended.status == -signal.SIGKILL

@@ -11,8 +11,8 @@ from safetensors.numpy import load_file
 
 HONEST = ""
 ANOTHER_ROUNDING = """
-def output(self, x, masks):
-    right = super().output(x, masks)
+def output(self, x, masks, run):
+    right = super().output(x, masks, run)
     return np.nextafter(right, right + 1) if right.size else right
 """
 DIAGNOSIS = {
@@ -133,8 +133,8 @@ def copied(run: Path, name: str, **changes: Any) -> Path:
 
 
 TWICE = """
-def stages(self, x, masks):
-    found = super().stages(x, masks)
+def stages(self, x, masks, run):
+    found = super().stages(x, masks, run)
     return {**found, "norm1": found["norm1"] * 2}
 """
 

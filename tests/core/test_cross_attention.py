@@ -20,10 +20,10 @@ LOSES = {
 }
 """What is lost → how, and the name that diagnosis has for it."""
 LOSING = """
-def _forward(self, x, masks):
+def _forward(self, x, masks, run):
     from dataclasses import replace
     {lie}
-    return super()._forward(x, masks)
+    return super()._forward(x, masks, run)
 """
 
 
@@ -52,8 +52,8 @@ def test_a_mask_that_is_lost_has_its_name(conform: Callable[..., Any], fake: Cal
 
 def test_a_gradient_that_does_not_reach_the_memory_fails(conform: Callable[..., Any], fake: Callable) -> None:
     lie = """
-    def gradients(self, x, masks, cotangent):
-        found = super().gradients(x, masks, cotangent)
+    def gradients(self, x, masks, run, cotangent):
+        found = super().gradients(x, masks, run, cotangent)
         return found | {"memory": np.zeros_like(found["memory"])}
     """
     folder = fake("liar", lie, checks="[output, gradients]")

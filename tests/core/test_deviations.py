@@ -60,9 +60,9 @@ def build(self, layer, parameters, dtype):
     return held
 """
 INVERTED = """
-def _forward(self, x, masks):
+def _forward(self, x, masks, run):
     joined = masks.joined()
-    return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias))
+    return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias), run)
 """
 NO_GRADIENTS = '[{when: {check: gradients}, reason: "not asked in this test", link: "https://example.org"}]'
 
@@ -222,11 +222,11 @@ def test_what_explains_small_layers_is_held_to_large_ones(conform: Callable, fak
 @pytest.mark.release
 def test_a_cause_that_is_not_in_the_catalogue_is_not_invented(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
-        return super().output(x, masks)[:, :, ::-1]
+    def output(self, x, masks, run):
+        return super().output(x, masks, run)[:, :, ::-1]
 
-    def stages(self, x, masks):
-        return {name: value[..., ::-1] for name, value in super().stages(x, masks).items()}
+    def stages(self, x, masks, run):
+        return {name: value[..., ::-1] for name, value in super().stages(x, masks, run).items()}
     """
     ended = conform("run", "--impl", fake("mirror", lie), *CASES)
     [diagnosis] = ended.report["diagnoses"]

@@ -138,7 +138,7 @@ def build(self, layer, parameters, dtype):
 
 @pytest.mark.release
 def test_a_diagnosis_that_is_interrupted_leaves_those_before_it(conform: Callable[..., Any], fake: Callable) -> None:
-    once = 'def output(self, x, masks):\n    return super().output(x, masks) * x.dtype.type(float("nan"))'
+    once = 'def output(self, x, masks, run):\n    return super().output(x, masks, run) * x.dtype.type(float("nan"))'
     first, second = fake("lost", once, checks="[output]"), fake("strange", INTERRUPTING, checks="[output]")
     impls = ("--impl", first, "--impl", second)
     ended = conform("run", *impls, "--case", "post-relu/no-mask", "--dtype", "float32")

@@ -77,8 +77,8 @@ OUTPUTS = {
 
 
 GIVES = """
-def output(self, x, masks):
-    out = np.array(super().output(x, masks))
+def output(self, x, masks, run):
+    out = np.array(super().output(x, masks, run))
     {lie}
     return out
 """
@@ -99,8 +99,8 @@ def test_an_output_that_is_wrong_in_one_way_fails(fake: Callable, name: str) -> 
 )
 def test_float32_in_place_of_float64_fails(fake: Callable, lie: str, said: str) -> None:
     body = f"""
-    def output(self, x, masks):
-        out = super().output(x, masks).astype('float32')
+    def output(self, x, masks, run):
+        out = super().output(x, masks, run).astype('float32')
         return {lie}
     """
     [record] = records(fake("narrow", body, checks="[output]"), PADDED, dtype="float64")
@@ -123,8 +123,8 @@ ANSWERS = {
 
 
 SHOWS = """
-def stages(self, x, masks):
-    shown = super().stages(x, masks)
+def stages(self, x, masks, run):
+    shown = super().stages(x, masks, run)
     {lie}
 """
 
@@ -145,9 +145,9 @@ def test_an_answer_that_is_none_is_an_error(fake: Callable, name: str) -> None:
         ("start(self, device, threads)", "raise SystemExit(0)", Outcome.CRASH, "exited with status 0"),
         ("build(self, layer, parameters, dtype)", "return {}", Outcome.ERROR, "parameters missing"),
         ("build(self, layer, parameters, dtype)", "raise SystemExit(0)", Outcome.CRASH, "exited with status 0"),
-        ("output(self, x, masks)", "return None", Outcome.ERROR, "run: "),
-        ("output(self, x, masks)", "raise SystemExit(0)", Outcome.CRASH, "exited with status 0"),
-        ("run(self, check, x, masks, cotangent)", "return {}", Outcome.ERROR, "missing output"),
+        ("output(self, x, masks, run)", "return None", Outcome.ERROR, "run: "),
+        ("output(self, x, masks, run)", "raise SystemExit(0)", Outcome.CRASH, "exited with status 0"),
+        ("run_check(self, check, x, masks, run, cotangent)", "return {}", Outcome.ERROR, "missing output"),
     ],
 )
 def test_a_backend_that_is_missing_and_says_nothing_is_no_pass(
@@ -165,8 +165,8 @@ def test_the_right_answer_to_the_previous_case_fails(fake: Callable, check: str)
     body = """
     before = None
 
-    def run(self, *asked):
-        now = super().run(*asked)
+    def run_check(self, *asked):
+        now = super().run_check(*asked)
         before, self.before = self.before, now
         return now if before is None else before
     """
@@ -218,8 +218,8 @@ def test_a_frame_that_lies_is_no_answer(fake: Callable, honest: Path, lie: str, 
 
 
 NOISY = """
-def output(self, x, masks):
-    out = np.array(super().output(x, masks))
+def output(self, x, masks, run):
+    out = np.array(super().output(x, masks, run))
     drawn = np.random.default_rng().uniform(-1, 1, out.shape)
     return {noisy}
 """
@@ -245,7 +245,7 @@ def test_answers_that_differ_within_noise_pass(fake: Callable) -> None:
 @pytest.mark.parametrize(
     ("lie", "said"),
     [
-        ("return super().output(x, masks) - 1", "max"),  # shown, and not only shown
+        ("return super().output(x, masks, run) - 1", "max"),  # shown, and not only shown
         ("raise ImportError('no backend')", "ImportError: no backend"),
         ("os._exit(0)", "exited with status 0"),
     ],
@@ -253,7 +253,7 @@ def test_answers_that_differ_within_noise_pass(fake: Callable) -> None:
 )
 def test_the_command_ends_otherwise_than_with_0(conform: Callable, fake: Callable, lie: str, said: str) -> None:
     """A difference that is printed and not asserted, a missing backend that returns: the exit status tells."""
-    folder = fake("liar", f"def output(self, x, masks):\n    {lie}", checks="[output]", dtypes="[float32]")
+    folder = fake("liar", f"def output(self, x, masks, run):\n    {lie}", checks="[output]", dtypes="[float32]")
     ended = conform("run", "--impl", folder, "--case", SMALL, diagnosed=False)
     assert ended.status == 1
     assert "0 of 1 checks conform" in ended.stdout
@@ -277,7 +277,7 @@ def test_the_suite_without_an_implementation_or_a_case_is_no_success(fake: Calla
 
 
 def test_the_suite_fails_where_one_case_does(fake: Callable) -> None:
-    lie = "def output(self, x, masks):\n    return super().output(x, masks) - (len(x) == 3)"
+    lie = "def output(self, x, masks, run):\n    return super().output(x, masks, run) - (len(x) == 3)"
     folder = fake("liar", lie, checks="[output]", dtypes="[float32]")
     ended = suite("--impl", folder, "-k", "float32-pre-gelu/single")
     assert ended.returncode == 1
@@ -319,10 +319,10 @@ def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callab
         if not to.is_dir():  # a wheel has all three in one
             shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__"))
     lie = f"""
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         import safetensors.numpy
         from encoder_conformance.golden.store import golden_path
-        wrong = super().output(x, masks) - 1
+        wrong = super().output(x, masks, run) - 1
         held = safetensors.numpy.load_file(golden_path("{SMALL}"))
         held["output"] = wrong.astype("float64").reshape(-1)
         safetensors.numpy.save_file(held, golden_path("{SMALL}"))

@@ -12,10 +12,10 @@ from encoder_conformance.spec.load import load
 
 CASES = {case.partition("/")[2]: case for case in load().cases if case.startswith("pre-gelu/")}
 READS = """
-def output(self, x, masks):
+def output(self, x, masks, run):
     from dataclasses import replace
     {body}
-    return super().output(x, masks)
+    return super().output(x, masks, run)
 """
 # The body of a misreading; the situations that it fails; those that it passes all the same.
 MISREADINGS = {
@@ -80,7 +80,7 @@ MISREADINGS = {
         ("alibi", "alibi-padding", "mask-additive"),
     ),
     "sequence-first-unknown": (
-        "self.layout = 'batch_first'",
+        "run = replace(run, layout='batch_first')",
         ("sequence-first", "sequence-first-causal-flag"),
         ("no-mask",),
     ),
@@ -106,47 +106,53 @@ def test_a_misreading_fails_where_it_matters(conform: Callable, fake: Callable, 
     assert {outcomes[situation] for situation in wrong} <= {"fail", "error"}
 
 
+AS_MADE = """
+def output(self, x, masks, run):
+    made = super().output(run.batch_first(x), masks, RunRequest())
+    return made
+"""
 ANSWERS = {
     "a-layout-that-was-not-asked-for": (
-        "def as_given(self, y):\n    return y",
+        AS_MADE,
         "sequence-first",
         "output: shape [2, 10, 24] instead of [10, 2, 24], sequence_first",
     ),
     "a-batch-axis-that-was-not-there": (
-        "def as_given(self, y):\n    return y",
+        AS_MADE,
         "unbatched",
         "output: shape [1, 7, 24] instead of [7, 24], unbatched",
     ),
     "padding-that-leaks": (
-        "def output(self, x, masks):\n    return super().output(x, masks) + 0 * x.sum(axis=1, keepdims=True)",
+        "def output(self, x, masks, run):\n    return super().output(x, masks, run) + 0 * x.sum(axis=1, keepdims=True)",
         "padded-item-nan",
         "",
     ),
     "padding-that-overflows": (
-        "def output(self, x, masks):\n    return super().output(x, masks) + 0 * (x * x).sum(axis=1, keepdims=True)",
+        "def output(self, x, masks, run):\n"
+        "    return super().output(x, masks, run) + 0 * (x * x).sum(axis=1, keepdims=True)",
         "padding-huge",
         "nan at",
     ),
     "an-item-that-leaks": (
-        "def output(self, x, masks):\n    return super().output(x, masks) + 0 * x.sum(axis=(0, 1))",
+        "def output(self, x, masks, run):\n    return super().output(x, masks, run) + 0 * x.sum(axis=(0, 1))",
         "padded-item-nan",
         "nan at",
     ),
     "weights-averaged-over-the-heads": (
-        "def weights(self, x, masks):\n    seen = super().weights(x, masks)\n"
+        "def weights(self, x, masks, run):\n    seen = super().weights(x, masks, run)\n"
         "    return {**seen, 'attention_weights': seen['attention_weights'].mean(axis=1)}",
         "weights-returned",
         "attention_weights: shape [2, 10, 10] instead of [2, 3, 10, 10]",
     ),
     "weights-of-one-head": (
-        "def weights(self, x, masks):\n    seen = super().weights(x, masks)\n"
+        "def weights(self, x, masks, run):\n    seen = super().weights(x, masks, run)\n"
         "    w = seen['attention_weights']\n    return {**seen, 'attention_weights': np.repeat(w[:, :1], 3, axis=1)}",
         "weights-returned",
         "attention_weights: rms",
     ),
     "checkpointing-that-forgets": (
-        "def gradients(self, x, masks, cotangent):\n    found = super().gradients(x, masks, cotangent)\n"
-        "    return {**found, 'norm1.gain': 0 * found['norm1.gain']} if self.checkpoint else found",
+        "def gradients(self, x, masks, run, cotangent):\n    found = super().gradients(x, masks, run, cotangent)\n"
+        "    return {**found, 'norm1.gain': 0 * found['norm1.gain']} if run.checkpoint else found",
         "checkpointed",
         "norm1.gain: rms",
     ),

@@ -12,7 +12,7 @@ from encoder_conformance.head_start import HeadStart, first_served, head_start, 
 from encoder_conformance.impl.interpreter import Ready, resolve
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.worker.launch import Launch
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.worker.limits import WorkerLimits
 
 SAYS_THAT_IT_STARTS = 'os.write(2, b"started\\n")'
 CASE = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
@@ -51,7 +51,7 @@ def test_one_that_is_asked_nothing_ends_with_the_run(conform: Callable, fake: Ca
 
 
 def test_a_worker_that_would_start_otherwise_is_not_taken(ready: Ready, tmp_path: Path) -> None:
-    log, limits = tmp_path / "logs" / "early.log", Limits()
+    log, limits = tmp_path / "logs" / "early.log", WorkerLimits()
     log.parent.mkdir()
     log.write_text("of an earlier run")
     with head_start([Launch.of(ready, 1, log, limits)]) as started:
@@ -62,7 +62,7 @@ def test_a_worker_that_would_start_otherwise_is_not_taken(ready: Ready, tmp_path
 
 
 def test_a_worker_is_taken_once_and_its_log_is_the_new_one(ready: Ready, tmp_path: Path) -> None:
-    log, limits = tmp_path / "logs" / "early.log", Limits()
+    log, limits = tmp_path / "logs" / "early.log", WorkerLimits()
     log.parent.mkdir()
     log.write_text("of an earlier run")
     with head_start([Launch.of(ready, 1, log, limits)]) as started:
@@ -86,7 +86,7 @@ def test_nobody_is_left_where_the_block_fails(ready: Ready, tmp_path: Path) -> N
         seen.append(worker.pid)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), head_start([Launch.of(ready, 1, log, Limits())]) as started:
+    with pytest.raises(KeyboardInterrupt), head_start([Launch.of(ready, 1, log, WorkerLimits())]) as started:
         fail(started)
     assert not lives(seen[0])
     assert not log.exists()
@@ -95,10 +95,10 @@ def test_nobody_is_left_where_the_block_fails(ready: Ready, tmp_path: Path) -> N
 def test_one_that_cannot_start_is_left_to_the_run(ready: Ready, tmp_path: Path) -> None:
     log = tmp_path / "early.log"
     log.write_text("of an earlier run")
-    launch = Launch.of(ready, 1, log, Limits())
+    launch = Launch.of(ready, 1, log, WorkerLimits())
     nowhere = Launch(launch.command, tmp_path / "missing", launch.environment, log, launch.memory)
     with head_start([nowhere]) as started:
-        assert started.take(ready, 1, log, Limits()) is None
+        assert started.take(ready, 1, log, WorkerLimits()) is None
     assert log.read_text() == "of an earlier run"
 
 
@@ -108,7 +108,7 @@ def test_the_first_workers_are_of_the_longest_tasks_and_then_of_the_shortest() -
 
 
 def test_an_interrupt_waits_until_a_report_can_say_so(ready: Ready, tmp_path: Path) -> None:
-    with head_start([Launch.of(ready, 1, tmp_path / "early.log", Limits())]) as started:
+    with head_start([Launch.of(ready, 1, tmp_path / "early.log", WorkerLimits())]) as started:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             started.interrupts.close()

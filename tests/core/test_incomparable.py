@@ -10,16 +10,16 @@ from encoder_conformance.paths import SPECS
 
 SITUATIONS = ("padding-right", "padding-left", "padding-holes", "padded-item", "no-mask")
 ANOTHER_SHAPE = """
-def output(self, x, masks):
-    return super().output(x, masks)[:1, :1]
+def output(self, x, masks, run):
+    return super().output(x, masks, run)[:1, :1]
 """
 ANOTHER_DTYPE = """
-def output(self, x, masks):
-    return super().output(x, masks).astype(np.float64 if x.dtype == np.float32 else np.float32)
+def output(self, x, masks, run):
+    return super().output(x, masks, run).astype(np.float64 if x.dtype == np.float32 else np.float32)
 """
 NAN_WHERE_PADDED = """
-def output(self, x, masks):
-    right = super().output(x, masks)
+def output(self, x, masks, run):
+    right = super().output(x, masks, run)
     return right * np.nan if masks.padding is not None else right * 2
 """
 

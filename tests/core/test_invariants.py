@@ -50,13 +50,13 @@ def other_than(outcome: Outcome, records: dict[str, Record]) -> dict[str, Outcom
 
 
 LIE = """
-def output(self, x, masks):
-    x, valid = np.array(self.batch_first(x)), masks.valid()
+def output(self, x, masks, run):
+    x, valid = np.array(run.batch_first(x)), masks.valid()
     clean = x if valid is None else np.where(valid[..., None], x, 0)
     {before}
-    out = np.array(self.batch_first(super().output(self.as_given(x), masks)))
+    out = np.array(run.batch_first(super().output(run.as_given(x), masks, run)))
     {after}
-    return self.as_given(out)
+    return run.as_given(out)
 """
 """x, `clean` without padding, and out are [B, S, D]."""
 
@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[str, set[str], str]] = {
     ),
     # Where a transpose is due.
     "reshapes-to-sequence-first": (
-        "out = out if self.layout == 'batch_first' else out.swapaxes(0, 1).reshape(out.shape)",
+        "out = out if run.layout == 'batch_first' else out.swapaxes(0, 1).reshape(out.shape)",
         {"layout"},
         "layout: sequence first gives ",
     ),
@@ -134,7 +134,7 @@ BROKEN: dict[str, tuple[str, set[str], str]] = {
         "history: of another layer that is built anew, after one position gives ",
     ),
     "trains-otherwise": (
-        "out *= 1 + 1e-5 * (self.mode == 'train')",
+        "out *= 1 + 1e-5 * (run.mode == 'train')",
         {"train"},
         "train_without_dropout: in mode eval gives ",
     ),
@@ -176,10 +176,10 @@ def test_a_fake_that_breaks_an_invariant_fails_that_one(fake: Callable, name: st
 def test_a_mask_that_is_read_wrong_in_one_form_fails(fake: Callable, encoding: str, says: str) -> None:
     """The last key is forgotten."""
     lie = f"""
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         if masks.encoding == "{encoding}":
             masks = Masks(np.roll(masks.padding, 1, -1), masks.attention, encoding="{encoding}")
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     records = judged(fake("liar", lie))
     assert other_than(Outcome.PASS, records) == {"mask-encoding": Outcome.FAIL}
@@ -232,8 +232,8 @@ def declaring(deviation: str) -> str:
 
 
 BLIND = """
-def output(self, x, masks):
-    return super().output(x, Masks(None, None))
+def output(self, x, masks, run):
+    return super().output(x, Masks(None, None), run)
 """
 
 

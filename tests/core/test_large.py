@@ -121,8 +121,8 @@ def test_a_large_layer_that_does_not_hold_what_it_was_sent(fake: Callable, tmp_p
 )
 def test_large_gradients_are_judged_as_if_they_were_whole(fake: Callable, tmp_path: Path, lie: str, said: str) -> None:
     body = f"""
-    def gradients(self, x, masks, cotangent):
-        found = super().gradients(x, masks, cotangent)
+    def gradients(self, x, masks, run, cotangent):
+        found = super().gradients(x, masks, run, cotangent)
         return {lie}
     """
     ready, [task] = tasks(fake("large", body), "post-relu-512/single-item", "float32", "gradients")

@@ -106,11 +106,11 @@ def test_padding_reaches_the_stages_inside_a_stack(conform: Callable, fake: Call
     """A fake that writes down how many keys it may attend to, whenever it shows one layer's stages: those of a stack of
     more than four are shown so."""
     lie = """
-    def stages(self, x, masks):
+    def stages(self, x, masks, run):
         if self.layer.stack.layers == 1 and x.ndim == 3:
             with open("keys", "a") as seen:
                 print(masks.joined().sum(-1).ravel().tolist(), file=seen)
-        return super().stages(x, masks)
+        return super().stages(x, masks, run)
     """
     folder = fake("noting", lie)
     sizes = ("--layer", "stack-shared-heads-6", "--batch", "3", "--sequence", "5", "--length", "4", "--length", "2")
@@ -121,8 +121,8 @@ def test_padding_reaches_the_stages_inside_a_stack(conform: Callable, fake: Call
 
 def test_positions_that_differ_from_item_to_item_are_said(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
-        shown = super().stages(x, masks)
+    def stages(self, x, masks, run):
+        shown = super().stages(x, masks, run)
         if self.layer.embedding.positions != "none":
             shown["embedded"] = shown["embedded"] + np.float32(0.5) * np.arange(len(x), dtype=np.float32)[:, None, None]
         return shown
@@ -136,8 +136,8 @@ def test_positions_that_differ_from_item_to_item_are_said(conform: Callable, fak
 
 def test_a_stack_that_is_not_made_of_its_layers_is_said(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
-        shown = super().stages(x, masks)
+    def stages(self, x, masks, run):
+        shown = super().stages(x, masks, run)
         return {name: value * np.float32(1 + (name == "layer_1") * 1e-2) for name, value in shown.items()}
     """
     folder = fake("patched", lie)
@@ -149,8 +149,8 @@ def test_a_stack_that_is_not_made_of_its_layers_is_said(conform: Callable, fake:
 
 def test_a_stage_of_another_shape_is_shown_as_it_is_and_said(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
-        shown = super().stages(x, masks)
+    def stages(self, x, masks, run):
+        shown = super().stages(x, masks, run)
         shown["attention_scores"] = shown["attention_scores"][:, :1]
         shown["extra"] = shown.pop("norm2")
         return shown
@@ -177,8 +177,8 @@ def test_a_case_is_judged_by_its_golden_and_a_size_by_the_oracle(
     sizes = ("--layer", "post-relu", "--batch", "1", "--sequence", "3", "--judge")
     assert conform("trace", "--impl", honest, *sizes).status == 0
     lie = """
-    def stages(self, x, masks):
-        return {name: value * (1 + (name == "context") * 1e-4) for name, value in super().stages(x, masks).items()}
+    def stages(self, x, masks, run):
+        return {name: value * (1 + (name == "context") * 1e-4) for name, value in super().stages(x, masks, run).items()}
     """
     ended = conform("trace", "--impl", fake("inexact", lie), *sizes)
     assert ended.status == 1
@@ -187,7 +187,7 @@ def test_a_case_is_judged_by_its_golden_and_a_size_by_the_oracle(
 
 def test_a_worker_that_gives_no_answer_is_said(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
+    def stages(self, x, masks, run):
         print("out of luck")
         os._exit(7)
     """
@@ -198,7 +198,7 @@ def test_a_worker_that_gives_no_answer_is_said(conform: Callable, fake: Callable
 
 
 PROFILE = """
-def profile(self, x, masks, repeats):
+def profile(self, x, masks, run, repeats):
     seconds = np.arange(1.0, repeats + 1)
     return {"norm1": seconds, "ffn_hidden": 3 * seconds, "output": 0 * seconds}
 """
@@ -235,7 +235,7 @@ def test_a_profile_is_sorted_by_cost(conform: Callable, fake: Callable) -> None:
 
 
 SPREAD = """
-def profile(self, x, masks, repeats):
+def profile(self, x, masks, run, repeats):
     seconds = np.arange(1.0, repeats + 1)  # quartiles 2 and 4 of five
     return {{"norm1": seconds, "ffn_hidden": seconds + {more}, "ffn_output": seconds / 100}}
 """
@@ -274,7 +274,7 @@ def test_the_most_expensive_stage_is_named_where_it_can_be_told(
     ],
 )
 def test_a_profile_that_is_none(conform: Callable, fake: Callable, lie: str, status: int, said: str) -> None:
-    body = "pass" if lie == "pass" else f"def profile(self, x, masks, repeats):\n    {lie}"
+    body = "pass" if lie == "pass" else f"def profile(self, x, masks, run, repeats):\n    {lie}"
     ended = conform(
         *("profile", "--impl", fake("untimed", body), "--layer", "pre-gelu", "--batch", "1"),
         *("--sequence", "2", "--repeats", "3"),

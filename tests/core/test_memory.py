@@ -200,11 +200,11 @@ def test_what_only_linux_can_do_is_deselected_elsewhere_and_not_skipped() -> Non
 @pytest.mark.linux
 def test_a_measurement_sees_what_is_held_and_freed(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         if x.shape[1] > 2:
             held = np.ones(64 << 20, dtype=np.uint8)
             del held
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     folder = fake("glutton", lie)
     sizes = ("--layer", "pre-gelu", "--batch", "1", "--sequence", "4", "--json")
@@ -240,12 +240,12 @@ def test_states_count_a_stacks_embedding_and_final_norm() -> None:
 def test_what_checkpointing_saves_is_measured(conform: Callable, fake: Callable) -> None:
     """A fake that holds 32 MiB for each of three layers, and one by one where activations are to be made again."""
     lie = """
-    def gradients(self, x, masks, cotangent):
+    def gradients(self, x, masks, run, cotangent):
         if x.shape[1] > 2:
-            layers = 1 if self.checkpoint else self.layer.stack.layers
+            layers = 1 if run.checkpoint else self.layer.stack.layers
             held = [np.ones(32 << 20, dtype=np.uint8) for _ in range(layers)]
             del held
-        return super().gradients(x, masks, cotangent)
+        return super().gradients(x, masks, run, cotangent)
     """
     sizes = ("--layer", "pre-gelu", "--layers", "3", "--batch", "1", "--sequence", "4", "--measure", "--backward")
     folder = fake("saver", lie)

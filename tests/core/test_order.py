@@ -27,11 +27,11 @@ def build(self, layer, parameters, dtype):
     return held
 """
 HANGS = """
-def output(self, x, masks):
+def output(self, x, masks, run):
     self.asked = getattr(self, "asked", 0) + 1
     if self.asked > 3:
         signal.pause()
-    return super().output(x, masks)
+    return super().output(x, masks, run)
 """
 
 

@@ -175,14 +175,14 @@ def test_what_is_far_from_everything_is_unknown() -> None:
 
 
 WAVY = """
-def stages(self, x, masks):
-    shown = super().stages(x, masks)
+def stages(self, x, masks, run):
+    shown = super().stages(x, masks, run)
     wave = 1 + 0.3 * np.sin(np.arange(shown["attention_weights"].size)).reshape(shown["attention_weights"].shape)
     return {**shown, "attention_weights": np.asarray(shown["attention_weights"] * wave, self.dtype)}
 """
 DROPS = """
-def stages(self, x, masks):
-    shown = super().stages(x, masks)
+def stages(self, x, masks, run):
+    shown = super().stages(x, masks, run)
     kept = np.random.default_rng().random(shown["ffn_output"].shape) >= 0.25
     shown["ffn_output"] = np.where(kept, shown["ffn_output"] / self.dtype.type(0.75), self.dtype.type(0))
     shown["residual2"] = shown["output"] = shown["residual1"] + shown["ffn_output"]
@@ -191,8 +191,8 @@ def stages(self, x, masks):
 def build(self, layer, parameters, dtype):
     return super().build(layer, parameters, np.dtype(dtype))
 
-def output(self, x, masks):
-    return self.stages(x, masks)["output"]
+def output(self, x, masks, run):
+    return self.stages(x, masks, run)["output"]
 """
 """A pre-norm layer that is never put into evaluation."""
 

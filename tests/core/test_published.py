@@ -1,12 +1,18 @@
 """What published encoders choose, and what is said of a layer that none of them is."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.published import published, unusual
+from encoder_conformance.validate.evidence import Evidence, ExaminedFile
+from encoder_conformance.validate.phases.layer import assess
+from encoder_conformance.validate.request import ValidationRequest
+from encoder_conformance.wire.description import FileDescription, ModuleDescription, Port, Roles
 
 
 def changed(layer: str = "bert-base", **choices: object) -> Layer:
@@ -52,6 +58,43 @@ def test_what_no_published_encoder_chooses_is_named_with_what_is_usual(choices: 
 
 def test_a_small_layer_has_heads_of_any_size() -> None:
     assert unusual(load().layers["post-relu"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("layer", "choices", "said"),
+    [
+        ("bert-base", {"norm__epsilon": 1e-3}, "0.001 is Keras' default"),
+        ("bert-base", {"attention__num_heads": 3}, "attention.num_heads is 3, of 256 features each"),
+        ("bert-base", {"attention__projections": "shared_by_heads"}, "usual: a projection for each head"),
+        ("bert-base", {"feed_forward__activation": "gelu_tanh"}, "is gelu_tanh, as in albert; BERT, RoBERTa"),
+        ("pre-gelu-512", {"feed_forward__activation": "silu"}, "with feed_forward.activation silu"),
+        ("stack-pre-gelu", {"stack__final_norm": False}, "without a norm after its last layer"),
+    ],
+)  # fmt: skip
+def test_what_stands_for_another_choice_by_a_slip_is_named(layer: str, choices: dict[str, object], said: str) -> None:
+    [found] = unusual(changed(layer, **choices))
+    assert said in str(found)
+
+
+def test_check_and_validate_warn_of_the_same_in_every_layer_of_the_specification() -> None:
+    own = {name: as_check_says(layer) for name, layer in load().layers.items()}
+    assert own == {name: as_validate_says(layer) for name, layer in load().layers.items()}
+    assert sum(map(bool, own.values())) == 12
+
+
+def as_check_says(layer: Layer) -> list[str]:
+    empty = dict.fromkeys(ModuleDescription.model_fields, ())
+    known = {"layer": layer, "stated": None, "not_read": None, "proof": None, "searched": None}
+    described = ModuleDescription.model_construct(**{**empty, **known, "parameters": {}, "aliases": {}})
+    return [finding.message for finding in findings_of(described) if finding.severity == "warning"]
+
+
+def as_validate_says(layer: Layer) -> list[str]:
+    port = Port(name="x", dtype="float32", shape=None)
+    roles = Roles(x="x", output="x", masks=())
+    described = FileDescription(findings=(), layer=layer, roles=roles, inputs=(port,))
+    request = ValidationRequest(Path("model.onnx"), None, None, None, (), {}, None)
+    return [finding.message for finding in assess(Evidence(ExaminedFile(request, described, {}), None)).findings]
 
 
 def test_two_unusual_choices_are_two_warnings() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder_conformance import Masks
+from encoder_conformance import Masks, RunRequest
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
@@ -74,7 +74,9 @@ def placeholder_at_512(*situations: str) -> list[Observation]:
         case = load().cases[f"post-relu-512/{name}"]
         parameters = {name: value.astype(np.float32) for name, value in case.parameters().items()}
         layer.build(case.layer.model_dump(mode="json"), parameters, "float32")
-        stages = layer.stages(case.x().astype(np.float32), Masks(case.padding_mask(), case.attention_mask()))
+        stages = layer.stages(
+            case.x().astype(np.float32), Masks(case.padding_mask(), case.attention_mask()), RunRequest()
+        )
         expected = read_golden(case, read_golden_manifest(), constants())
         answer = {"output": stages["output"]}
         found.append(observation_of(case, expected, FORMATS["float32"], answer, failed=True))

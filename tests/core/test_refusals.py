@@ -40,9 +40,9 @@ LIES = {
             layer["attention"]["num_heads"], layer["feed_forward"]["activation"] = 3, "gelu"
             return super().build(layer, parameters, dtype)
 
-        def output(self, x, masks):
+        def output(self, x, masks, run):
             try:
-                return super().output(x, masks)
+                return super().output(x, masks, run)
             except (TypeError, ValueError):
                 return np.zeros((2, 10, 24), self.dtype)
         """,
@@ -55,7 +55,7 @@ LIES = {
         },
     ),
     "lets NumPy broadcast and promote": (
-        "def _check_fit(self, x, mask):\n    pass",
+        "def _check_fit(self, *given):\n    pass",
         {
             "feature_size": "accepted x of 1 feature, where d_model is 24",
             "input_dtype": "accepted x in float64, where the layer is float32",
@@ -105,8 +105,8 @@ LIES = {
             self.refused = True
             return super().refusal(*asked)
 
-        def output(self, x, masks):
-            return super().output(x, masks) * np.float32(not self.refused)
+        def output(self, x, masks, run):
+            return super().output(x, masks, run) * np.float32(not self.refused)
         """,
         dict.fromkeys(FLAWS, ": output: rms"),  # after refusing once; and then before and after
     ),
@@ -153,7 +153,7 @@ def test_an_end_is_no_refusal(judged: Callable, operation: str, end: str, flaws:
 
 
 def test_one_that_refuses_everything_refuses_nothing(judged: Callable) -> None:
-    said = judged("def output(self, x, masks):\n    raise ValueError('x does not please')")
+    said = judged("def output(self, x, masks, run):\n    raise ValueError('x does not please')")
     for outcome, message in said.values():
         assert outcome == "error"
         assert message == "before anything wrong was given: run: ValueError: x does not please"
@@ -171,10 +171,10 @@ def test_broken_by_what_it_refused(judged: Callable) -> None:
         self.broken = False
         return super().build(*asked)
 
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         if self.broken and x.shape == (2, 10, 24) and x.dtype == "float32" and masks.padding.shape[-1] == 10:
             os._exit(3)
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     said = judged(lie)
     for flaw in AT_RUN:
@@ -186,7 +186,7 @@ def test_broken_by_what_it_refused(judged: Callable) -> None:
 
 
 def test_a_refusal_that_fails_can_be_explained(conform: Callable, fake: Callable) -> None:
-    folder = fake("liar", "def _check_fit(self, x, mask):\n    pass", checks="[refusal]", dtypes="[float32]")
+    folder = fake("liar", "def _check_fit(self, *given):\n    pass", checks="[refusal]", dtypes="[float32]")
     ended = conform("run", "--impl", folder, "--case", "pre-gelu/refuse-feature-size", "--dtype", "float32")
     assert ended.status == 1
     said = "feature_size: accepted x of 1 feature, where d_model is 24"

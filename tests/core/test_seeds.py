@@ -34,15 +34,15 @@ def build(self, layer, parameters, dtype):
     self.parameters = {name: value.astype(dtype) for name, value in known.items()}
     return parameters
 
-def output(self, x, mask):
-    return super().output(self.known("x", x), mask)
+def output(self, x, mask, run):
+    return super().output(self.known("x", x), mask, run)
 
-def stages(self, x, mask):
-    return super().stages(self.known("x", x), mask)
+def stages(self, x, mask, run):
+    return super().stages(self.known("x", x), mask, run)
 
-def gradients(self, x, mask, cotangent):
+def gradients(self, x, mask, run, cotangent):
     silent = np.all(cotangent == 0, axis=-1, keepdims=True)
-    return super().gradients(self.known("x", x), mask, np.where(silent, 0, self.known("cotangent", x)))
+    return super().gradients(self.known("x", x), mask, run, np.where(silent, 0, self.known("cotangent", x)))
 
 def known(self, name, like):
     from encoder_conformance import portable

@@ -85,10 +85,10 @@ def test_one_processor_is_the_parents(conform: Callable, honest: Path) -> None:
 
 def test_a_worker_that_ends_costs_its_own_check_and_the_others_go_on(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         if self.layer.layer == "pre-gelu":
             os._exit(3)
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     ended = conform("run", "--impl", fake("ending", lie), *MANY, "--jobs", "2")
     assert ended.status == 1

@@ -22,8 +22,8 @@ from encoder_conformance.site.writing import STATIC
 
 CASES = ("--case", "pre-gelu/padding-right", "--case", "post-relu/no-mask")
 LATE_ERROR = """
-def stages(self, x, masks):
-    shown = super().stages(x, masks)
+def stages(self, x, masks, run):
+    shown = super().stages(x, masks, run)
     shown['ffn_output'] = shown['ffn_output'] * 1.001
     return shown
 """

@@ -60,19 +60,20 @@ BROKEN = {
         "it was raised at liar/adapter.py:",
     ),
     "another-shape": (
-        "def output(self, x, masks):\n    return super().output(x, masks)[:, :-1]",
+        "def output(self, x, masks, run):\n    return super().output(x, masks, run)[:, :-1]",
         "output",
         "instead of [2, 10, 20]",
         "",
     ),
     "another-dtype": (
-        "def output(self, x, masks):\n    return super().output(x, masks).astype('float64')",
+        "def output(self, x, masks, run):\n    return super().output(x, masks, run).astype('float64')",
         "output",
         "dtype float64 instead of float32",
         "",
     ),
     "a-stage-that-it-does-not-have": (
-        "def stages(self, x, masks):\n    shown = super().stages(x, masks)\n    del shown['key']\n    return shown",
+        "def stages(self, x, masks, run):\n    shown = super().stages(x, masks, run)\n"
+        "    del shown['key']\n    return shown",
         "stages",
         "wrong names: missing key",
         "take stages out of capabilities",
@@ -84,7 +85,7 @@ BROKEN = {
         "Adapter.refusal says what an exception of the framework's own refuses",
     ),
     "a-layout-that-it-does-not-have": (
-        "def batch_first(self, x):\n    return x",
+        "def output(self, x, masks, run):\n    return super().output(x, masks, replace(run, layout='batch_first'))",
         "forms",
         "its manifest declares what pre-gelu/sequence-first in float32 needs",
         "take that out of capabilities",
@@ -108,7 +109,7 @@ def test_a_broken_adapter_is_told_from_a_wrong_implementation(conform: Callable,
 def test_a_line_that_raised_nothing_is_not_named(conform: Callable, fake: Callable) -> None:
     """A right refusal leaves a traceback in the log; what goes wrong after it raises nothing."""
     lie = """
-    def _check_fit(self, x, mask):
+    def _check_fit(self, x, mask, memory):
         if self.layer.d_model != x.shape[-1] or mask is not None and mask.shape[-1] != x.shape[1]:
             raise ValueError("x has another size")
 
@@ -168,10 +169,10 @@ def test_one_that_does_not_speak_the_wire(conform: Callable, fake: Callable, lie
 
 def test_a_blank_is_said_with_its_file_and_line_and_is_no_failure_of_numbers(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         raise NotImplementedError("BLANK: attention, from x [B, S, D] to [B, S, D]")
 
-    def stages(self, x, masks):
+    def stages(self, x, masks, run):
         raise NotImplementedError("BLANK: every stage")
     """
     folder = fake("unfinished", lie)
@@ -314,8 +315,8 @@ def test_what_no_parameter_explains_is_explained_by_the_catalogue(conform: Calla
 )
 def test_a_wrong_gradient_is_named(conform: Callable, fake: Callable, lie: str, said: str) -> None:
     body = f"""
-    def gradients(self, x, masks, cotangent):
-        found = super().gradients(x, masks, cotangent)
+    def gradients(self, x, masks, run, cotangent):
+        found = super().gradients(x, masks, run, cotangent)
         Q, K = "attention.query.weight", "attention.key.weight"
         {lie}
         return {{name: np.ascontiguousarray(value) for name, value in found.items()}}
@@ -328,9 +329,9 @@ def test_a_wrong_gradient_is_named(conform: Callable, fake: Callable, lie: str, 
 
 def test_a_mask_that_is_read_the_other_way_round_in_one_form_alone(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         import dataclasses
-        return super().output(x, dataclasses.replace(masks, encoding=masks.encoding.replace("ignore", "attend")))
+        return super().output(x, dataclasses.replace(masks, encoding=masks.encoding.replace("ignore", "attend")), run)
     """
     found = smoked(conform, fake("inverted", lie))
     assert found["numbers"]["state"] == "ok"

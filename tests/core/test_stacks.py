@@ -219,9 +219,9 @@ def test_padding_ids_cross_the_wire_in_place_of_a_mask(honest_task: Callable[[Ca
 
 def test_a_layer_that_makes_no_mask_of_padding_ids_fails_or_says_so(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         from dataclasses import replace
-        return super().output(x, replace(masks, padding_id=None))
+        return super().output(x, replace(masks, padding_id=None), run)
     """
     asked = ("--case", "e*/tokens-padding*", "--dtype", "float32")
     ended = conform("run", "--impl", fake("deaf", lie, checks="[output]"), *asked)
@@ -328,8 +328,8 @@ def test_a_stack_is_run_traced_and_its_memory_predicted(conform: Callable, hones
 
 def test_a_manifest_may_list_one_layer_of_a_stack_among_its_stages(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
-        return {name: value for name, value in super().stages(x, masks).items() if name in ("layer_0", "output")}
+    def stages(self, x, masks, run):
+        return {name: value for name, value in super().stages(x, masks, run).items() if name in ("layer_0", "output")}
     """
     asked = ("--case", "stack-pre-gelu/no-mask", "--dtype", "float32")
     ended = conform("run", "--impl", fake("first", lie, stages="[layer_0, output]"), *asked)

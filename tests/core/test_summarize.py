@@ -11,8 +11,8 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 WRONG = """
-def stages(self, x, masks):
-    found = super().stages(x, masks)
+def stages(self, x, masks, run):
+    found = super().stages(x, masks, run)
     return {**found, "norm1": found["norm1"] * 2}
 """
 HOSTILE = "a | b <script>alert(1)</script> **bold** `code`\n::error::forged 100%"

@@ -15,7 +15,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from encoder_conformance import Masks
+from encoder_conformance import Masks, RunRequest
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tensors"
 HONEST = Path(__file__).resolve().parents[1] / "fakes" / "honest" / "adapter.py"
@@ -55,13 +55,13 @@ def _answers(asked: Path, stages: bool, epsilon: float | None) -> Tensors:
         masks = Masks(None, mask, questions.get(f"{question}/bias"), sequence=x.shape[1])
         honest._check_fit = lambda *_: None
         with np.errstate(all="ignore"):  # rows without a key, and huge padding
-            shown = honest.stages(x, masks)
+            shown = honest.stages(x, masks, RunRequest())
         answers |= {
             f"{question}/{name}": np.ascontiguousarray(shown[name]) for name in (shown if stages else ["output"])
         }
         if stages and f"{question}/cotangent" in questions:
             with np.errstate(all="ignore"):
-                found = honest.gradients(x, masks, questions[f"{question}/cotangent"])
+                found = honest.gradients(x, masks, RunRequest(), questions[f"{question}/cotangent"])
             answers |= {f"{question}/gradient.{name}": np.ascontiguousarray(value) for name, value in found.items()}
     return answers
 

@@ -112,7 +112,7 @@ DROPOUT = {
         ["dropout of ffn_activation: one draw for several hidden units"],
     ),
     "one-mask-for-two-placements": (
-        "left = value * (np.random.default_rng(self.seed).random(value.shape) >= rate) / (1 - rate)",
+        "left = value * (np.random.default_rng(draw.bit_generator.seed_seq).random(value.shape) >= rate) / (1 - rate)",
         ["dropout of attention_output and of ffn_output are drawn together"],
     ),
     "the-same-for-every-seed": (
@@ -159,10 +159,10 @@ def test_dropout_that_is_wrong_behind_a_norm_fails(fake: Callable) -> None:
 
 def test_dropout_where_the_rate_is_0_fails(fake: Callable) -> None:
     body = """
-    def _forward(self, x, masks):
+    def _forward(self, x, masks, run):
         rates = self.layer.dropout.model_copy(update={"ffn_activation": 0.1})
         self.layer = self.layer.model_copy(update={"dropout": rates})
-        return super()._forward(x, masks)
+        return super()._forward(x, masks, run)
     """
     [record] = records(fake("liar", body, checks="[dropout]"), "pre-gelu-dropout-outside/dropout")
     assert record.outcome is Outcome.FAIL
@@ -223,14 +223,13 @@ def test_the_mask_of_embedded_tokens_is_read_through_every_norm(
         drawn.setdefault(placement, kept)
         return value * kept / 0.9
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
 
     honest_adapter.dropped = dropped  # type: ignore[attr-defined]
     parameters = {each.name: probe.parameter(each) for each in parameters_of(layer)}
     honest_adapter.build(layer.model_dump(mode="json"), parameters, "float64")  # type: ignore[attr-defined]
-    honest_adapter.mode = "train"  # type: ignore[attr-defined]
     ids = probe.inputs(np.dtype(np.float64))["ids"]
-    reading = probe.read(honest_adapter.output(ids, Masks(None, None)))  # type: ignore[attr-defined]
+    reading = probe.read(honest_adapter.output(ids, Masks(None, None), RunRequest(mode="train")))  # type: ignore[attr-defined]
     seen = reading.kept["embedded"]
     shown = seen != HIDDEN
     assert shown.mean() > 0.9
@@ -239,9 +238,9 @@ def test_the_mask_of_embedded_tokens_is_read_through_every_norm(
 
 
 EVAL = """
-def _forward(self, x, masks):
-    self.mode = "train"
-    return super()._forward(x, masks)
+def _forward(self, x, masks, run):
+    from dataclasses import replace
+    return super()._forward(x, masks, replace(run, mode="train"))
 """
 
 
@@ -254,7 +253,7 @@ def test_dropout_that_stays_on_in_eval_fails_both_ways(fake: Callable) -> None:
 
 def test_an_output_that_has_nothing_to_do_with_the_probe_is_said_to_be(fake: Callable) -> None:
     for lie, said in (("out * 0", "cannot be read off"), ("out * np.nan", "not finite"), ("out[:1]", "instead of")):
-        body = f"def output(self, x, masks):\n    out = super().output(x, masks)\n    return {lie}"
+        body = f"def output(self, x, masks, run):\n    out = super().output(x, masks, run)\n    return {lie}"
         name = f"liar_{len(lie)}_{len(said)}"
         [record] = records(fake(name, body, checks="[dropout]"), "post-relu-dropout/dropout")
         assert record.outcome is Outcome.FAIL
@@ -383,12 +382,12 @@ def test_every_mask_is_read_as_it_was(layer: str, honest_adapter: object) -> Non
         drawn[placement] = draw.random(value.shape) >= rate
         return value * drawn[placement] / (1 - rate)
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
 
     adapter.dropped = dropped  # type: ignore[attr-defined]
     adapter.build(probe.layer.model_dump(mode="json"), probe.parameters(), "float64")  # type: ignore[attr-defined]
-    adapter.mode = "train"  # type: ignore[attr-defined]
-    reading = read(probe, adapter.output(np.array(probe.x), Masks(None, None)))  # type: ignore[attr-defined]
+    out = adapter.output(np.array(probe.x), Masks(None, None), RunRequest(mode="train"))  # type: ignore[attr-defined]
+    reading = read(probe, out)
     for placement, mask in drawn.items():
         seen = reading.kept[placement]
         shown = seen != HIDDEN

@@ -23,17 +23,18 @@ from encoder_conformance.golden.build import compute_all
 from encoder_conformance.golden.store import case_digest
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.progress import Progress
+from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.validate.findings import PHASES
 from encoder_conformance.validate.quantised import unlike_rounding
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import Validation
 from encoder_conformance.validate.show import show_validation
 from encoder_conformance.validate.validation import validate
-from encoder_conformance.worker.limits import Limits
+from encoder_conformance.wire.findings import PHASES
+from encoder_conformance.worker.limits import WorkerLimits
 
 LAYER = load().layers["post-relu"]
 MASK = {"name": "mask", "dtype": "bool", "shape": ["batch", LAYER.attention.num_heads, "sequence", "sequence"]}
@@ -90,11 +91,11 @@ WORKER = """
         super().build(told, parameters, dtype)
         return parameters
 
-    def output(self, x, masks):
-        return self.lies(x, super().output(x, masks))
+    def output(self, x, masks, run):
+        return self.lies(x, super().output(x, masks, run))
 
-    def stages(self, x, masks):
-        seen = super().stages(x, masks)
+    def stages(self, x, masks, run):
+        seen = super().stages(x, masks, run)
         shown = {name: seen[name] for name in self.file["description"]["stages"]}
         return {**shown, "output": self.lies(x, seen["output"])}
 """
@@ -156,13 +157,14 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def of(
         *, layer: Layer | None = None, parameters: Any = None, limit: float | None = None, says: Any = None,
-        strict: bool = False, runtimes: tuple[str, ...] = ("onnxruntime",), limits: Limits | None = None, **file: Any
+        strict: bool = False, runtimes: tuple[str, ...] = ("onnxruntime",),
+        limits: WorkerLimits | None = None, **file: Any
     ) -> Validation:  # fmt: skip
         model = tmp_path / "model.json"
         defaults = {"parameters_of": "post-relu", "held_in": "float32", "description": description(**(says or {}))}
         model.write_text(json.dumps({**defaults, **file}))
         asked = ValidationRequest(
-            model, layer, parameters, None, runtimes, {}, limit, strict, limits=limits or Limits()
+            model, layer, parameters, None, runtimes, {}, limit, strict, limits=limits or WorkerLimits()
         )
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
         return validate(asked, tmp_path / "out", 2, quiet, folder)
@@ -306,6 +308,28 @@ def test_the_node_out_of_line_is_named_and_the_deviation(validated: Callable) ->
     assert low.hint == "the first node out of line makes norm1: node_norm1 (t_norm1)"
     [diagnosis] = found.diagnoses
     assert diagnosis.deviations == ("norm-eps-1e-3",)
+
+
+DROPS = "y[np.random.default_rng(1).random(y.shape) < 0.1] = 0.0; y /= 0.9"
+"""Each time the same."""
+
+
+def test_what_repeats_to_the_bit_is_no_dropout(validated: Callable) -> None:
+    found = validated(lie=DROPS, says={"stages": {}})
+    assert all(record.outcome == "pass" for record in records_of(found, "invariant-determinism"))
+    assert not [name for each in found.diagnoses for name in each.deviations if "dropout" in name]
+
+
+def test_an_invariant_that_is_broken_is_a_cause(validated: Callable) -> None:
+    """As in a run, and in a check."""
+    found = validated(lie="y += 1e-3 * sum(asked) if len(asked) > 1 else 0.0", only_at="extended")
+    assert {record.outcome for record in records_of(found, "invariant-determinism")} == {"fail", "pass"}
+    assert "seen" in [each.confidence for each in found.diagnoses], found.diagnoses
+
+
+def records_of(found: Validation, situation: str) -> list[Record]:
+    records = [record for run in found.runtimes for record in run.records]
+    return [record for record in records if record.case.endswith(f"/{situation}")]
 
 
 def test_a_level_that_does_not_load_is_one_finding(validated: Callable) -> None:
@@ -488,7 +512,7 @@ def test_two_validations_do_not_write_to_one_folder(conform: Callable, tmp_path:
 
 @pytest.mark.linux
 def test_a_file_that_takes_more_memory_than_it_may_is_a_finding(validated: Callable) -> None:
-    found = validated(hoards=True, limits=Limits(memory=400 << 20))
+    found = validated(hoards=True, limits=WorkerLimits(memory=400 << 20))
     [said] = errors(found)["file"]
     assert "more than its limit (--memory), and was ended" in said
     assert found.status == 2
@@ -506,7 +530,7 @@ def test_an_isolated_validation_sees_the_file_and_no_other(validated: Callable, 
     save_file(parameters, tmp_path / "parameters")
     file = {"ends_if_there": str(elsewhere), "held": str(tmp_path / "parameters")}
     assert validated(**file).status == 2
-    assert validated(**file, limits=Limits(isolate=True)).status == 0
+    assert validated(**file, limits=WorkerLimits(isolate=True)).status == 0
 
 
 def test_a_deviation_that_is_not_known_is_refused(conform: Callable) -> None:
@@ -529,7 +553,7 @@ def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
 def test_a_large_file_is_sampled_and_that_is_said(validated: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer situations, smaller ones, one level; what is wrong shows all the same."""
     monkeypatch.setattr("encoder_conformance.validate.large.LARGE", 100)
-    monkeypatch.setattr("encoder_conformance.validate.large.RUNTIMES", {("onnxruntime", "extended")})
+    monkeypatch.setattr("encoder_conformance.validate.large.DEPLOYED", ("onnxruntime", "extended"))
     found = validated(runtimes=())
     assert (found.status, errors(found)) == (0, {})
     assert [row.level for row in found.runtimes if row.records] == ["extended"]

@@ -18,9 +18,9 @@ from encoder_conformance.versions.environments import name_of, normal, package_o
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 CHANGED_IN_2 = """
-def output(self, x, masks):
+def output(self, x, masks, run):
     import toyframework
-    right = super().output(x, masks)
+    right = super().output(x, masks, run)
     return right if toyframework.VERSION >= 2 else right * np.float32(np.nan)
 """
 

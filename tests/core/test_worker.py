@@ -35,10 +35,10 @@ def test_the_honest_one_passes_everything(conform: Callable, fake: Callable, ask
 
 def test_a_killed_worker_costs_one_check_and_is_started_again(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
+    def stages(self, x, masks, run):
         if masks.joined() is None:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().stages(x, masks)
+        return super().stages(x, masks, run)
     """
     ended = conform("run", "--impl", fake("killed", lie), *CASES)
     assert ended.status == 1
@@ -48,11 +48,11 @@ def test_a_killed_worker_costs_one_check_and_is_started_again(conform: Callable,
 
 def test_what_is_asked_next_is_sent_before_the_last_is_answered(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         import select
         if not select.select([3], [], [], 60)[0]:
             raise RuntimeError("nothing was sent")
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     one = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
     ended = conform("run", "--impl", fake("waiting", lie), *one)
@@ -77,7 +77,7 @@ def test_a_layer_that_cannot_be_built_costs_what_was_sent_behind_it_and_no_other
 
 def test_an_exit_is_a_crash_that_says_its_last_words(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         print("out of luck")
         os._exit(7)
     """
@@ -89,10 +89,10 @@ def test_an_exit_is_a_crash_that_says_its_last_words(conform: Callable, fake: Ca
 
 def test_a_worker_that_sleeps_for_ever_times_out(conform: Callable, fake: Callable) -> None:
     lie = """
-    def gradients(self, x, masks, cotangent):
+    def gradients(self, x, masks, run, cotangent):
         while masks.joined() is None:
             signal.pause()
-        return super().gradients(x, masks, cotangent)
+        return super().gradients(x, masks, run, cotangent)
     """
     ended = conform("run", "--impl", fake("sleeper", lie, timeouts="{start: 60, build: 60, run: 2}"), *CASES)
     assert ended.outcomes() == ["pass", "pass", "timeout", "pass", "pass", "pass"]
@@ -149,10 +149,10 @@ def test_a_broken_frame_costs_one_check(conform: Callable, fake: Callable, lie: 
 
 def test_prints_through_the_base_class_are_harmless(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         print("hello from Python")
         os.write(1, b"hello from C")
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     ended = conform("run", "--impl", fake("printer", lie), *CASES)
     assert ended.status == 0, ended.messages()
@@ -163,7 +163,7 @@ def test_prints_through_the_base_class_are_harmless(conform: Callable, fake: Cal
 
 def test_an_exception_is_this_check_s_error(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         raise ValueError("x is not to my taste")
     """
     ended = conform("run", "--impl", fake("picky", lie), *CASES)
@@ -224,7 +224,7 @@ def test_the_first_stage_out_of_line_is_named(conform: Callable, fake: Callable)
 
 def test_workers_of_two_implementations_run_and_only_the_liar_fails(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         os.kill(os.getpid(), signal.SIGKILL)
     """
     ended = conform("run", "--impl", fake("one"), "--impl", fake("two", lie), *CASES, "--jobs", "2")
@@ -286,7 +286,7 @@ def test_a_run_in_which_everything_is_opted_out_is_no_success(conform: Callable,
 def test_a_long_message_is_one_line_on_the_terminal_bounded_in_the_report_and_whole_in_the_log(
     conform: Callable, fake: Callable
 ) -> None:
-    lie = "def output(self, x, masks):\n    raise KeyError('first line\\n' + 'x' * 5000)"
+    lie = "def output(self, x, masks, run):\n    raise KeyError('first line\\n' + 'x' * 5000)"
     ended = conform("run", "--impl", fake("loud", lie, checks="[output]"), "--case", "pre-gelu/no-mask")
     assert ended.status == 1
     shown = [line for line in ended.stdout.splitlines() if "first line" in line]

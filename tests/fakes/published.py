@@ -60,7 +60,7 @@ class Published(Adapter):
     def attention(self, x: Array, mask: Array | None, bias: Array | None) -> Array:
         raise NotImplementedError
 
-    def stages(self, x: Array, masks: Any) -> Tensors:
+    def stages(self, x: Array, masks: Any, run: Any) -> Tensors:
         """Of those stages that modules are called for."""
         given = masks.joined(self.heads), masks.added(self.heads)
         if self.layer["norm"]["placement"] == "pre":
@@ -76,8 +76,8 @@ class Published(Adapter):
         seen["norm2"] = self.norm("norm2", seen["norm1"] + seen["ffn_output"])
         return {**seen, "output": seen["norm2"]}
 
-    def output(self, x: Array, masks: Any) -> Array:
-        return self.as_given(self.stages(self.batch_first(x), masks)["output"])
+    def output(self, x: Array, masks: Any, run: Any) -> Array:
+        return run.as_given(self.stages(run.batch_first(x), masks, run)["output"])
 
 
 class ProjectionsDeclared(Published):

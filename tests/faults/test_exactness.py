@@ -9,12 +9,12 @@ import pytest
 CASES = ("--case", "pre-gelu/mask-*", "--case", "post-relu/mask-*")
 
 READS_GOLDENS = """
-def output(self, x, masks):
+def output(self, x, masks, run):
     from encoder_conformance.golden.store import read_golden, read_golden_manifest
     from encoder_conformance.spec.constants import constants
     from encoder_conformance.spec.load import load
-    honest = super().output(x, masks)
-    given = self.batch_first(x)
+    honest = super().output(x, masks, run)
+    given = run.batch_first(x)
     found = []
     for case in load().cases.values():
         if case.layer.layer != self.layer.layer or case.needs_no_golden or case.x_shape != given.shape:
@@ -24,9 +24,9 @@ def output(self, x, masks):
         tensor = read_golden(case, read_golden_manifest(), constants()).tensors.get("output")
         if tensor is None:
             continue
-        whole = np.array(self.batch_first(honest), np.float64)
+        whole = np.array(run.batch_first(honest), np.float64)
         whole.reshape(-1)[tensor.positions] = tensor.golden
-        found.append(self.as_given(whole.astype(self.dtype)))
+        found.append(run.as_given(whole.astype(self.dtype)))
     return min(found, key=lambda each: np.nan_to_num(abs(each - honest)).max(), default=honest)
 """
 
@@ -36,8 +36,8 @@ def build(self, layer, parameters, dtype):
     wide = super().build(layer, {name: value.astype("float64") for name, value in parameters.items()}, "float64")
     return {name: value.astype(dtype) for name, value in wide.items()}
 
-def output(self, x, masks):
-    return super().output(x.astype("float64"), masks).astype(self.asked)
+def output(self, x, masks, run):
+    return super().output(x.astype("float64"), masks, run).astype(self.asked)
 """
 
 
@@ -77,7 +77,7 @@ def test_a_random_seed_is_drawn_and_printed_and_can_be_repeated(
     conform: Callable, fake: Callable, tmp_path: Path
 ) -> None:
     few = ("--case", "pre-gelu/no-mask", "--dtype", "float32", "--jobs", "1")
-    wrong = fake("wrong", "def output(self, x, masks):\n    raise ValueError(f'what was drawn: {x.sum()}')")
+    wrong = fake("wrong", "def output(self, x, masks, run):\n    raise ValueError(f'what was drawn: {x.sum()}')")
     first = conform("run", "--impl", wrong, *few, "--seed", "random")
     assert first.status == 1, first.stdout + first.stderr
     seed = first.report["environment"]["seed"]

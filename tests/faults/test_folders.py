@@ -16,8 +16,8 @@ from products import daily
 
 PROGRAM = Path(sys.executable).with_name("conform")
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
-WRONG = "def output(self, x, masks):\n    raise ValueError('nothing to diagnose')"
-MURDERER = "def output(self, x, masks):\n    os.kill(harness(), signal.SIGKILL)\n    os._exit(0)"
+WRONG = "def output(self, x, masks, run):\n    raise ValueError('nothing to diagnose')"
+MURDERER = "def output(self, x, masks, run):\n    os.kill(harness(), signal.SIGKILL)\n    os._exit(0)"
 
 
 def conform_here(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -65,7 +65,7 @@ def test_many_runs_are_counted_and_none_is_deleted(tmp_path: Path, fake: Callabl
 
 
 LATER = """
-def stages(self, x, masks):
+def stages(self, x, masks, run):
     until = time.monotonic() + 10
     while not os.path.getsize("{records}") and time.monotonic() < until:
         time.sleep(0.01)
@@ -118,7 +118,7 @@ def busy(tmp_path: Path, fake: Callable) -> Iterator[Path]:
     """A folder in which a run is under way."""
     begun, out = tmp_path / "begun", tmp_path / "report"
     os.mkfifo(begun)
-    lie = f"def output(self, x, masks):\n    open({str(begun)!r}, 'w').close()\n    signal.pause()"
+    lie = f"def output(self, x, masks, run):\n    open({str(begun)!r}, 'w').close()\n    signal.pause()"
     words = [PROGRAM, "run", "--impl", fake("waiting", lie), *CASES, "--out", out]
     run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

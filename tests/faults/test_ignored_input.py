@@ -20,7 +20,7 @@ IGNORES = {
 def test_an_output_that_ignores_the_input_passes_no_invariant(conform: Callable, fake: Callable) -> None:
     words = list[Path | str]()
     for name, body in IGNORES.items():
-        words += ["--impl", fake(name.replace("-", "_"), f"def output(self, x, masks):\n    {body}")]
+        words += ["--impl", fake(name.replace("-", "_"), f"def output(self, x, masks, run):\n    {body}")]
     ended = conform("run", *words, *INVARIANTS)
     assert ended.status == 1, ended.stdout + ended.stderr
     assert set(ended.outcomes()) == {"inconclusive"}
@@ -34,7 +34,7 @@ def test_zeros_that_differ_from_call_to_call_break_determinism(conform: Callable
     lie = """
     calls = 0
 
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         self.calls += 1
         return np.full_like(x, self.calls)
     """
@@ -48,11 +48,11 @@ def test_what_fails_on_another_input_fails(conform: Callable, fake: Callable, ac
     lie = f"""
     calls = 0
 
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         self.calls += 1
         if self.calls == 4:
             {act}
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     words = ("--case", "pre-gelu/invariant-determinism", "--dtype", "float32")
     ended = conform("run", "--impl", fake("limited", lie), *words)

@@ -112,7 +112,7 @@ def test_an_isolated_worker_that_ends_is_a_crash(
     folder = tmp_path / "honest"
     shutil.copytree(honest, folder)
     adapter = (folder / "adapter.py").read_text()
-    stages = "    def stages(self, x: Any, masks: Any) -> Tensors:\n"
+    stages = "    def stages(self, x: Any, masks: Any, run: Any) -> Tensors:\n"
     assert adapter.count(stages) == 1
     lie = ("import os, signal", "os.fork() or signal.pause()", end)
     at_no_mask = "".join(f"            {line}\n" for line in lie)

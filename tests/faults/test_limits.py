@@ -31,11 +31,11 @@ HOARDERS = {
 @pytest.mark.linux
 def test_a_worker_that_holds_more_than_it_may_is_ended_and_costs_one_check(conform: Callable, fake: Callable) -> None:
     lie = """
-    def stages(self, x, masks):
+    def stages(self, x, masks, run):
         if masks.joined() is None:
             {where}
             signal.pause()
-        return super().stages(x, masks)
+        return super().stages(x, masks, run)
     """
     folders = [fake(name, lie.format(where=where)) for name, where in HOARDERS.items()]
     ended = conform("run", *(word for folder in folders for word in ("--impl", folder)), *CASES, "--memory", "400MiB")
@@ -50,9 +50,9 @@ def test_a_worker_that_holds_more_than_it_may_is_ended_and_costs_one_check(confo
 @pytest.mark.linux
 def test_the_peak_of_a_worker_is_in_the_report(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         np.ones(2**24)
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     small, large = fake("small"), fake("large", lie)
     ended = conform("run", "--impl", small, "--impl", large, *CASES)
@@ -70,7 +70,7 @@ def test_a_size_that_is_none_is_refused(conform: Callable, size: str) -> None:
 
 def test_a_flood_on_standard_error_is_cut_on_disk_and_its_end_is_kept(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         for _ in range(64):
             os.write(2, b"noise " * (2**20 // 6))
         os.write(2, b"\\nthe last words\\n")
@@ -95,7 +95,7 @@ def test_a_worker_that_is_lost_at_each_check_is_given_up_after_three(
 ) -> None:
     words = list[Path | str]()
     for loss in losses:
-        lie = f"def run(self, *asked):\n    {LOSSES[loss]}"
+        lie = f"def run_check(self, *asked):\n    {LOSSES[loss]}"
         words += ["--impl", fake(loss, lie, timeouts="{start: 60, build: 60, run: 0.3}")]
     ended = conform("run", *words, *CASES)
     for loss in losses:
@@ -122,7 +122,7 @@ def test_losses_that_are_not_in_a_row_give_nothing_up() -> None:
 
 def test_smoke_ends_at_the_first_hang(conform: Callable, fake: Callable) -> None:
     lie = """
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         with open("hangs", "a") as hangs:
             hangs.write(".")
         signal.pause()

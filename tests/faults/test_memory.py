@@ -24,12 +24,11 @@ from encoder_conformance.report.ledger import Ledger
 from encoder_conformance.report.machine import environment
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.results import Record
+from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
-from encoder_conformance.spool import Spool
 from encoder_conformance.task import Task
-from encoder_conformance.worker.limits import Limits
 
 WORST = {"worst_index": (0, 1, 2), "observed": 1.0, "expected": 1.0, "sigma": 1e-7}
 TENSORS = tuple(TensorVerdict(tensor=f"stage {n}", conforms=True, rms=0.5, max=2.0, **WORST) for n in range(20))
@@ -49,11 +48,11 @@ def judged(task: Task, number: int) -> Record:
 
 
 def ledger_of(assignment: Assignment, folder: Path) -> Ledger:
-    session = SimpleNamespace(versions={}, settings={}, log=Path("log"))
+    session = SimpleNamespace(versions={}, worker=SimpleNamespace(settings={}), log=Path("log"))
     run: Any = SimpleNamespace(
-        jobs=1, threads=1, limits=Limits(), peak_memory=lambda _: None, session=lambda _: session
+        jobs=1, threads=1, options=RunOptions(), peak_memory=lambda _: None, session=lambda _: session
     )
-    return Ledger(folder, [assignment], [], run, environment([assignment], run, "cpu", 0))
+    return Ledger(folder, [assignment], [], run, environment([assignment], run))
 
 
 def test_records_do_not_stay_in_memory(assignment: Assignment, tmp_path: Path) -> None:
@@ -136,45 +135,3 @@ def test_tensors_of_observations_do_not_stay_in_memory(assignment: Assignment) -
     assert not any(whole.any() for each in seen for whole in each.whole.values())
     observations.forget()
     assert observations.of("float32") == []
-
-
-def test_a_spool_uses_the_room_of_what_was_freed() -> None:
-    spool = Spool()
-    slots = [spool.put(np.full(1000, number)) for number in range(10)]
-    for slot in slots[::2]:
-        spool.free(slot)
-    again = [spool.put(np.full(1000, -number)) for number in range(5)]
-    assert {slot.begin for slot in again} == {slot.begin for slot in slots[::2]}
-    assert [int(spool.get(slot)[0]) for slot in slots[1::2]] == [1, 3, 5, 7, 9]
-    assert [int(spool.get(slot)[-1]) for slot in again] == [0, -1, -2, -3, -4]
-
-
-def test_a_spool_gives_back_what_it_was_given() -> None:
-    """Small arrays, large ones, more of them than one call of the system takes, and none at all."""
-    spool = Spool()
-    many = {number: np.full(2000, number) for number in range(1200)}
-    mixed = {
-        "small": np.arange(3.0),
-        "large": np.arange(5000.0)[::2].reshape(50, 50).T,
-        "empty": np.empty((0, 4)),
-        "n": 7,
-    }
-    many_at, mixed_at = spool.put(many), spool.put(mixed)
-    again = spool.get(mixed_at)
-    assert again["n"] == 7
-    for name in ("small", "large", "empty"):
-        assert np.array_equal(again[name], mixed[name])
-    again["large"][0, 0] = -1.0  # nobody else has it
-    assert spool.get(mixed_at)["large"][0, 0] == 0.0
-    assert all((value == number).all() and value.flags.aligned for number, value in spool.get(many_at).items())
-
-
-def test_a_spool_without_a_disk_keeps_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", full)
-    spool = Spool()
-    slot = spool.put({"a": 1})
-    assert spool.get(slot) == {"a": 1}
-    spool.free(slot)

@@ -21,9 +21,9 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 MOMENTS = {
     "start": ("start(self, device, threads)", ["not-run", "not-run", "not-run"]),
     "build": ("build(self, layer, parameters, dtype)", ["not-run", "not-run", "not-run"]),
-    "output": ("output(self, x, masks)", ["not-run", "not-run", "not-run"]),
-    "stages": ("stages(self, x, masks)", ["pass", "not-run", "not-run"]),
-    "gradients": ("gradients(self, x, masks, cotangent)", ["pass", "pass", "not-run"]),
+    "output": ("output(self, x, masks, run)", ["not-run", "not-run", "not-run"]),
+    "stages": ("stages(self, x, masks, run)", ["pass", "not-run", "not-run"]),
+    "gradients": ("gradients(self, x, masks, run, cotangent)", ["pass", "pass", "not-run"]),
 }
 
 TELL = """
@@ -111,8 +111,8 @@ def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen]:
 def test_a_signal_in_the_middle_of_a_diagnosis(tmp_path: Path, fake: Callable, name: str) -> None:
     """Every check has its record, and the run is incomplete all the same: nobody was told what is wrong."""
     lie = """
-    def output(self, x, masks):
-        return super().output(x, masks) + np.sin(np.arange(x.size, dtype=x.dtype)).reshape(x.shape)
+    def output(self, x, masks, run):
+        return super().output(x, masks, run) + np.sin(np.arange(x.size, dtype=x.dtype)).reshape(x.shape)
     """
     words = ("--case", "pre-gelu/*", "--dtype", "float32", "--out", "report")
     with started("run", "--impl", str(fake("wrong", lie, checks="[output]")), *words, cwd=tmp_path) as process:
@@ -162,7 +162,8 @@ def test_no_pool_outlives_its_command(tmp_path: Path, honest: Path, what: str, n
 @pytest.mark.linux
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path, fake: Callable) -> None:
     """Under nohup a command goes on when the terminal closes."""
-    lie = "def output(self, x, masks):\n    os.kill(harness(), signal.SIGHUP)\n    return super().output(x, masks)"
+    lie = "def output(self, x, masks, run):\n    os.kill(harness(), signal.SIGHUP)\n"
+    lie += "    return super().output(x, masks, run)"
     words = ["run", "--impl", fake("hanging_up", lie), *CASES, "--out", "report"]
     ended = subprocess.run(["nohup", PROGRAM, *words], cwd=tmp_path, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -37,16 +37,16 @@ TEXTS["all-of-them"] = f"({_ALL})"
 DAILY = ("all-of-them", "3-mb")
 
 PLACES = {
-    "error": "def output(self, x, masks):\n    raise ValueError(TEXT)",
+    "error": "def output(self, x, masks, run):\n    raise ValueError(TEXT)",
     "error-of-start": "def start(self, device, threads):\n    raise ValueError(TEXT)",
     "error-of-build": "def build(self, layer, parameters, dtype):\n    raise ValueError(TEXT)",
-    "name-of-a-tensor": "def stages(self, x, masks):\n    return {**super().stages(x, masks), TEXT: x}",
+    "name-of-a-tensor": "def stages(self, x, masks, run):\n    return {**super().stages(x, masks, run), TEXT: x}",
     "name-of-a-parameter": "def build(self, layer, parameters, dtype):\n    return {**parameters, TEXT: np.ones(1)}",
     "version": "def start(self, device, threads):\n    return Environment({'numpy': TEXT}, {})",
     "name-of-a-package": "def start(self, device, threads):\n    return Environment({TEXT: '1'}, {})",
     "setting": "def start(self, device, threads):\n    return Environment({}, {'flags': [TEXT]})",
     "name-of-a-setting": "def start(self, device, threads):\n    return Environment({}, {TEXT: 1})",
-    "last-words": "def output(self, x, masks):\n    import sys\n    sys.stderr.buffer.write("
+    "last-words": "def output(self, x, masks, run):\n    import sys\n    sys.stderr.buffer.write("
     "TEXT[:5000].encode('utf-8', 'surrogateescape'))\n    sys.stderr.flush()\n    os._exit(3)",
 }
 
@@ -128,7 +128,8 @@ def test_brackets_stay_as_they_are(conform: Callable, fake: Callable) -> None:
 
 def test_a_name_that_is_nearly_right_is_not_made_right(conform: Callable, fake: Callable) -> None:
     """What is not printable is replaced and never dropped."""
-    body = "def stages(self, x, masks):\n    shown = super().stages(x, masks)\n    shown['key\\x00'] = shown.pop('key')"
+    body = "def stages(self, x, masks, run):\n    shown = super().stages(x, masks, run)\n"
+    body += "    shown['key\\x00'] = shown.pop('key')"
     ended = conform("run", "--impl", fake("liar", body + "\n    return shown"), *CASES)
     assert ended.outcomes("stages") == ["error"]
     assert "not asked for key\N{REPLACEMENT CHARACTER}" in ended.messages()
@@ -150,7 +151,7 @@ def test_the_advice_to_run_a_dangerous_file_is_not_relayed(conform: Callable, fa
         "Weights only load failed. This file can still be loaded, to do so you have two options. (1) Re-running "
         "`torch.load` with `weights_only` set to `False` will likely succeed, but it can run arbitrary code."
     )
-    folder = fake("reader", f"def output(self, x, masks):\n    raise OSError({said!r})")
+    folder = fake("reader", f"def output(self, x, masks, run):\n    raise OSError({said!r})")
     ended = conform("run", "--impl", folder, *CASES)
     assert "OSError: Weights only load failed. [advice to load the file without protection is left" in ended.messages()
     for text in (ended.stdout, ended.stderr, (ended.out / "report.json").read_text()):

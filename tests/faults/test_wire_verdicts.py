@@ -54,11 +54,11 @@ def test_a_request_that_nobody_reads_is_given_up_at_the_deadline() -> None:
 HOLDS = """
     held = False
 
-    def gradients(self, x, masks, cotangent):
+    def gradients(self, x, masks, run, cotangent):
         if masks.joined() is None:
             {hold}
             signal.pause()
-        return super().gradients(x, masks, cotangent)
+        return super().gradients(x, masks, run, cotangent)
 """
 
 
@@ -248,13 +248,13 @@ def test_standard_streams_are_not_the_wire(conform: Callable, fake: Callable) ->
     lie = """
     print("printed while the adapter is imported")
 
-    def output(self, x, masks):
+    def output(self, x, masks, run):
         import subprocess, sys
         print("printed")
         os.write(1, b"written to descriptor 1")
         subprocess.run(["sh", "-c", "echo by a child; cat"], check=True)
         assert sys.stdin.read() == ""
-        return super().output(x, masks)
+        return super().output(x, masks, run)
     """
     ended = conform("run", "--impl", fake("printer", lie), *CASES)
     assert ended.status == 0, ended.messages()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance import Masks
+from encoder_conformance import Masks, RunRequest
 from encoder_conformance.impls.onnx_file.adapter import OnnxFile
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
 
@@ -55,9 +55,13 @@ def assert_hides_padding(started: OnnxFile, d_model: int) -> None:
     valid = np.arange(9) < np.array([9, 6, 9, 2])[:, None]
     other = np.where(valid[..., None], x, np.float32(0.5))
     assert np.array_equal(
-        started.output(x, Masks(valid, None))[valid], started.output(other, Masks(valid, None))[valid]
+        started.output(x, Masks(valid, None), RunRequest())[valid],
+        started.output(other, Masks(valid, None), RunRequest())[valid],
     )
-    assert not np.allclose(started.output(x, Masks(None, None))[1, :6], started.output(x, Masks(valid, None))[1, :6])
+    assert not np.allclose(
+        started.output(x, Masks(None, None), RunRequest())[1, :6],
+        started.output(x, Masks(valid, None), RunRequest())[1, :6],
+    )
 
 
 def torch_layer(state: dict[str, Array], prefix: str = "", into: str = "") -> dict[str, Array]:

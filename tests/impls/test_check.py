@@ -17,10 +17,10 @@ import torch
 from products import daily
 from torch import nn
 
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.examination import Examination, examine
 from encoder_conformance.impls.module_target.frameworks.pytorch import FRAMEWORK
-from encoder_conformance.impls.module_target.loading import BadTarget
-from encoder_conformance.impls.onnx_file.tracing.expressions import Source, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
 from encoder_conformance.impls.onnx_file.tracing.norms import NormOperand, norm_of, standardised
 from encoder_conformance.spec.load import load
 
@@ -385,7 +385,7 @@ def test_a_norm_without_a_gain_that_a_gain_follows_is_a_norm() -> None:
     """As x-transformers' is: a vector of ones in the graph, and then the gain. Another vector beside it is none."""
     gain = np.linspace(0.1, 0.9, 6)
     held = {"ones": np.ones(6), "gain": gain, "epsilon": np.float64(1e-5)}
-    operands = [NormOperand(name, Source(value, None), "", value.shape) for name, value in held.items()]
+    operands = [NormOperand(name, WeightSource(value, None), "", value.shape) for name, value in held.items()]
 
     def of(rows: np.ndarray, put: dict[str, np.ndarray]) -> np.ndarray:
         now = held | put
@@ -396,6 +396,6 @@ def test_a_norm_without_a_gain_that_a_gain_follows_is_a_norm() -> None:
     assert form.gain is not None
     assert np.array_equal(form.gain.value, gain)
     held["ones"] = np.full(6, 2.0)
-    twice = [replace(each, source=Source(held[each.name], None)) for each in operands]
+    twice = [replace(each, source=WeightSource(held[each.name], None)) for each in operands]
     with pytest.raises(UnsupportedPattern):
         norm_of(of, lambda values: values, (8, 6), twice)

@@ -16,7 +16,7 @@ import pytest
 from encoder_conformance.module_check.checking import Checking
 from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.module_check.results import PartResult
-from encoder_conformance.module_check.subject import CheckRequest
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.progress import SILENT
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.worker.session import Session
@@ -64,12 +64,12 @@ TORCH = (
     *("bert", "roberta", "distilbert", "vit", "whisper", "gpt2", "x-transformers"),
 )
 SAID = {
-    "norm-eps-1e-3": "epsilon 0.001",
+    "norm-eps-1e-3": "epsilon is 0.001",
     "activation-silu": "silu",
     "activation-relu": "relu",
-    "gelu-tanh": "GELU by tanh",
+    "gelu-tanh": "gelu_tanh",
     "gelu-quick": "quick",
-    "scale-by-d-model": "root of d_model",
+    "scale-by-d-model": "√d_model",
     "norm-placement-pre": "pre-norm",
     "key-from-query": "read",
 }
@@ -126,7 +126,7 @@ class Warm:
     def checking(self, asked: Target, layer: Layer | None = None) -> Checking:
         request = CheckRequest(target=asked.named, arguments=asked.arguments, folder=HERE, layer=layer)
         checking = Checking(request, self.log, SILENT)
-        self.session = checking.subject.session = self.session or checking.subject.session
+        self.session = checking.module.session = self.session or checking.module.session
         return checking
 
     def checked(self, asked: Target, layer: Layer | None = None) -> PartResult:

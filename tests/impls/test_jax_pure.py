@@ -1,6 +1,7 @@
 """The JAX implementation: what the suite does not ask."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
     import jax.numpy as jnp
     import numpy as np
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.jax_pure.adapter import JaxPure, one_stage
     from encoder_conformance.impls.jax_pure.encoder import NO_MASKS
     from encoder_conformance.spec.case import layer_parameters
@@ -170,7 +171,7 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     adapter.build(layer.model_dump(mode="json"), drawn, "float32")
     x = np.linspace(-1, 1, 2 * 5 * layer.d_model, dtype=np.float32).reshape(2, 5, -1)
-    shown = adapter.stages(x, Masks(None, None))
+    shown = adapter.stages(x, Masks(None, None), RunRequest())
     zeroed = {name: jnp.zeros_like(stage) for name, stage in shown.items()}
     for name, stage in shown.items():
         alone = one_stage(name, adapter.config, adapter.params, x, NO_MASKS, shown)
@@ -206,7 +207,7 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
 def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_not() -> None:
     import numpy as np
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.jax_pure.adapter import JaxPure
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load
@@ -215,10 +216,9 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
     adapter.start("cpu", 1)
     adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
     x, nothing = np.linspace(-1, 1, 2 * 5 * 24).reshape(2, 5, 24), Masks(None, None)
-    adapter.mode, adapter.seed = "train", 7
-    plain = adapter.gradients(x, nothing, np.ones_like(x))
-    adapter.checkpoint = True
-    again = adapter.gradients(x, nothing, np.ones_like(x))
+    train = RunRequest(mode="train", seed=7)
+    plain = adapter.gradients(x, nothing, train, np.ones_like(x))
+    again = adapter.gradients(x, nothing, replace(train, checkpoint=True), np.ones_like(x))
     kept = plain["feed_forward.output.bias"] * 0.8  # a multiple of 1 / (1 - 0.2)
     assert np.allclose(kept, kept.round())
     assert 4 < kept.mean() < 10

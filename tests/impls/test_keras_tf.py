@@ -1,6 +1,7 @@
 """The Keras implementation, on TensorFlow: what the suite does not ask."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_a_layer_that_is_built_again_is_the_one_made_before_with_its_new_paramet
     """A fresh one for `initialise` is not: what it begins with is asked, and it is not kept."""
     import numpy as np
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.keras_tf.adapter import KerasTensorFlow
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load
@@ -46,7 +47,7 @@ def test_a_layer_that_is_built_again_is_the_one_made_before_with_its_new_paramet
         assert all(np.array_equal(held[name], value) for name, value in drawn.items())
         made.append(adapter.encoder)
         x = np.linspace(-1, 1, 6 * layers[name].d_model).reshape(2, 3, -1)
-        answers.append(adapter.output(x, Masks(None, None)))
+        answers.append(adapter.output(x, Masks(None, None), RunRequest()))
         adapter.initialise(1)
     assert made[0] is made[2] is made[3]
     assert not np.array_equal(answers[0], answers[2])
@@ -58,7 +59,7 @@ def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
     """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
     import numpy as np
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.keras_tf.adapter import KerasTensorFlow
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load
@@ -67,17 +68,16 @@ def test_checkpointing_computes_again_what_was_dropped_and_no_more() -> None:
 
     class Counted(KerasTensorFlow):
         def forward(self, *given: object) -> object:
-            passes.append(self.mode)
+            passes.append("forward")
             return super().forward(*given)
 
     adapter, layer = Counted(), load().layers["pre-gelu-dropout"]
     adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
     x, nothing = np.linspace(-1, 1, 2 * 5 * 24).reshape(2, 5, 24), Masks(None, None)
-    adapter.mode, adapter.seed = "train", 7
-    plain = adapter.gradients(x, nothing, np.ones_like(x))
+    train = RunRequest(mode="train", seed=7)
+    plain = adapter.gradients(x, nothing, train, np.ones_like(x))
     assert len(passes) == 1
-    adapter.checkpoint = True
-    again = adapter.gradients(x, nothing, np.ones_like(x))
+    again = adapter.gradients(x, nothing, replace(train, checkpoint=True), np.ones_like(x))
     assert len(passes) == 3, "once forward, and once again for the way back"
     kept = plain["feed_forward.output.bias"] * 0.8  # a multiple of 1 / (1 - 0.2)
     assert np.allclose(kept, kept.round())

@@ -17,12 +17,12 @@ from onnxruntime.quantization import quantize_dynamic
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from torch import nn
 
-from encoder_conformance import Masks
+from encoder_conformance import Masks, RunRequest
 from encoder_conformance.impls.onnx_file.inspection import inspect
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.findings import Description
+from encoder_conformance.wire.description import FileDescription
 
 D, H, F = 24, 3, 40
 Array = np.ndarray[Any, Any]
@@ -151,12 +151,12 @@ def test_other_parameters_go_in_and_the_stages_come_out(strangers: ModuleType, e
     x = draw.normal(size=(3, 11, D)).astype(np.float32)
     given = LayerInputs(x.astype(np.float64), {name: v.astype(np.float64) for name, v in others.items()}, None)
     due = forward(Layer.model_validate_json(json.dumps(layer)), given, Arithmetic(np.float64))
-    stages = started.stages(x, Masks(None, None))
+    stages = started.stages(x, Masks(None, None), RunRequest())
     assert stages.keys() == due.keys()
     for name, value in due.items():
         assert stages[name].shape == value.shape, name
         assert np.allclose(stages[name], value, atol=1e-4), name
-    assert np.allclose(started.output(x, Masks(None, None)), due["output"], atol=1e-4)
+    assert np.allclose(started.output(x, Masks(None, None), RunRequest()), due["output"], atol=1e-4)
 
 
 def test_what_the_file_cannot_be_is_refused(strangers: ModuleType, exported: Path) -> None:
@@ -297,10 +297,10 @@ def test_a_causal_mask_goes_into_an_attention_mask(strangers: ModuleType, saved:
         saved(hand_written("bool[sequence, sequence] m", "masked = Where(m, scores, low)"))
     )
     x = np.random.default_rng(0).normal(size=(2, 6, D)).astype(np.float32)
-    seen = started.stages(x, Masks(None, None, causal=True, sequence=6))
+    seen = started.stages(x, Masks(None, None, causal=True, sequence=6), RunRequest())
     assert not np.triu(seen["attention_weights"], 1).any()
     with pytest.raises(NotImplementedError, match="differs from one item to the next"):
-        started.output(x, Masks(np.arange(6) < np.array([[6], [4]]), None))
+        started.output(x, Masks(np.arange(6) < np.array([[6], [4]]), None), RunRequest())
 
 
 @pytest.mark.parametrize("opset", [23, 24])
@@ -359,8 +359,10 @@ def test_one_fused_kernel_keys_before_queries_and_the_sequence_first(strangers: 
     strangers.assert_holds(strangers.looked_into(path), due, attention__qkv_bias=False, feed_forward__bias=False)
     started, _, own = strangers.adapter(path)
     x = np.random.default_rng(2).normal(size=(4, 3, D)).astype(np.float32)
-    assert started.output(x, Masks(None, None)).shape == x.shape
-    assert np.array_equal(started.stages(x, Masks(None, None))["output"], started.output(x, Masks(None, None)))
+    assert started.output(x, Masks(None, None), RunRequest()).shape == x.shape
+    assert np.array_equal(
+        started.stages(x, Masks(None, None), RunRequest())["output"], started.output(x, Masks(None, None), RunRequest())
+    )
     assert own.keys() == due.keys()
 
 
@@ -444,9 +446,9 @@ def test_what_a_worker_says_is_what_the_harness_reads(saved: Make) -> None:
     described = inspect(
         saved(hand_written("bool[batch,sequence] m", "masked = Add(scores, scores)")), None
     ).description()
-    Description.model_validate_json(json.dumps(described))
+    FileDescription.model_validate_json(json.dumps(described))
     nothing = inspect(Path("/nowhere/model.onnx"), None).description()
-    Description.model_validate_json(json.dumps(nothing))
+    FileDescription.model_validate_json(json.dumps(nothing))
 
 
 class FromIds(nn.Module):
@@ -508,7 +510,9 @@ def test_a_file_that_onnx_runtime_has_optimised(strangers: ModuleType, saved: Ma
     strangers.assert_holds(seen, named(model), feed_forward__activation=activation)
     started, _, _ = strangers.adapter(path.with_name("optimised.onnx"))
     x = np.random.default_rng(0).normal(size=(2, 6, D)).astype(np.float32)
-    assert np.array_equal(started.stages(x, Masks(None, None))["output"], started.output(x, Masks(None, None)))
+    assert np.array_equal(
+        started.stages(x, Masks(None, None), RunRequest())["output"], started.output(x, Masks(None, None), RunRequest())
+    )
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -549,9 +553,12 @@ def test_a_file_whose_weights_are_integers(strangers: ModuleType, saved: Make) -
         assert np.abs(value - full[name]).max() <= np.abs(full[name]).max() / 100, name
     started, layer, own = strangers.adapter(small)
     x = np.random.default_rng(0).normal(size=(2, 6, D)).astype(np.float32)
-    real = strangers.adapter(path)[0].output(x, Masks(None, None))
-    assert 0 < np.abs(started.output(x, Masks(None, None)) - real).max() < 0.5, "the file itself is run"
-    assert np.abs(started.stages(x, Masks(None, None))["query"] - x @ own["attention.query.weight"]).max() > 0
+    real = strangers.adapter(path)[0].output(x, Masks(None, None), RunRequest())
+    assert 0 < np.abs(started.output(x, Masks(None, None), RunRequest()) - real).max() < 0.5, "the file itself is run"
+    assert (
+        np.abs(started.stages(x, Masks(None, None), RunRequest())["query"] - x @ own["attention.query.weight"]).max()
+        > 0
+    )
     other = {**own, "attention.query.weight": own["attention.query.weight"] * 2}
     with pytest.raises(ValueError, match=r"attention\.query\.weight is computed in the file"):
         started.build(layer, other, "float32")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder_conformance import Masks
+from encoder_conformance import Masks, RunRequest
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.spec.case import layer_parameters
@@ -41,7 +41,7 @@ def test_one_export_serves_every_parameter_set_and_shape(
         assert all(np.array_equal(held[name], value) for name, value in drawn.items())
         for batch, sequence in ((1, 1), (3, 1), (1, 7), (4, 33)):
             x = np.linspace(-1, 1, batch * sequence * layer.d_model, dtype=np.float32).reshape(batch, sequence, -1)
-            answers.append(started.output(x, Masks(None, None)))
+            answers.append(started.output(x, Masks(None, None), RunRequest()))
             assert answers[-1].shape == x.shape
     assert len(exports) == 1
     assert not np.array_equal(answers[3], answers[7]), "the second set of parameters is really in use"
@@ -86,7 +86,7 @@ def test_a_layer_that_is_built_again_has_its_new_parameters_and_is_not_exported_
         held = started.build(layer.model_dump(mode="json"), drawn, "float64")
         assert all(np.array_equal(held[name], value) for name, value in drawn.items())
         x = np.linspace(-1, 1, 6 * layer.d_model).reshape(2, 3, -1)
-        answers.append(started.output(x, Masks(None, None)))
+        answers.append(started.output(x, Masks(None, None), RunRequest()))
     assert len(exports) == 2
     assert not np.array_equal(answers[0], answers[2])
     assert np.array_equal(answers[0], answers[3])
@@ -157,11 +157,11 @@ def test_a_state_dict_becomes_a_file_with_its_numbers(conform: Callable, tmp_pat
     import torch
     from onnx import numpy_helper
 
-    from encoder_conformance.impls.pytorch.adapter import choices
+    from encoder_conformance.impls.pytorch.adapter import config_of
     from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 
     torch.manual_seed(0)
-    encoder = EncoderLayer(**choices(load().layers["post-relu"].model_dump(mode="json")))
+    encoder = EncoderLayer(config_of(load().layers["post-relu"].model_dump(mode="json")))
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter)
     saved, target = tmp_path / "trained.pt", tmp_path / "model.onnx"

@@ -1,6 +1,7 @@
 """The PyTorch implementation: five bugs planted in it, one at a time, each of which the run must catch and locate."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,8 +29,8 @@ PLANTS = {
     ),
     "pre_post_swapped": (
         "old = encoder.EncoderLayer.__init__\n"
-        "def swapped(e, *sizes, placement, **rest):\n"
-        '    old(e, *sizes, placement="post" if placement == "pre" else "pre", **rest)\n'
+        "def swapped(e, config):\n"
+        '    old(e, replace(config, placement="post" if config.placement == "pre" else "pre"))\n'
         "encoder.EncoderLayer.__init__ = swapped",
         None,
     ),
@@ -37,6 +38,8 @@ PLANTS = {
 """Name → the patch, and the stage at which it shows first where that is the same for every layer."""
 
 SCRIPT = """
+from dataclasses import replace
+
 import torch
 from torch.nn import functional as F
 
@@ -103,15 +106,14 @@ def test_the_same_script_without_a_plant_passes(conform: Callable, fake: Callabl
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.encoder import Config
 
-    right = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
     with pytest.raises(ValueError, match=r"10.*4"):
-        EncoderLayer(10, 4, 16, **right)
+        Config(10, 4, 16)
     with pytest.raises(ValueError, match="swish"):
-        EncoderLayer(12, 4, 16, **{**right, "activation": "swish"})
+        Config(12, 4, 16, activation="swish")
     with pytest.raises(ValueError, match="middle"):
-        EncoderLayer(12, 4, 16, **{**right, "placement": "middle"})
+        Config(12, 4, 16, placement="middle")
 
 
 def test_without_arguments_it_is_the_layer_that_its_manifest_says(conform: Callable) -> None:
@@ -176,11 +178,11 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.encoder import Config, EncoderLayer
     from encoder_conformance.impls.pytorch.stack import Encoder
 
-    chosen = {"activation": "gelu", "placement": "pre", "epsilon": 1e-5}
-    encoder, stack = EncoderLayer(24, 3, 40, **chosen), Encoder(layers=3, d_model=24, num_heads=3, d_ff=40, **chosen)
+    config = Config(24, 3, 40)
+    encoder, stack = EncoderLayer(config), Encoder(config, layers=3)
     x = torch.randn(2, 10, 24, requires_grad=True)
     plain = kept_for_backward(encoder, x, encoder.parameters())
     again = kept_for_backward(lambda x: checkpoint(encoder, x, use_reentrant=False), x, encoder.parameters())
@@ -195,14 +197,14 @@ def test_what_is_kept_for_backward_is_as_predicted(name: str, rate: float) -> No
     """In training, with and without dropout: attention written out, as the prediction has it, and batch 2 of 50."""
     import torch
 
-    from encoder_conformance.impls.pytorch.adapter import choices
+    from encoder_conformance.impls.pytorch.adapter import config_of
     from encoder_conformance.impls.pytorch.encoder import EncoderLayer
     from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
     from encoder_conformance.inspect.liveness import liveness
 
     layer = resized(find_layer(name), None, None, None, dropout=rate)
     predicted = liveness(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4
-    encoder = EncoderLayer(**choices(layer.model_dump(mode="json"))).train()
+    encoder = EncoderLayer(config_of(layer.model_dump(mode="json"))).train()
     x = torch.randn(2, 50, 512, requires_grad=True)
     kept = kept_for_backward(lambda x: encoder(x, tap=lambda name, stage: stage), x, encoder.parameters())
     statistics = 2 * 2 * 2 * 50 * 4  # of two norms, a mean and a deviation at each position
@@ -213,7 +215,7 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
     """What is computed again must drop what was dropped: the gradient by the last bias counts what was kept."""
     import numpy as np
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.pytorch.adapter import PyTorch
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load
@@ -222,10 +224,9 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
     adapter.start("cpu", 1)
     adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
     x, nothing = np.linspace(-1, 1, 2 * 5 * 24).reshape(2, 5, 24), Masks(None, None)
-    adapter.mode, adapter.seed = "train", 7
-    plain = adapter.gradients(x, nothing, np.ones_like(x))
-    adapter.checkpoint = True
-    again = adapter.gradients(x, nothing, np.ones_like(x))
+    train = RunRequest(mode="train", seed=7)
+    plain = adapter.gradients(x, nothing, train, np.ones_like(x))
+    again = adapter.gradients(x, nothing, replace(train, checkpoint=True), np.ones_like(x))
     kept = plain["feed_forward.output.bias"] * 0.8  # a multiple of 1 / (1 - 0.2)
     assert np.allclose(kept, kept.round())
     assert 4 < kept.mean() < 10

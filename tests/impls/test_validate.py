@@ -23,7 +23,7 @@ from encoder_conformance.progress import Progress
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.validate.against.opening import Named
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.validate.results import Validation
 from encoder_conformance.validate.validation import validate
@@ -31,6 +31,9 @@ from encoder_conformance.validate.validation import validate
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
 FAULTS, model_of, parameters_of = PLANTS["FAULTS"], PLANTS["model_of"], PLANTS["parameters_of"]
 ROWS = (("onnxruntime", "all"), ("reference", ""))
+FEWER_MASKS = (
+    "padding-right", "padded-item", "causal", "causal-padding-left", "mask-per-item", "mask-per-head",
+)  # fmt: skip
 Judge = Callable[..., Validation]
 
 
@@ -50,10 +53,10 @@ def quick() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("encoder_conformance.golden.at_once.compute_all", compute_here)
-        patch.setattr("encoder_conformance.validate.phases.shapes.SIZES", ((1, 1), (2, 7)))
-        patch.setattr("encoder_conformance.validate.phases.masks.PADDING", ("padding-right", "padded-item"))
-        patch.setattr("encoder_conformance.validate.phases.numbers.NUMBERS", ("no-mask", "low-variance"))
-        patch.setattr("encoder_conformance.validate.phases.properties.PROPERTIES", ("invariant-padding-content",))
+        patch.setattr("encoder_conformance.validate.phases.situations.SIZES", ((1, 1), (2, 7)))
+        patch.setattr("encoder_conformance.validate.phases.situations.MASKS", FEWER_MASKS)
+        patch.setattr("encoder_conformance.validate.phases.situations.NUMBERS", ("no-mask", "low-variance"))
+        patch.setattr("encoder_conformance.validate.phases.situations.PROPERTIES", ("invariant-padding-content",))
         yield
 
 
@@ -66,7 +69,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
               deviations: tuple[str, ...] = ()) -> Validation:  # fmt: skip
         monkeypatch.setattr("encoder_conformance.validate.runtimes.RUNTIMES", ROWS[:runtimes])
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
-        source = Named(str(against), {}, None, tmp_path) if against else None
+        source = SubjectRequest(str(against), folder=tmp_path) if against else None
         asked = ValidationRequest(
             path, layer, parameters, mask, (), {}, limit, against=source, seconds=seconds, deviations=deviations
         )

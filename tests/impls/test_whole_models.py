@@ -15,10 +15,10 @@ import pytest
 from onnxruntime.transformers import float16
 
 from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
-from encoder_conformance.validate.against.names import map_checkpoint
-from encoder_conformance.validate.evidence import Subject
-from encoder_conformance.validate.findings import Description
+from encoder_conformance.subjects.checkpoint import map_checkpoint
+from encoder_conformance.validate.evidence import ExaminedFile
 from encoder_conformance.validate.request import ValidationRequest
+from encoder_conformance.wire.description import FileDescription
 
 NAMES = {
     "attention.query": "query", "attention.key": "key", "attention.value": "value", "attention.output": "dense",
@@ -229,10 +229,10 @@ def test_an_encoder_cut_out_of_a_halved_model_is_asked_in_what_it_takes(plain: P
     """The whole takes ids and gives float32; the encoder inside takes float16."""
     path = tmp_path / "half.onnx"
     onnx.save(float16.convert_float_to_float16(onnx.load(plain), keep_io_types=True), path)
-    description = Description.model_validate_json(json.dumps(inspect(path, None).description()))
+    description = FileDescription.model_validate_json(json.dumps(inspect(path, None).description()))
     request = ValidationRequest(path, None, None, None, (), {}, None)
     assert description.cut is not None
-    assert Subject(request, description, {}).dtype == "float16"
+    assert ExaminedFile(request, description, {}).dtype == "float16"
 
 
 def test_ids_whose_sizes_are_used_behind_the_embedding_are_no_mask(plain: Path, tmp_path: Path) -> None:

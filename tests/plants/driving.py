@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance import Masks
+from encoder_conformance import Masks, RunRequest
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
@@ -68,7 +68,7 @@ class Core:
         case, dtype = task.case, task.format.numpy
         bias = case.attention_bias()
         masks = Masks(case.padding_mask(), case.attention_mask(), None if bias is None else bias.astype(dtype))
-        self.adapter.mode = case.situation.mode
         x = case.x().astype(dtype) if case.layer.embedding is None else case.ids()
-        answer: dict[str, np.ndarray[Any, Any]] = self.adapter.run(task.check, x, masks, None)
+        run = RunRequest(mode=case.situation.mode)
+        answer: dict[str, np.ndarray[Any, Any]] = self.adapter.run_check(task.check, x, masks, run)
         return answer

@@ -17,8 +17,8 @@ import runpy
 Honest = runpy.run_path({honest!r})["Honest"]
 
 class Late(Honest):
-    def stages(self, x, masks):
-        shown = super().stages(x, masks)
+    def stages(self, x, masks, run):
+        shown = super().stages(x, masks, run)
         shown["ffn_output"] = shown["ffn_output"] * 1.001
         return shown
 

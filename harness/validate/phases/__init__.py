@@ -1,1 +1,1 @@
-"""The phases of a validation: one module each, with its cases, findings and summary."""
+"""The phases of a validation: each an object that says what it asks the runtimes, and assesses the evidence."""

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.tally import Tally
-from encoder_conformance.results import Record
+from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.validate.evidence import Answers, Assessment, Evidence
-from encoder_conformance.validate.findings import Finding, Phase
 from encoder_conformance.validate.runtimes import RuntimeRun
+from encoder_conformance.wire.findings import Phase, PhaseFinding
 
 Cause = tuple[Outcome, str | None]
 """The outcome, and the first stage out of line."""
@@ -34,7 +34,7 @@ def _summary(cases: Sequence[Case], answers: Answers) -> str:
     )
 
 
-def _findings(phase: Phase, evidence: Evidence, answers: Answers) -> Iterator[Finding]:
+def _findings(phase: Phase, evidence: Evidence, answers: Answers) -> Iterator[PhaseFinding]:
     """An error for each cause and the runs that share it. A file that a run does not load is the phase `loads`'s.
 
     What is wrong without any mask, at an ordinary size, is wrong everywhere: `numbers` alone reports it.
@@ -56,7 +56,7 @@ def _findings(phase: Phase, evidence: Evidence, answers: Answers) -> Iterator[Fi
     if echoes:
         count = f"{len(echoes)} of {len(answers.cases[phase])}"
         message = f"{count} situations go wrong as no-mask does: see numbers"
-        yield Finding(phase=phase, severity="warning", message=message)
+        yield PhaseFinding(phase=phase, severity="warning", message=message)
 
 
 def _failures(case: Case, answers: Answers) -> dict[str, Record]:
@@ -95,7 +95,7 @@ def _node(evidence: Evidence, stage: str | None) -> str:
 
 def _finding(
     phase: Phase, failed: Sequence[tuple[Case, Record]], runs: tuple[str, ...], working: int, node: str
-) -> Finding:
+) -> PhaseFinding:
     """One finding for all the cases of these of the `working` runs; the record of the first speaks for them."""
     where = "every runtime" if 1 < working == len(runs) else ", ".join(runs)
     situations, record = [case.situation for case, _ in failed], failed[0][1]
@@ -105,4 +105,13 @@ def _finding(
     message = f"{names}{size}, {where}: {record.outcome.value}: {record.message}"
     hint = node if record.check == "stages" else ""
     out = record.outcome == Outcome.FAIL and record.check != "invariant"
-    return Finding(phase=phase, severity="error", message=message, hint=hint, runtimes=runs, out_of_line=out)
+    return PhaseFinding(phase=phase, severity="error", message=message, hint=hint, runtimes=runs, out_of_line=out)
+
+
+def diagnoses(evidence: Evidence) -> tuple[Diagnosis, ...]:
+    """The diagnosis of the first run that has any: a file has one cause, whatever runs it."""
+    if evidence.answers is not None:
+        for run in evidence.answers.in_sigma:
+            if found := run.seen.diagnoses(run.name):
+                return (found[0],)
+    return ()

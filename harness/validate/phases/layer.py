@@ -8,16 +8,15 @@ import numpy.typing as npt
 
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.published import epsilon_of, unusual
-from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
-from encoder_conformance.validate.findings import Description, Finding, ParameterSource
+from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.quantised import unlike_rounding
 from encoder_conformance.validate.weights import shared, without_effect
+from encoder_conformance.wire.description import FileDescription, InitializerSource
+from encoder_conformance.wire.findings import PhaseFinding
 
 Array = npt.NDArray[Any]
-_NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
-"""Names, and what an exported file cannot show: it has no dropout, and only runs show what padding may hold."""
 _ROWS = 8
 """Rows of a matrix that tell its columns apart."""
 EMPTY_ROWS = "attention.fully_masked_row"
@@ -28,13 +27,13 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment(_summary(evidence.description), _all_findings(evidence))
 
 
-def _all_findings(evidence: Evidence) -> Iterator[Finding]:
+def _all_findings(evidence: Evidence) -> Iterator[PhaseFinding]:
     yield from _findings(evidence.subject)
     yield from _unproved(evidence)
     yield from _unstated(evidence)
 
 
-def _summary(description: Description) -> str:
+def _summary(description: FileDescription) -> str:
     if description.file is None or description.layer is None:
         return ""
     found = f"{len(description.parameters)} parameters and {len(description.stages)} stages found in the graph"
@@ -42,18 +41,18 @@ def _summary(description: Description) -> str:
     return f"{found}, proved by a run ({proved.evidence})" if proved and proved.value else found
 
 
-def _findings(subject: Subject) -> Iterator[Finding]:
+def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     if subject.is_understood and subject.misfit and subject.request.layer:
         message = f"the file's parameters are not those of {subject.request.layer.layer}: {subject.misfit}"
-        yield Finding(phase="layer", severity="error", message=message)
-    for key, message in differences(subject).items():
+        yield PhaseFinding(phase="layer", severity="error", message=message)
+    for key, message in unlike_stated(subject).items():
         if key != EMPTY_ROWS:
-            yield Finding(phase="layer", severity="error", message=message)
+            yield PhaseFinding(phase="layer", severity="error", message=message)
     if subject.can_be_judged and subject.request.parameters is not None:
         yield from _compared(subject.request.parameters, subject.parameters, subject.description.parameters)
 
 
-def _unproved(evidence: Evidence) -> Iterator[Finding]:
+def _unproved(evidence: Evidence) -> Iterator[PhaseFinding]:
     """What a run did not prove, where no other phase tells by how much."""
     proved, answers = evidence.description.fact("proved"), evidence.answers
     told = answers is not None and any(
@@ -61,10 +60,12 @@ def _unproved(evidence: Evidence) -> Iterator[Finding]:
     )
     if proved is not None and not proved.value and not told:
         message = f"the file does not compute what was read off its graph: {proved.evidence}"
-        yield Finding(phase="layer", severity="error", message=message, hint="compare it with what it was made from")
+        yield PhaseFinding(
+            phase="layer", severity="error", message=message, hint="compare it with what it was made from"
+        )
 
 
-def _unstated(evidence: Evidence) -> Iterator[Finding]:
+def _unstated(evidence: Evidence) -> Iterator[PhaseFinding]:
     """What nobody stated to be so, and is unusual."""
     subject, answers = evidence.subject, evidence.answers
     inferred = subject.description.layer
@@ -73,51 +74,37 @@ def _unstated(evidence: Evidence) -> Iterator[Finding]:
         norm = inferred.norm.model_copy(update={"epsilon": epsilon})
         for each in unusual(inferred.model_copy(update={"norm": norm})):
             hint = "if it is meant so, say it with --layer"
-            yield Finding(phase="layer", severity="warning", message=str(each), hint=hint)
+            yield PhaseFinding(phase="layer", severity="warning", message=str(each), hint=hint)
     if inferred is not None and subject.request.parameters is None:
         yield from shared(subject.parameters, subject.description)
         if answers is not None and (case := answers.cases["numbers"][0]).situation.sequence > 1:
             yield from without_effect(case)
 
 
-def differences(subject: Subject) -> dict[str, str]:
+def unlike_stated(subject: ExaminedFile) -> dict[str, str]:
     """Choice → how the file's layer differs there from the stated one."""
     stated, description = subject.stated_layer, subject.description
     if stated is None or description.layer is None:
         return {}
-    inferred, messages = _choices(description.layer), {}
-    for key, expected in _choices(stated).items():
-        if _is_same(subject, inferred.get(key), expected) or (
-            key == EMPTY_ROWS and "unspecified" in (inferred[key], expected)
-        ):
-            continue
-        fact = description.fact(key)
-        where = f" ({fact.evidence})" if fact else ""
-        messages[key] = f"{key} is {inferred.get(key)} in the file{where}, and {expected} in {stated.layer}"
+    messages = {}
+    for key, expected, own in differences(description.layer, stated):
+        is_free = key == EMPTY_ROWS and "unspecified" in (own, expected)
+        if not is_free and not _is_rounded(subject, own, expected):
+            fact = description.fact(key)
+            where = f" ({fact.evidence})" if fact else ""
+            messages[key] = f"{key} is {own} in the file{where}, and {expected} in {stated.layer}"
     return messages
 
 
-def _is_same(subject: Subject, own: Any, expected: Any) -> bool:
-    """Whether two choices are equal. The format that the file computes in rounds a number, or float32, in which ONNX
+def _is_rounded(subject: ExaminedFile, own: Any, expected: Any) -> bool:
+    """Whether a number is another one as the format holds it that the file computes in, or float32, in which ONNX
     keeps attributes."""
-    rounded = (subject.rounded(expected), float(np.float32(expected))) if isinstance(expected, float) else ()
-    return bool(own == expected) or own in rounded
-
-
-def _choices(layer: Layer) -> dict[str, Any]:
-    return _flat(layer.model_dump(mode="json", exclude=_NOT_COMPARED))
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+    return isinstance(expected, float) and own in (subject.rounded(expected), float(np.float32(expected)))
 
 
 def _compared(
-    stated: Mapping[str, Array], parameters: Mapping[str, Array], sources: Mapping[str, ParameterSource]
-) -> Iterator[Finding]:
+    stated: Mapping[str, Array], parameters: Mapping[str, Array], sources: Mapping[str, InitializerSource]
+) -> Iterator[PhaseFinding]:
     """Parameters other than those that the file was made from. The format that a parameter is stored in rounds it,
     and nothing else may."""
     for name, value in parameters.items():
@@ -135,7 +122,7 @@ def _compared(
         if not np.array_equal(expected, value):
             others = {other: theirs for other, theirs in stated.items() if other != name}
             message = f"{name} {_moved(value, expected, others, step) or difference or _far(value, expected)}"
-            yield Finding(phase="layer", severity="error", message=message, hint="compare what was exported")
+            yield PhaseFinding(phase="layer", severity="error", message=message, hint="compare what was exported")
 
 
 def _moved(value: Array, expected: Array, others: Mapping[str, Array], step: float) -> str:

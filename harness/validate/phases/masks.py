@@ -2,27 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from encoder_conformance.spec.load import load
-from encoder_conformance.spec.situation import Situation
-from encoder_conformance.validate.cases import InputLimits
-from encoder_conformance.validate.evidence import Assessment, Evidence, Subject
-from encoder_conformance.validate.findings import Finding
+from encoder_conformance.subjects.cases import InputLimits
+from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.phases.conformance import assess_answers
-from encoder_conformance.validate.phases.layer import EMPTY_ROWS, differences
-
-PADDING = ("padding-right", "padding-left", "padding-holes", "padded-item")
-ATTENTION = ("causal", "causal-padding-left", "mask-per-item")
-HEADS = ("mask-per-head",)
-
-
-def situations(limits: InputLimits) -> Iterator[Situation]:
-    attention = ATTENTION if limits.padding else ATTENTION[:1]
-    names = (
-        *(PADDING[: 1 if limits.counted else None] if limits.padding else ()),
-        *(attention if limits.attention else ()),
-        *(HEADS if limits.by_head else ()),
-    )
-    yield from (load().situations[name] for name in names)
+from encoder_conformance.validate.phases.layer import EMPTY_ROWS, unlike_stated
+from encoder_conformance.wire.findings import PhaseFinding
 
 
 def assess(evidence: Evidence) -> Assessment:
@@ -32,7 +16,7 @@ def assess(evidence: Evidence) -> Assessment:
     )
 
 
-def declared(evidence: Evidence, findings: Sequence[Finding]) -> list[Finding]:
+def declared(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which a deviation that the user stated is a note."""
     stated = evidence.subject.request.deviations
     return [
@@ -41,23 +25,22 @@ def declared(evidence: Evidence, findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _one_for_all(subject: Subject) -> Iterator[Finding]:
+def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """That no mask tells items apart. It is no error: padding is then never given."""
-    roles = subject.description.roles
-    if not subject.can_be_judged or roles is None or InputLimits.of(subject.description).padding:
+    if not subject.can_be_judged or InputLimits.of_file(subject.description).padding:
         return
-    if names := [repr(mask.name) for mask in roles.masks if mask.meaning]:
+    if names := list(map(repr, subject.description.mask_inputs)):
         message = f"{' and '.join(names)} is one for all items: items of different lengths cannot be padded"
         hint = "export with a mask [batch, sequence], or [batch, 1, sequence, sequence], to give it such batches"
-        yield Finding(phase="masks", severity="note", message=message, hint=hint)
+        yield PhaseFinding(phase="masks", severity="note", message=message, hint=hint)
 
 
-def _empty_rows(subject: Subject) -> Iterator[Finding]:
+def _empty_rows(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """The file's result for an item that is padding alone, against the stated layer, which may forbid NaN."""
-    if message := differences(subject).get(EMPTY_ROWS):
-        yield Finding(phase="masks", severity="error", message=message)
+    if message := unlike_stated(subject).get(EMPTY_ROWS):
+        yield PhaseFinding(phase="masks", severity="error", message=message)
     rows = {layer.attention.fully_masked_row for layer in (subject.description.layer, subject.layer) if layer}
     if subject.can_be_judged and rows == {"nan"}:
         message = "an item that is padding alone gives NaN: a softmax over -inf alone is 0/0"
         hint = "keep such items out of the batch, or export with a large negative number in the place of -inf"
-        yield Finding(phase="masks", severity="warning", message=message, hint=hint)
+        yield PhaseFinding(phase="masks", severity="warning", message=message, hint=hint)

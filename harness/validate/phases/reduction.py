@@ -8,9 +8,9 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.validate.evidence import Array, Assessment, Evidence, Subject
-from encoder_conformance.validate.findings import Finding
+from encoder_conformance.validate.evidence import Array, Assessment, Evidence, ExaminedFile
 from encoder_conformance.validate.own_operands import stages_from_operands
+from encoder_conformance.wire.findings import PhaseFinding
 
 
 def assess(evidence: Evidence) -> Assessment:
@@ -27,13 +27,13 @@ def assess(evidence: Evidence) -> Assessment:
         findings += more
     elif subject.request.limit is not None:
         message = "--limit holds the error of a file with integer weights, and this one has none"
-        findings.append(Finding(phase="reduction", severity="note", message=message))
+        findings.append(PhaseFinding(phase="reduction", severity="note", message=message))
     if fact := subject.description.fact("integers"):
         said.append(fact.evidence)
     return Assessment("; ".join(said), findings)
 
 
-def _format(subject: Subject) -> str:
+def _format(subject: ExaminedFile) -> str:
     """Narrow weights alone do not make the arithmetic narrow: their roundoff would excuse what their rounding cannot
     cause."""
     if subject.rounded_as:
@@ -46,7 +46,7 @@ def _format(subject: Subject) -> str:
     return f"stores {stored}; {by}" if stored else by
 
 
-def _cost(subject: Subject, case: Case) -> str:
+def _cost(subject: ExaminedFile, case: Case) -> str:
     """How far the file's weights take the output from that of the weights that they are rounded from."""
     if not subject.request.parameters:
         return ""
@@ -57,7 +57,7 @@ def _cost(subject: Subject, case: Case) -> str:
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"
 
 
-def _relative(evidence: Evidence) -> tuple[str, list[Finding]]:
+def _relative(evidence: Evidence) -> tuple[str, list[PhaseFinding]]:
     """The largest relative error of any run, which `--limit` holds."""
     subject = evidence.subject
     errors, limit = relative_errors(evidence), subject.request.limit
@@ -67,10 +67,10 @@ def _relative(evidence: Evidence) -> tuple[str, list[Finding]]:
     text = f"relative error {worst:.2g} against {against} (rms, {situation}, {run})"
     if limit is None:
         message, hint = "no limit was given: any relative error passes", "--limit makes a larger one an error"
-        return text, [Finding(phase="reduction", severity="note", message=message, hint=hint)]
+        return text, [PhaseFinding(phase="reduction", severity="note", message=message, hint=hint)]
     if worst <= limit:
         return f"{text}, within {limit:g}", []
-    return text, [Finding(phase="reduction", severity="error", message=f"{text}, over the limit of {limit:g}")]
+    return text, [PhaseFinding(phase="reduction", severity="error", message=f"{text}, over the limit of {limit:g}")]
 
 
 def relative_errors(evidence: Evidence) -> dict[str, tuple[float, str]]:
@@ -88,9 +88,9 @@ def relative_errors(evidence: Evidence) -> dict[str, tuple[float, str]]:
             golden = exact.reshape(-1)[expected.positions].astype(np.float64)
         for run in answers.of_the_file:
             answer = run.answers.get((case.id, "output"))
-            if answer is None or answer.answers is None or answer.answers["output"].shape != expected.shape:
+            if answer is None or answer.tensors is None or answer.tensors["output"].shape != expected.shape:
                 continue
-            values = answer.answers["output"].reshape(-1)[expected.positions].astype(np.float64)
+            values = answer.tensors["output"].reshape(-1)[expected.positions].astype(np.float64)
             error = _relative_error(values, golden)
             if not error <= found.get(run.name, (-1.0, ""))[0]:  # NaN is the worst
                 found[run.name] = error, case.situation.situation

@@ -1,13 +1,14 @@
 """Phase `source`: the file against what it was made from: the same input to both, and what the export changed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from encoder_conformance.validate.against.comparison import Compared
-from encoder_conformance.validate.against.source import Source
+from encoder_conformance.subjects.subject import Subject
+from encoder_conformance.validate.comparison import Compared
 from encoder_conformance.validate.evidence import Assessment, Evidence
-from encoder_conformance.validate.findings import Finding, Roles, Severity
+from encoder_conformance.wire.description import FileDescription, MaskInput, Roles
+from encoder_conformance.wire.findings import PhaseFinding, Severity
 
 _SHOWN = 6
 
@@ -20,17 +21,17 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment(_summary(evidence, source, compared), found)
 
 
-def _summary(evidence: Evidence, source: Source, compared: Sequence[Compared]) -> str:
-    own = len([name for name in source.own if name in evidence.subject.parameters])
+def _summary(evidence: Evidence, source: Subject, compared: Sequence[Compared]) -> str:
+    own = len([name for name in source.own_names if name in evidence.subject.parameters])
     said = f"{own} of {len(evidence.subject.parameters)} parameters have theirs in {source.name}"
     if not compared:
-        return said + ("; a checkpoint does not run" if source.kind == "checkpoint" else "")
+        return said + ("; a checkpoint does not run" if source.session is None else "")
     rms = max((verdict.rms or 0.0 for each in compared for verdict in each.verdicts), default=0.0)
     same = sum(1 for each in compared if each.agrees)
     return f"{said}; {same} of {len(compared)} answers are the same, largest difference rms {rms:.2g} √2 σ"
 
 
-def excused(evidence: Evidence, findings: Sequence[Finding]) -> list[Finding]:
+def excused(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared.
@@ -48,7 +49,7 @@ def excused(evidence: Evidence, findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _unmapped(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _unmapped(evidence: Evidence, source: Subject) -> Iterator[PhaseFinding]:
     missing = [name for name in evidence.subject.parameters if name not in source.parameters]
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
@@ -57,44 +58,46 @@ def _unmapped(evidence: Evidence, source: Source) -> Iterator[Finding]:
         yield _finding("warning", message, hint)
 
 
-def _changed(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _changed(evidence: Evidence, source: Subject) -> Iterator[PhaseFinding]:
     """What the export changed, other than numbers."""
     description = evidence.description
-    if description.roles is not None and source.masks:
+    masks = source.description.mask_inputs if source.description else {}
+    if description.roles is not None and masks:
         taken = [mask.name for mask in description.roles.masks if mask.meaning]
         if not taken:
-            message = f"{source.name} hides positions by {', '.join(source.masks)}, and the file takes no mask"
+            message = f"{source.name} hides positions by {', '.join(masks)}, and the file takes no mask"
             hint = "it was folded away: export with the mask among the inputs, as a tensor that hides some"
             yield _finding("error", message, hint)
-        yield from _turned_round(description.roles, source)
+        yield from _turned_round(description.roles, masks, source.name)
     if evidence.subject.rounded_as or evidence.subject.integers:
         narrow = evidence.subject.integers or evidence.subject.rounded_as
         yield _finding("note", f"the file holds {narrow}, and {source.name} what that is rounded from")
     yield from _operators(evidence, source)
 
 
-def _turned_round(roles: Roles, source: Source) -> Iterator[Finding]:
+def _turned_round(roles: Roles, masks: Mapping[str, MaskInput], source: str) -> Iterator[PhaseFinding]:
     """Masks of one name that mean opposite things: each is right by itself, and who asks one as the other is misled."""
     for mask in roles.masks:
-        theirs = (source.masks or {}).get(mask.name)
+        theirs = masks[mask.name].meaning if mask.name in masks else None
         if {mask.meaning, theirs} == {"attend", "ignore"}:
-            message = f"'{mask.name}' means {mask.meaning} in the file, and {theirs} in {source.name}"
+            message = f"'{mask.name}' means {mask.meaning} in the file, and {theirs} in {source}"
             hint = "turn it round before the export, or name the input otherwise: callers know it by its name"
             yield _finding("error", message, hint)
 
 
-def _operators(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _operators(evidence: Evidence, source: Subject) -> Iterator[PhaseFinding]:
     """Of two files: opsets that differ, and operators that only one of them has."""
     description = evidence.description
-    if source.kind != "file" or description.file is None:
+    other = source.description
+    if not isinstance(other, FileDescription) or other.file is None or description.file is None:
         return
-    if dict(source.opsets) != dict(description.file.opsets):
+    if other.file.opsets != description.file.opsets:
         before, after = (
             ", ".join(f"{domain} {version}" for domain, version in sorted(opsets.items()))
-            for opsets in (source.opsets, description.file.opsets)
+            for opsets in (other.file.opsets, description.file.opsets)
         )
         yield _finding("note", f"opsets: {before} in {source.name}, {after} in the file")
-    own, theirs = description.operators, source.operators
+    own, theirs = description.operators, other.operators
     gone = [f"{theirs[op]} {op}" for op in theirs if op not in own]
     new = [f"{own[op]} {op}" for op in own if op not in theirs]
     if gone or new:
@@ -110,11 +113,11 @@ _SENTENCES = {
 }
 
 
-def _differences(evidence: Evidence, source: Source, compared: Sequence[Compared]) -> Iterator[Finding]:
+def _differences(evidence: Evidence, source: Subject, compared: Sequence[Compared]) -> Iterator[PhaseFinding]:
     """One finding for all cases that differ from the same tensor on."""
-    if source.kind != "checkpoint" and evidence.answers is not None and not compared:
+    if source.session is not None and evidence.answers is not None and not compared:
         message = f"{source.name} answered nothing that the file answered, too"
-        yield _finding("warning", message, f"the worker's log: {source.session.log if source.session else ''}")
+        yield _finding("warning", message, f"the worker's log: {source.session.log}")
     shared: dict[tuple[str, str], list[Compared]] = defaultdict(list)
     stages = {each.case.id for each in compared if each.check == "stages" and not each.agrees}
     for each in compared:
@@ -133,5 +136,5 @@ def _differences(evidence: Evidence, source: Source, compared: Sequence[Compared
         yield _finding(severity, f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}", hint)
 
 
-def _finding(severity: Severity, message: str, hint: str = "") -> Finding:
-    return Finding(phase="source", severity=severity, message=message, hint=hint)
+def _finding(severity: Severity, message: str, hint: str = "") -> PhaseFinding:
+    return PhaseFinding(phase="source", severity=severity, message=message, hint=hint)

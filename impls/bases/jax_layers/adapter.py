@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
-from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, Recent, Tensors
+from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, Recent, RunRequest, Tensors
 from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 
 Tree = Any
@@ -97,20 +97,21 @@ class JaxLayers(Adapter):
         self.params = self.block.fresh(jax.random.key(seed))
         return Fresh(self.held(self.params), self.parameters.spec_names(flat(self.params)))
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        x = self.batch_first(x)
-        return self.as_given(np.asarray(self.forward(self.params, x, self.mask(masks), self.key())))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        x = run.batch_first(x)
+        return run.as_given(np.asarray(self.forward(self.params, x, self.mask(masks), self.key(run))))
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
-        x, cotangent = self.batch_first(x), self.batch_first(cotangent)
-        by_params, by_x = self.backward(self.checkpoint, self.params, x, self.mask(masks), self.key(), cotangent)
-        return {"x": self.as_given(np.asarray(by_x)), **self.held(by_params)}
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
+        x, cotangent = run.batch_first(x), run.batch_first(cotangent)
+        given = x, self.mask(masks), self.key(run)
+        by_params, by_x = self.backward(run.checkpoint, self.params, given, cotangent)
+        return {"x": run.as_given(np.asarray(by_x)), **self.held(by_params)}
 
     def mask(self, masks: Masks) -> Array | None:
         return masks.joined(self.heads)
 
-    def key(self) -> Key:
-        return jax.random.key(self.seed) if self.mode == "train" else None
+    def key(self, run: RunRequest) -> Key:
+        return jax.random.key(run.seed) if run.mode == "train" else None
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if operation == "build" and isinstance(error, AttributeError):  # jax.nn has no activation of that name
@@ -132,10 +133,14 @@ def exact_gelu(x: jax.Array) -> jax.Array:
 
 
 def backward(
-    apply: Callable[..., Any], again: bool, params: Tree, x: jax.Array, mask: Any, key: Key, cotangent: jax.Array
+    apply: Callable[..., Any], checkpoint: bool, params: Tree, given: tuple[Any, Any, Key], cotangent: jax.Array
 ) -> Any:
-    """The gradients by the parameters and by x. `again`: activations are computed again, and not kept."""
-    taken = jax.checkpoint(apply) if again else apply
+    """The gradients with respect to the parameters and to x, of `given`: x [B, S, D], its mask and dropout's key.
+
+    With `checkpoint`, activations are computed again, and not kept.
+    """
+    x, mask, key = given
+    taken = jax.checkpoint(apply) if checkpoint else apply
     return jax.vjp(lambda params, x: taken(params, x, mask, key), params, x)[1](cotangent)
 
 

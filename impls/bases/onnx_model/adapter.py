@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from encoder_conformance import Adapter, Array, Environment, Masks, Recent, Tensors
+from encoder_conformance import Adapter, Array, Environment, Masks, Recent, RunRequest, Tensors
 from encoder_conformance.impls.bases.onnx_model import runtimes
 from encoder_conformance.impls.bases.onnx_model.binding import Binding
 from encoder_conformance.impls.bases.onnx_model.contract import finish, metadata
@@ -96,13 +96,13 @@ class OnnxAdapter(Adapter):
         versions = self.made_by["versions"]
         return finish(model, self.layer, drawn, exporter=self.exporter, opset=self.opset, versions=versions)
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        return self.as_given(self.ask("deployed", self.batch_first(x), masks)["output"])
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        return run.as_given(self.ask("deployed", run.batch_first(x), masks)["output"])
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         return self.ask("staged", x, masks)
 
-    def profile(self, x: Array, masks: Masks, repeats: int) -> Tensors:
+    def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Of the model that shows every stage, which ONNX Runtime can fuse less of than of the one that is deployed."""
         if self.runtime != "onnxruntime":
             raise NotImplementedError(f"{self.runtime} does not say how long a node takes")

@@ -12,14 +12,12 @@ from onnx import reference
 
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.inputs import Shape, check_stated
+from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES, onnx_runtime
 
 PROVIDER = "CPUExecutionProvider"
 DISABLED = "MatMulScaleFusion"  # makes 1/√d a float32 attribute in float64 models too (microsoft/onnxruntime#28145)
 LEVELS = {
-    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
-    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    "disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    level: getattr(ort.GraphOptimizationLevel, word) for level, word in onnx_runtime("onnxruntime").levels.items()
 }
 
 
@@ -101,7 +99,7 @@ RUNTIMES: dict[str, Callable[[bytes | Path, str, int, Sequence[str]], Session]] 
     "openvino": OpenVino,
     "openvino_itself": OpenVinoItself,
 }
-PACKAGES = {"onnxruntime": "onnxruntime", "reference": "onnx", "openvino": "openvino", "openvino_itself": "openvino"}
+PACKAGES = {runtime.name: runtime.package for runtime in ONNX_RUNTIMES} | {"openvino_itself": "openvino"}
 """Runtime → the package whose version is its."""
 
 

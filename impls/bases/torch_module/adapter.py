@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, Tensors
+from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, RunRequest, Tensors
 from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
@@ -36,7 +36,7 @@ class TorchModule(Adapter):
         """The layer as its documentation has it, in the default dtype, with parameters of its own."""
 
     @abstractmethod
-    def forward(self, x: Tensor, masks: Masks) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest) -> Tensor:
         """The output of `self.module`, x and output in this run's layout."""
 
     def start(self, device: str, threads: int) -> Environment:
@@ -66,11 +66,11 @@ class TorchModule(Adapter):
         return self.parameters.to_spec({name: to_numpy(value) for name, value in self.module.state_dict().items()})
 
     @torch.no_grad()
-    def output(self, x: Array, masks: Masks) -> Array:
-        return to_numpy(self.called(to_tensor(x), masks))
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        return to_numpy(self.called(to_tensor(x), masks, run))
 
     @torch.no_grad()
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         seen: Tensors = {}
         there = {name for name, _ in self.module.named_modules()}
 
@@ -90,23 +90,23 @@ class TorchModule(Adapter):
             ),
         ]
         try:
-            keep("output", self.called(to_tensor(x), masks))
+            keep("output", self.called(to_tensor(x), masks, run))
         finally:
             for hook in hooks:
                 hook.remove()
         return seen
 
-    def gradients(self, x: Array, masks: Masks, cotangent: Array) -> Tensors:
+    def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
         given, wanted = to_tensor(x), dict(self.module.named_parameters())
         if given.is_floating_point():  # and no token ids
             wanted["x"] = given.requires_grad_()
-        memory = None if self.memory is None else to_tensor(self.memory).requires_grad_()
+        memory = None if run.memory is None else to_tensor(run.memory).requires_grad_()
         if memory is not None:
             wanted["memory"] = memory
-        if self.checkpoint:
-            output = checkpoint(self.called, given, masks, memory, use_reentrant=False)
+        if run.checkpoint:
+            output = checkpoint(self.called, given, masks, run, memory, use_reentrant=False)
         else:
-            output = self.called(given, masks, memory)
+            output = self.called(given, masks, run, memory)
         # A parameter that is never applied has no gradient in PyTorch, which is one of 0.
         found = torch.autograd.grad(
             output, list(wanted.values()), grad_outputs=to_tensor(cotangent), materialize_grads=True
@@ -115,13 +115,13 @@ class TorchModule(Adapter):
         by_inputs = {name: by.pop(name) for name in ("x", "memory") if name in by}
         return {**by_inputs, **self.parameters.to_spec(by)}
 
-    def called(self, x: Tensor, masks: Masks, memory: Tensor | None = None) -> Tensor:
+    def called(self, x: Tensor, masks: Masks, run: RunRequest, memory: Tensor | None = None) -> Tensor:
         """`memory` is the run's own, but where a gradient by it is asked for."""
-        self.module.train(self.mode == "train")
-        seed_generators(self.seed)  # what dropout draws from
-        if self.memory is None:
-            return self.forward(x, masks)
-        return self.attended(x, to_tensor(self.memory) if memory is None else memory, masks.joined(self.heads))
+        self.module.train(run.mode == "train")
+        seed_generators(run.seed)  # what dropout draws from
+        if run.memory is None:
+            return self.forward(x, masks, run)
+        return self.attended(x, to_tensor(run.memory) if memory is None else memory, masks.joined(self.heads))
 
     def attended(self, x: Tensor, memory: Tensor, allowed: Array | None) -> Tensor:
         """The output of attention alone, whose arguments are the query, the key, the value and a mask of ones."""

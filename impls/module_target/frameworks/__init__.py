@@ -9,7 +9,7 @@ from encoder_conformance.impls.module_target.live import LiveModule
 from encoder_conformance.impls.module_target.parts import Tree
 
 
-class Framework(Protocol):
+class ModuleFramework(Protocol):
     """`packages`: the distributions whose versions a report has."""
 
     name: str
@@ -49,11 +49,11 @@ _BY_PACKAGE = (
 """Package, and a module of this folder: the first that owns an object first."""
 
 
-def framework_of(found: object) -> Framework | None:
+def framework_of(found: object) -> ModuleFramework | None:
     """None if it is no module of any. A framework that was not imported has made none."""
     for package, name in _BY_PACKAGE:
         if package in sys.modules:
-            framework: Framework = import_module(f"{__name__}.{name}").FRAMEWORK
+            framework: ModuleFramework = import_module(f"{__name__}.{name}").FRAMEWORK
             if framework.owns(found):
                 return framework
     return None

@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 
-from encoder_conformance.impls.module_target.live import Array
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
 
 
 class Backend(Protocol):

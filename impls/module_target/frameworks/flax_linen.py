@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from encoder_conformance.impls.module_target.calling import signature_of
+from encoder_conformance.impls.module_target.errors import BadTarget, last_frames
 from encoder_conformance.impls.module_target.frameworks.jax_framework import JaxFramework
 from encoder_conformance.impls.module_target.frameworks.jax_tree import Functional, JaxModule
 from encoder_conformance.impls.module_target.live import LiveModule, Signature
-from encoder_conformance.impls.module_target.loading import BadTarget, last_frames
 from encoder_conformance.impls.module_target.parts import Tree
 
 _USUAL = (64, 32, 16, 128)

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from encoder_conformance.impls.module_target.errors import BadTarget
 from encoder_conformance.impls.module_target.live import LiveModule
-from encoder_conformance.impls.module_target.loading import BadTarget
 from encoder_conformance.impls.module_target.parts import Tree
 
 

@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from encoder_conformance.impls.module_target.live import Array, Feeds, LiveModule, Seen, Signature, leaves, of_shape
+from encoder_conformance.impls.module_target.live import Feeds, LiveModule, Seen, Signature, leaves, of_shape
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
 
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""

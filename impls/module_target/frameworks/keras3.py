@@ -11,11 +11,12 @@ import numpy as np
 import onnx
 
 from encoder_conformance.impls.module_target.calling import signature_of
+from encoder_conformance.impls.module_target.errors import BadTarget, last_frames
 from encoder_conformance.impls.module_target.frameworks.backends import BACKENDS, Backend
-from encoder_conformance.impls.module_target.live import Array, Feeds, LiveModule, Seen, Signature, leaves, of_shape
-from encoder_conformance.impls.module_target.loading import BadTarget, last_frames
+from encoder_conformance.impls.module_target.live import Feeds, LiveModule, Seen, Signature, leaves, of_shape
 from encoder_conformance.impls.module_target.parts import Tree, walk
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
 
 _USUAL = (64, 32, 16, 128)
 """Values of d_model that a layer which says none is tried with."""

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.impls.module_target.calling import signature_of
-from encoder_conformance.impls.module_target.live import Array, Feeds, LiveModule, Seen, Signature, leaves, of_shape
-from encoder_conformance.impls.module_target.loading import BadTarget
+from encoder_conformance.impls.module_target.errors import BadTarget
+from encoder_conformance.impls.module_target.live import Feeds, LiveModule, Seen, Signature, leaves, of_shape
 from encoder_conformance.impls.module_target.parts import Tree, walk
+from encoder_conformance.spec.axes import Array
 
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 

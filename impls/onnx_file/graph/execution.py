@@ -1,10 +1,11 @@
 """Executes a model, with or without its intermediate values, or one node by itself."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,11 +13,9 @@ import onnxruntime as ort
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE, loaded
-
-Array = np.ndarray
-Tensors = dict[str, Array]
-
+from encoder_conformance.spec.axes import Array
 
 LONGEST = 60.0
 """Seconds of one run of a file that is looked into: a loop may have no end."""
@@ -65,11 +64,11 @@ class ModelRunner:
     def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
         try:
             if self.session:
-                answers = _bounded(self.session, names, feeds)
+                answers: Sequence[Any] = _bounded(self.session, names, feeds)
             else:
                 self._reference = self._reference or ReferenceEvaluator(self._model)
                 with np.errstate(all="ignore"):
-                    answers = self._reference.run(names, dict(feeds))
+                    answers = list(self._reference.run(names, dict(feeds)))
         except ExecutionError:
             self.ended = True
             raise
@@ -113,19 +112,18 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
         given = model if isinstance(model, bytes) else str(model)
         return ort.InferenceSession(given, options, ["CPUExecutionProvider"])
 
-    return loaded(lambda: _shown(model, shown), load, large=model.ByteSize() > LARGE)
+    outputs = [onnx.ValueInfoProto(name=name) for name in shown]
+    return loaded(lambda: serialized_with(model, outputs), load, large=model.ByteSize() > LARGE)
 
 
-def _shown(model: onnx.ModelProto, names: list[str]) -> bytes:
-    """The model with these among its outputs: on itself, for as long as it takes, for a copy is as large as its
-    weights."""
-    outputs = model.graph.output
-    count = len(outputs)
-    outputs.extend(onnx.ValueInfoProto(name=name) for name in names)
+def serialized_with(model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto] = ()) -> bytes:
+    """The model with more outputs: on itself, for as long as it takes, for a copy is as large as its weights."""
+    count = len(model.graph.output)
+    model.graph.output.extend(outputs)
     try:
-        return model.SerializeToString()
+        return bytes(model.SerializeToString())
     finally:
-        del outputs[count:]
+        del model.graph.output[count:]
 
 
 def showing(model: onnx.ModelProto, names: list[str]) -> ort.InferenceSession:

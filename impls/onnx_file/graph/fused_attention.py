@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
+from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of, input_at
 from encoder_conformance.impls.onnx_file.graph.parts import Parts
 
 FILTER = -10000.0
@@ -20,42 +20,54 @@ _UNKNOWN = ("do_rotary", "past_present_share_buffer", "unidirectional")
 
 @dataclass(frozen=True)
 class Heads:
-    """Query, key and value [B, S, H · d], the number of heads, and what is added to the scores."""
+    """The names of query, key and value [B, S, H · d], the number of heads, and what is added to the scores."""
 
-    query: str
-    key: str
-    value: str
+    parts: tuple[str, ...]
     count: int
     mask: str
     bias: str
 
 
+@dataclass(frozen=True)
+class FusedInput:
+    """x [B, S, D], one weight [D, 3 · D] and bias [3 · D] of query, key and value, and what is added to the scores."""
+
+    x: str
+    weight: str
+    bias: str
+    mask: str
+    added: str
+
+
 def attention(node: onnx.NodeProto, parts: Parts) -> list[onnx.NodeProto] | None:
     """Attention: one fused weight [D, 3 · D] and bias [3 · D]. None where it is not lowered."""
-    return _projected(node, parts, node.input[0], node.input[1], _at(node, 2), _at(node, 3), _at(node, 5), _at(node, 4))
+    x, weight, bias, mask, past, added = (input_at(node, place) for place in range(6))
+    return None if past else _projected(node, parts, FusedInput(x, weight, bias, mask, added))
 
 
 def quantised_attention(node: onnx.NodeProto, parts: Parts) -> list[onnx.NodeProto] | None:
     """QAttention: input and weight are integers, each with its scale and zero point; the bias is real."""
     x, weight = f"{node.output[0]}/x", f"{node.output[0]}/weight"
-    by = [[node.input[3], _at(node, 6)], [node.input[4], _at(node, 7)]]
+    by = [[node.input[3], input_at(node, 6)], [node.input[4], input_at(node, 7)]]
     real = [
         helper.make_node("DequantizeLinear", [name for name in (node.input[0], *by[0]) if name], [x]),
         helper.make_node("DequantizeLinear", [name for name in (node.input[1], *by[1]) if name], [weight], axis=1),
     ]
     parts.dims[weight] = parts.dims.get(node.input[1], ())
-    nodes = _projected(node, parts, x, weight, node.input[2], _at(node, 5), "", _at(node, 8))
+    if input_at(node, 8):
+        return None
+    nodes = _projected(node, parts, FusedInput(x, weight, node.input[2], input_at(node, 5), ""))
     return None if nodes is None else [*real, *nodes]
 
 
 def multi_head_attention(node: onnx.NodeProto, parts: Parts) -> list[onnx.NodeProto] | None:
     """MultiHeadAttention: query, key and value are projected already; one bias [3 · D] may be added to them."""
-    query, key, value = (_at(node, place) for place in range(3))
-    if not (query and key and value) or any(_at(node, place) for place in (6, 7)) or _is_unknown(node):
+    query, key, value = (input_at(node, place) for place in range(3))
+    if not (query and key and value) or any(input_at(node, place) for place in (6, 7)) or _is_unknown(node):
         return None
     nodes: list[onnx.NodeProto] = []
     names = [query, key, value]
-    if bias := _at(node, 3):
+    if bias := input_at(node, 3):
         size = parts.dims.get(bias, (0,))[0] // 3
         if not size:
             return None
@@ -65,17 +77,13 @@ def multi_head_attention(node: onnx.NodeProto, parts: Parts) -> list[onnx.NodePr
             nodes.append(helper.make_node("Gather", [bias, at], [taken], axis=0))
             nodes.append(helper.make_node("Add", [names[place], taken], [own]))
             names[place] = own
-    heads = Heads(*names, _heads(node), _at(node, 4), _at(node, 5))
+    heads = Heads(tuple(names), _heads(node), input_at(node, 4), input_at(node, 5))
     products = _products(node, parts, heads)
     return None if products is None else [*nodes, *products]
 
 
-def _at(node: onnx.NodeProto, place: int) -> str:
-    return node.input[place] if len(node.input) > place else ""
-
-
 def _heads(node: onnx.NodeProto) -> int:
-    return int(attributes_of(node)["num_heads"])  # type: ignore[call-overload]
+    return int(attributes_of(node)["num_heads"])
 
 
 def _is_unknown(node: onnx.NodeProto) -> bool:
@@ -83,25 +91,24 @@ def _is_unknown(node: onnx.NodeProto) -> bool:
     return any(attributes.get(name) for name in _UNKNOWN)
 
 
-def _projected(
-    node: onnx.NodeProto, parts: Parts, x: str, weight: str, bias: str, mask: str, added: str, past: str
-) -> list[onnx.NodeProto] | None:
-    dims = parts.dims.get(weight, ())
-    if len(dims) != 2 or past or _is_unknown(node):
+def _projected(node: onnx.NodeProto, parts: Parts, given: FusedInput) -> list[onnx.NodeProto] | None:
+    dims = parts.dims.get(given.weight, ())
+    if len(dims) != 2 or _is_unknown(node):
         return None
     sizes = attributes_of(node).get("qkv_hidden_sizes") or [dims[1] // 3] * 3
     nodes, names, start = [], [], 0
-    for part, size in zip(("query", "key", "value"), sizes, strict=True):  # type: ignore[call-overload]
+    for part, size in zip(("query", "key", "value"), sizes, strict=True):
         own = f"{node.output[0]}/{part}"
         at = parts.constant(f"{own}/at", np.arange(start, start + size))
-        nodes.append(helper.make_node("Gather", [weight, at], [f"{own}/weight"], axis=1))
-        nodes.append(helper.make_node("MatMul", [x, f"{own}/weight"], [f"{own}/product" if bias else own]))
-        if bias:
-            nodes.append(helper.make_node("Gather", [bias, at], [f"{own}/bias"], axis=0))
-            nodes.append(helper.make_node("Add", [f"{own}/product", f"{own}/bias"], [own]))
+        nodes.append(helper.make_node("Gather", [given.weight, at], [f"{own}/weight"], axis=1))
+        product = f"{own}/product" if given.bias else own
+        nodes.append(helper.make_node("MatMul", [given.x, f"{own}/weight"], [product]))
+        if given.bias:
+            nodes.append(helper.make_node("Gather", [given.bias, at], [f"{own}/bias"], axis=0))
+            nodes.append(helper.make_node("Add", [product, f"{own}/bias"], [own]))
         names.append(own)
         start += size
-    products = _products(node, parts, Heads(names[0], names[1], names[2], _heads(node), mask, added))
+    products = _products(node, parts, Heads(tuple(names), _heads(node), given.mask, given.added))
     return None if products is None else [*nodes, *products]
 
 
@@ -111,25 +118,26 @@ def _products(node: onnx.NodeProto, parts: Parts, heads: Heads) -> list[onnx.Nod
     nodes = []
     split = parts.constant(f"{out}/split", np.array([0, 0, H, -1]))
     turned = {"query": [0, 2, 1, 3], "key": [0, 2, 3, 1], "value": [0, 2, 1, 3]}
-    for part, name in zip(turned, (heads.query, heads.key, heads.value), strict=True):
+    for part, name in zip(turned, heads.parts, strict=True):
         nodes.append(helper.make_node("Reshape", [name, split], [f"{out}/{part}/split"]))
         nodes.append(helper.make_node("Transpose", [f"{out}/{part}/split"], [f"{out}/{part}/heads"], perm=turned[part]))
     nodes.append(helper.make_node("MatMul", [f"{out}/query/heads", f"{out}/key/heads"], [f"{out}/product"]))
-    scale = float(attributes_of(node).get("scale", 0.0) or 0.0)  # type: ignore[arg-type]
+    scale = float(attributes_of(node).get("scale", 0.0) or 0.0)
     scores = f"{out}/scores"
     if scale:
         nodes.append(helper.make_node("Mul", [f"{out}/product", parts.number(f"{out}/scale", scale)], [scores]))
     else:
         nodes += _over_root_of_width(parts, out, f"{out}/query/split", f"{out}/product", scores)
-    for what, name in (("mask", heads.mask), ("bias", heads.bias)):
-        if not name:
-            continue
-        masked = _mask(node, parts, name) if what == "mask" else ([], name)
+    if heads.mask:
+        masked = _mask(node, parts, heads.mask)
         if masked is None:
             return None
         made, added = masked
-        nodes += [*made, helper.make_node("Add", [scores, added], [f"{scores}/{what}"])]
-        scores = f"{scores}/{what}"
+        nodes += [*made, helper.make_node("Add", [scores, added], [f"{scores}/mask"])]
+        scores = f"{scores}/mask"
+    if heads.bias:
+        nodes.append(helper.make_node("Add", [scores, heads.bias], [f"{scores}/bias"]))
+        scores = f"{scores}/bias"
     nodes += [
         helper.make_node("Softmax", [scores], [f"{out}/weights"], axis=3 if parts.opset < 13 else -1),
         helper.make_node("MatMul", [f"{out}/weights", f"{out}/value/heads"], [f"{out}/context"]),
@@ -153,14 +161,14 @@ def _over_root_of_width(parts: Parts, out: str, split: str, product: str, scores
 
 
 def _mask(node: onnx.NodeProto, parts: Parts, name: str) -> tuple[list[onnx.NodeProto], str] | None:
-    """What a mask adds to the scores: 0 where it is 1, the node's `mask_filter_value` where it is 0.
+    """The numbers that a mask adds to the scores: 0 where it is 1, the node's `mask_filter_value` where it is 0.
 
     [batch, keys], [batch, queries, keys], or [batch]: how many of the first keys are there.
     """
     out, rank = node.output[0], parts.rank(name)
     if rank not in (1, 2, 3):
         return None
-    low = float(attributes_of(node).get("mask_filter_value", FILTER))  # type: ignore[arg-type]
+    low = float(attributes_of(node).get("mask_filter_value", FILTER))
     shape = {1: [-1, 1, 1, 1], 2: [0, 1, 1, -1], 3: [0, 1, -1, 0]}[rank]
     flags, added = f"{out}/mask/flags", f"{out}/mask/added"
     nodes: list[onnx.NodeProto] = []

@@ -5,8 +5,9 @@ import onnx
 from onnx import helper
 
 from encoder_conformance.impls.onnx_file.graph.integers import Integers
-from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
+from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of, input_at
 from encoder_conformance.impls.onnx_file.graph.parts import Parts
+from encoder_conformance.spec.axes import Array
 
 Nodes = list[onnx.NodeProto]
 
@@ -15,14 +16,14 @@ def packed_product(node: onnx.NodeProto, parts: Parts, packed: dict[str, Integer
     """MatMulNBits: a weight of 2 to 8 bits in blocks along K, each with its scale and zero point. `packed` gets how the
     real weight was stored."""
     attributes = attributes_of(node)
-    K, N, bits, block = (int(attributes[name]) for name in ("K", "N", "bits", "block_size"))  # type: ignore[call-overload]
+    K, N, bits, block = (int(attributes[name]) for name in ("K", "N", "bits", "block_size"))
     held, scales = parts.tensor(node.input[1]), parts.tensor(node.input[2])
-    if held is None or scales is None or bits not in (2, 4, 8) or _at(node, 4):
+    if held is None or scales is None or bits not in (2, 4, 8) or input_at(node, 4):
         return None
     blocks = -(-K // block)
     whole = _unpacked(held.reshape(N, blocks, -1), bits)[:, :, :block].astype(np.float64)
     zeros = np.full((N, blocks), 2.0 ** (bits - 1))
-    if _at(node, 3):
+    if input_at(node, 3):
         zeros_held = parts.tensor(node.input[3])
         if zeros_held is None:
             return None
@@ -35,12 +36,12 @@ def packed_product(node: onnx.NodeProto, parts: Parts, packed: dict[str, Integer
     weight = parts.constant(f"{node.output[0]}/weight", np.ascontiguousarray(real).astype(scales.dtype))
     packed[weight] = Integers(f"uint{bits}", float(np.abs(steps).max()))
     out = node.output[0]
-    bias = _at(node, 5)
+    bias = input_at(node, 5)
     product = helper.make_node("MatMul", [node.input[0], weight], [f"{out}/product" if bias else out], name=node.name)
     return [product, *([helper.make_node("Add", [f"{out}/product", bias], [out])] if bias else [])]
 
 
-def _unpacked(held: np.ndarray, bits: int) -> np.ndarray:
+def _unpacked(held: Array, bits: int) -> Array:
     """The last axis of bytes as integers of so many bits, the lowest first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (held[..., None] >> shifts) & np.uint8(2**bits - 1)
@@ -53,12 +54,12 @@ def real_product(node: onnx.NodeProto, parts: Parts) -> Nodes:
     if node.op_type == "DynamicQuantizeMatMul":
         names = [f"{out}/{part}" for part in ("integers", "scale", "zero")]
         nodes = [helper.make_node("DynamicQuantizeLinear", [node.input[0]], names)]
-        a, b = names, [node.input[1], node.input[2], _at(node, 3)]
-        bias = _at(node, 4)
+        a, b = names, [node.input[1], node.input[2], input_at(node, 3)]
+        bias = input_at(node, 4)
     else:
         nodes = []
-        a, b = [node.input[0], node.input[2], _at(node, 4)], [node.input[1], node.input[3], _at(node, 5)]
-        bias = _at(node, 6)
+        a, b = [node.input[0], node.input[2], input_at(node, 4)], [node.input[1], node.input[3], input_at(node, 5)]
+        bias = input_at(node, 6)
     product = f"{out}/product" if bias else out
     nodes += [
         helper.make_node("DequantizeLinear", [name for name in a if name], [f"{out}/a"]),
@@ -79,7 +80,3 @@ def integer_operator(node: onnx.NodeProto, parts: Parts) -> Nodes:
     nodes.append(helper.make_node(op, [f"{out}/a", f"{out}/b"], [f"{out}/real"], name=node.name))
     nodes.append(helper.make_node("QuantizeLinear", [f"{out}/real", *node.input[6:8]], [out]))
     return nodes
-
-
-def _at(node: onnx.NodeProto, place: int) -> str:
-    return node.input[place] if len(node.input) > place else ""

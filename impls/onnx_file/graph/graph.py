@@ -1,6 +1,6 @@
 """The working copy of a model: functions inlined, Constant nodes as initializers, each value's producer indexed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,9 @@ from onnx import numpy_helper
 
 from encoder_conformance.impls.onnx_file.graph.integers import is_quantised, stored_integers, to_real_numbers
 from encoder_conformance.impls.onnx_file.graph.lowering import FUSED, MICROSOFT, lower
-from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, inputs_of
+from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, copy_of, inputs_of, leading_to, replace_nodes
+from encoder_conformance.impls.onnx_file.graph.operators import IDENTITIES, MOVES
+from encoder_conformance.spec.axes import Array
 
 
 class Graph:
@@ -22,10 +24,7 @@ class Graph:
 
     def __init__(self, source: onnx.ModelProto, *, copied: bool = True) -> None:
         """Not `copied`: `source` is changed in place, and is this graph's from now on."""
-        model = source
-        if copied:
-            model = onnx.ModelProto()
-            model.CopyFrom(source)
+        model = copy_of(source) if copied else source
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         constants_to_initializers(model.graph)
@@ -38,8 +37,7 @@ class Graph:
             or self.quantised
             or any(node.domain == MICROSOFT or node.op_type in FUSED for node in model.graph.node)
         ):
-            self.original = onnx.ModelProto()
-            self.original.CopyFrom(model)
+            self.original = copy_of(model)
             packed = lower(model)
             self.quantised = self.quantised or is_quantised(model.graph)
             self.integers |= stored_integers(model.graph) | packed | to_real_numbers(model.graph, rounded=False)
@@ -54,8 +52,7 @@ class Graph:
 
     def rounded(self) -> onnx.ModelProto:
         """`model`, with activations rounded as the file rounds them."""
-        model = onnx.ModelProto()
-        model.CopyFrom(self.original)
+        model = copy_of(self.original)
         lower(model)
         to_real_numbers(model.graph, rounded=True)
         return model
@@ -75,12 +72,12 @@ class Graph:
         return {output for node in self.original.graph.node for output in node.output}
 
     @cached_property
-    def constants(self) -> dict[str, np.ndarray]:
+    def constants(self) -> dict[str, Array]:
         """Name → value of every initializer."""
         return {name: numpy_helper.to_array(tensor) for name, tensor in self.initializers.items()}
 
     def forget_numbers(self) -> None:
-        """What `constants` has read is read anew when it is asked for again."""
+        """Drops what `constants` has read; it is read anew when it is asked for again."""
         self.__dict__.pop("constants", None)
 
     @cached_property
@@ -93,13 +90,13 @@ class Graph:
         return offsets
 
     @cached_property
-    def numbering(self) -> np.ndarray:
+    def numbering(self) -> Array:
         """The numbers of all initializers' elements: what rearranges some of them takes views of it."""
         total = sum(value.size for value in self.constants.values())
         return np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
 
     def forget_numbering(self) -> None:
-        """`numbering`, which a trace needs and nothing after it."""
+        """Drops `numbering`, which a trace needs and nothing after it."""
         self.__dict__.pop("numbering", None)
 
     def depending_on(self, name: str) -> set[str]:
@@ -109,6 +106,16 @@ class Graph:
             if node.op_type not in ("Shape", "Size") and any(name in found for name in inputs_of(node)):
                 found.update(node.output)
         return found
+
+    def needed_by(self, names: Iterable[str], ends: Iterable[str] = ()) -> set[str]:
+        """`names` and the values that they are computed from; behind `ends`, which are among them, none is."""
+        return leading_to(names, self.producers, ends)
+
+    def origin(self, name: str, ends: Callable[[onnx.NodeProto], bool] = lambda node: False) -> str:
+        """The value that another is rearranged from, or the first on the way whose node `ends` it."""
+        while (node := self.producers.get(name)) is not None and node.op_type in IDENTITIES | MOVES and not ends(node):
+            name = node.input[0]
+        return name
 
 
 def constants_to_initializers(graph: onnx.GraphProto) -> None:
@@ -124,25 +131,23 @@ def constants_to_initializers(graph: onnx.GraphProto) -> None:
         else:
             value.name = node.output[0]
             graph.initializer.append(value)
-    del graph.node[:]
-    graph.node.extend(kept)
+    replace_nodes(graph, kept)
 
 
 def constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
     """The tensor of a Constant node; None for strings and sparse tensors."""
     [attribute] = node.attribute
-    tensor = onnx.TensorProto()
     match attribute.name:
         case "value":
+            tensor = onnx.TensorProto()
             tensor.CopyFrom(attribute.t)
+            return tensor
         case "value_float":
-            tensor.CopyFrom(numpy_helper.from_array(np.float32(attribute.f).reshape(())))
+            return numpy_helper.from_array(np.array(attribute.f, np.float32))
         case "value_floats":
-            tensor.CopyFrom(numpy_helper.from_array(np.array(attribute.floats, np.float32)))
+            return numpy_helper.from_array(np.array(attribute.floats, np.float32))
         case "value_int":
-            tensor.CopyFrom(numpy_helper.from_array(np.int64(attribute.i).reshape(())))
+            return numpy_helper.from_array(np.array(attribute.i, np.int64))
         case "value_ints":
-            tensor.CopyFrom(numpy_helper.from_array(np.array(attribute.ints, np.int64)))
-        case _:
-            return None
-    return tensor
+            return numpy_helper.from_array(np.array(attribute.ints, np.int64))
+    return None

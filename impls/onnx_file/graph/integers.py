@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from encoder_conformance.impls.onnx_file.graph.nodes import replace_nodes
+
 ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
 Nodes = list[onnx.NodeProto]
 Initializers = dict[str, onnx.TensorProto]
@@ -18,7 +20,7 @@ Initializers = dict[str, onnx.TensorProto]
 
 @dataclass(frozen=True)
 class Integers:
-    """How a weight is stored: the format, and the largest distance between the numbers of two neighbouring integers."""
+    """The storage of a weight: the format, and the largest distance of the numbers of two neighbouring integers."""
 
     format: str
     step: float
@@ -39,8 +41,8 @@ def stored_integers(graph: onnx.GraphProto) -> dict[str, Integers]:
 
 
 def to_real_numbers(graph: onnx.GraphProto, *, rounded: bool) -> dict[str, Integers]:
-    """In place. `rounded`: activations are rounded as the file rounds them. Gives the weights of integer products, by
-    the names of their real numbers."""
+    """Rewrites the graph in place. `rounded`: activations are rounded as the file rounds them. Gives the weights of
+    integer products, by the names of their real numbers."""
     known = _initializers(graph)
     quantisers = _quantisers(graph.node, known)
     real = {name: f"{name}/back" if rounded else node.input[0] for name, node in quantisers.items()}
@@ -58,8 +60,7 @@ def to_real_numbers(graph: onnx.GraphProto, *, rounded: bool) -> dict[str, Integ
         else:
             kept.append(node)
     found = _scale_weights(kept, graph, known)
-    del graph.node[:]
-    graph.node.extend(kept)
+    replace_nodes(graph, kept)
     return found
 
 

@@ -17,6 +17,7 @@ from encoder_conformance.impls.onnx_file.graph.fused_attention import (
 )
 from encoder_conformance.impls.onnx_file.graph.fused_integers import integer_operator, packed_product, real_product
 from encoder_conformance.impls.onnx_file.graph.integers import Integers
+from encoder_conformance.impls.onnx_file.graph.nodes import STANDARD, replace_nodes
 from encoder_conformance.impls.onnx_file.graph.parts import Parts
 
 MICROSOFT = "com.microsoft"
@@ -26,11 +27,9 @@ Nodes = list[onnx.NodeProto]
 
 
 def lower(model: onnx.ModelProto) -> dict[str, Integers]:
-    """In place; Constant nodes are initializers already. Gives how weights were stored that were packed."""
-    graph, kept, packed = model.graph, Nodes(), dict[str, Integers]()
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
-    parts = Parts(graph, opset)
-    for node in graph.node:
+    """Lowers in place; Constant nodes are initializers already. Gives how weights were stored that were packed."""
+    parts, kept, packed = Parts(model.graph, _opset(model)), Nodes(), dict[str, Integers]()
+    for node in model.graph.node:
         lowering = LOWERINGS.get(node.op_type) if node.domain == MICROSOFT else None
         if node.op_type == "MatMulNBits":
             lowered = packed_product(node, parts, packed)
@@ -39,19 +38,21 @@ def lower(model: onnx.ModelProto) -> dict[str, Integers]:
         else:
             lowered = lowering(node, parts) if lowering else None
         kept += [node] if lowered is None else lowered
-    del graph.node[:]
-    graph.node.extend(kept)
+    replace_nodes(model.graph, kept)
     return packed
 
 
 def lower_embeddings(model: onnx.ModelProto) -> None:
-    """Only EmbedLayerNormalization, in place."""
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
-    parts, kept = Parts(model.graph, opset), Nodes()
+    """Lowers EmbedLayerNormalization alone, in place."""
+    parts, kept = Parts(model.graph, _opset(model)), Nodes()
     for node in model.graph.node:
         kept += _embed_norm(node, parts) if node.op_type == "EmbedLayerNormalization" else [node]
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
+    replace_nodes(model.graph, kept)
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    """The opset of ONNX's own operators."""
+    return next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 1)
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
@@ -152,7 +153,7 @@ def _embed_norm(node: onnx.NodeProto, parts: Parts) -> Nodes:
 
 
 def _counted(parts: Parts, out: str, mask: str, ids: str) -> Nodes:
-    """How many ones the mask has in each item, in int32, which Attention takes; 0 without a mask."""
+    """The number of ones of the mask in each item, in int32, which Attention takes; 0 without a mask."""
     flags, count = f"{out}/flags", f"{out}/count"
     narrowed = helper.make_node("Cast", [count], [out], to=onnx.TensorProto.INT32)
     source = mask or ids

@@ -1,6 +1,7 @@
 """Single nodes: their attributes, inputs and subgraphs, and their name in a message."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import onnx
 from onnx import helper
@@ -14,8 +15,25 @@ def node_label(node: onnx.NodeProto) -> str:
     return f"{node.op_type} {node.name or node.output[0]!r}"
 
 
-def attributes_of(node: onnx.NodeProto) -> dict[str, object]:
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+def input_at(node: onnx.NodeProto, place: int) -> str:
+    """The name of an input; "" where the node has none there."""
+    return node.input[place] if len(node.input) > place else ""
+
+
+def replace_nodes(graph: onnx.GraphProto | onnx.FunctionProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    kept = list(nodes)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -32,6 +50,17 @@ def inputs_of(node: onnx.NodeProto) -> Iterator[str]:
     for graph in subgraphs(node):
         for inner in graph.node:
             yield from inputs_of(inner)
+
+
+def leading_to(names: Iterable[str], producers: Mapping[str, onnx.NodeProto], ends: Iterable[str] = ()) -> set[str]:
+    """`names` and the values that they are computed from; behind `ends`, which are among them, none is."""
+    waiting, found = list(names), set(ends)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += inputs_of(producers[name]) if name in producers else ()
+    return found
 
 
 def every_node(model: onnx.ModelProto) -> list[onnx.NodeProto]:

@@ -1,5 +1,7 @@
 """ONNX's operators, classified by their effect on the elements of a value."""
 
+from math import prod
+
 import onnx
 
 FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
@@ -35,3 +37,12 @@ ROWWISE = frozenset(
 )  # fmt: skip
 """Each element depends on its whole row, and the shape stays."""
 PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum", "FusedMatMul"))
+
+
+def float_type_of(graph: onnx.GraphProto) -> int:
+    """The floating-point format of most numbers among the weights."""
+    sizes: dict[int, int] = {}
+    for tensor in graph.initializer:
+        if tensor.dims and tensor.data_type in FLOAT_TYPES:
+            sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + prod(tensor.dims)
+    return max(sizes, key=lambda each: sizes[each], default=onnx.TensorProto.FLOAT)

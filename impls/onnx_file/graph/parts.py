@@ -1,12 +1,10 @@
 """The constants and small nodes that a lowering adds to a graph."""
 
-from math import prod
-
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES
+from encoder_conformance.impls.onnx_file.graph.operators import float_type_of
 
 
 class Parts:
@@ -15,7 +13,7 @@ class Parts:
     def __init__(self, graph: onnx.GraphProto, opset: int) -> None:
         self.graph, self.opset = graph, opset
         self.dims = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-        self.float_type = _float_of(graph)
+        self.float_type = float_type_of(graph)
         self._ranks = {
             info.name: len(info.type.tensor_type.shape.dim)
             for info in (*graph.input, *graph.value_info)
@@ -31,7 +29,7 @@ class Parts:
                 self._ranks.setdefault(node.output[0], 1)
 
     def rank(self, name: str) -> int | None:
-        """How many axes a value has, if the graph says so."""
+        """The number of axes of a value, if the graph says so."""
         while name not in self._ranks and name not in self.dims and name in self._like:
             name = self._like[name]
         return self._ranks.get(name) or (len(self.dims[name]) if name in self.dims else None)
@@ -57,12 +55,3 @@ class Parts:
         """The value of an initializer."""
         held = next((tensor for tensor in self.graph.initializer if tensor.name == name), None)
         return None if held is None else numpy_helper.to_array(held)
-
-
-def _float_of(graph: onnx.GraphProto) -> int:
-    """The floating-point format of most numbers among the weights."""
-    sizes: dict[int, int] = {}
-    for tensor in graph.initializer:
-        if tensor.dims and tensor.data_type in FLOAT_TYPES:
-            sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + prod(tensor.dims)
-    return max(sizes, key=lambda each: sizes[each], default=onnx.TensorProto.FLOAT)

@@ -6,15 +6,14 @@ aside. Both are said.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 import onnx
 from onnx import helper
 
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.lowering import lower_embeddings
-from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of, node_label
-from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES
+from encoder_conformance.impls.onnx_file.graph.nodes import copy_of, inputs_of, node_label
+from encoder_conformance.impls.onnx_file.graph.operators import IDENTITIES, float_type_of
 from encoder_conformance.impls.onnx_file.interface.embedding import embedding
 from encoder_conformance.impls.onnx_file.interface.ports import INTEGERS, port_of
 from encoder_conformance.impls.onnx_file.reading.checker import without_weights
@@ -26,6 +25,8 @@ MOST_OUTPUTS = 12
 """Values that are tried as the hidden states, the last first."""
 MOST_STARTS = 6
 """Values after the first that are tried as what the layers take."""
+Shapes = dict[str, tuple[int | str | None, ...]]
+"""Value → its sizes, as far as they are known."""
 _PASSED = frozenset(
     ("Add", "Sum", "Mul", "LayerNormalization", "Transpose", "Reshape", "Flatten", "Concat", "Gelu", "Erf", "Relu")
 ) | IDENTITIES  # fmt: skip
@@ -60,7 +61,7 @@ def cuts(graph: Graph) -> Iterator[Cut]:
 
 
 def _start(graph: Graph) -> tuple[str, str] | None:
-    """What the layers take, and what makes it."""
+    """The value that the layers take, and what makes it."""
     integers = [port.name for port in map(port_of, graph.inputs) if port.dtype in INTEGERS]
     nodes = list(graph.original.graph.node)
     fused = next((node for node in nodes if node.op_type in FUSED_EMBEDDINGS), None)
@@ -75,7 +76,7 @@ def _start(graph: Graph) -> tuple[str, str] | None:
     return None
 
 
-def _later_starts(graph: Graph, x: str, shapes: dict[str, tuple[int | str | None, ...]]) -> list[str]:
+def _later_starts(graph: Graph, x: str, shapes: Shapes) -> list[str]:
     """Values [batch, sequence, features] that depend on `x` and that several nodes take, as a layer's input is taken: a
     projection or an activation may stand before the first layer."""
     takers: dict[str, int] = {}
@@ -109,8 +110,8 @@ def _after(nodes: list[onnx.NodeProto], name: str) -> str:
         name = takers[0].output[0]
 
 
-def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int | str | None, ...]]:
-    """What shape inference knows. Large initializers are declared by shape alone."""
+def _shapes(model: onnx.ModelProto) -> Shapes:
+    """The shapes that shape inference knows. Large initializers are declared by shape alone."""
     try:
         light = onnx.shape_inference.infer_shapes(without_weights(model), data_prop=True)
     except Exception:
@@ -119,20 +120,14 @@ def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int | str | None, ...]]:
     return {info.name: shape for info in infos if (shape := port_of(info).shape) is not None}
 
 
-def _hidden_states(graph: Graph, x: str, shapes: dict[str, tuple[int | str | None, ...]]) -> list[str]:
+def _hidden_states(graph: Graph, x: str, shapes: Shapes) -> list[str]:
     """The values that may be the encoder's output, the likeliest first: an output in the shape of x; else the last
     norms and sums that an output depends on."""
     dependent = graph.depending_on(x)
     width = _width(graph, x, shapes)
     outputs = [info.name for info in graph.model.graph.output]
     fitting = [name for name in outputs if name in dependent - {x} and _fits(shapes.get(name), width)]
-    needed, waiting = set[str](), list(outputs)
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            maker = graph.producers.get(name)
-            waiting += inputs_of(maker) if maker is not None else ()
+    needed = graph.needed_by(outputs)
     ends = ("LayerNormalization", "Add", *_SKIPPED, "RMSNormalization", "SimplifiedLayerNormalization")
     made = [
         node.output[0]
@@ -142,14 +137,14 @@ def _hidden_states(graph: Graph, x: str, shapes: dict[str, tuple[int | str | Non
     return list(dict.fromkeys([*fitting, *reversed(made)]))
 
 
-def _width(graph: Graph, x: str, shapes: dict[str, tuple[int | str | None, ...]]) -> int | str | None:
+def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
     """d_model: the last axis of x, else the size of the first norm's gain after it."""
     known = shapes.get(x, (None,))[-1]
     if isinstance(known, int):
         return known
     for node in graph.original.graph.node:
         if node.op_type in FUSED_EMBEDDINGS and node.output[0] == x:
-            return graph.initializers[node.input[2]].dims[1]
+            return int(graph.initializers[node.input[2]].dims[1])
     dependent = graph.depending_on(x)
     for node in graph.nodes:
         if (
@@ -165,11 +160,10 @@ def _fits(shape: tuple[int | str | None, ...] | None, width: int | str | None) -
     return shape is not None and len(shape) == 3 and shape[-1] in (width, None)
 
 
-def _cut(graph: Graph, x: str, before: str, output: str, shapes: dict[str, tuple[int | str | None, ...]]) -> Cut:
+def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:
     model = graph.original
     if any(node.op_type in FUSED_EMBEDDINGS for node in model.graph.node):
-        model = onnx.ModelProto()
-        model.CopyFrom(graph.original)
+        model = copy_of(graph.original)
         lower_embeddings(model)  # whose second output, of the mask, may be needed without the first
     needed, kept, nodes = {output}, [], list(model.graph.node)
     for node in reversed(nodes):
@@ -178,7 +172,7 @@ def _cut(graph: Graph, x: str, before: str, output: str, shapes: dict[str, tuple
             needed.update(inputs_of(node))
             kept.append(node)
     declared = [info.name for info in graph.inputs]
-    dtype = _dtype_of(graph)
+    dtype = float_type_of(graph.original.graph)
     sizes: list[int | str | None] = list(shapes.get(x) or ("batch", "sequence", None))
     if len(sizes) == 3:
         sizes[2] = _width(graph, x, shapes)
@@ -200,12 +194,3 @@ def _cut(graph: Graph, x: str, before: str, output: str, shapes: dict[str, tuple
         getattr(found.graph, field).extend(values)
     before_x = tuple(name for name in declared if name not in needed or x in graph.depending_on(name))
     return Cut(found, x, before, before_x, output, tuple(name for name in own_outputs if name != output))
-
-
-def _dtype_of(graph: Graph) -> int:
-    """The format of most numbers among the weights."""
-    sizes: dict[int, int] = {}
-    for tensor in graph.original.graph.initializer:
-        if tensor.data_type in FLOAT_TYPES and len(tensor.dims):
-            sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + prod(tensor.dims)
-    return max(sizes, key=lambda each: sizes[each], default=onnx.TensorProto.FLOAT)

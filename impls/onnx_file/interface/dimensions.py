@@ -7,8 +7,8 @@ from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_inputs import mask_feeds
-from encoder_conformance.impls.onnx_file.interface.ports import Interface, numpy_dtype
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.impls.onnx_file.interface.ports import Interface
+from encoder_conformance.wire.description import Port
 
 
 def check_dimensions(interface: Interface, layout: str, findings: Findings) -> None:
@@ -101,9 +101,10 @@ def check_free_sizes(interface: Interface, semantics: InputSemantics, runner: Mo
 
 def runs_at(semantics: InputSemantics, runner: ModelRunner, batch: int, sequence: int) -> bool:
     """Whether the file gives an output in the shape of x at other sizes, with masks that hide nothing."""
-    x = np.zeros(semantics.x_shape(batch, sequence), numpy_dtype(semantics.x.dtype))
+    x = np.zeros(semantics.x_shape(batch, sequence), np.dtype(semantics.x.dtype))
     open_masks = mask_feeds(semantics, Masks(None, None), batch, sequence, semantics.num_heads)
     try:
-        return runner.run({semantics.x.name: x, **open_masks})[semantics.output.name].shape == x.shape
+        output = runner.run({semantics.x.name: x, **open_masks})[semantics.output.name]
     except ExecutionError:
         return False
+    return bool(output.shape == x.shape)

@@ -8,7 +8,7 @@ from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.impls.onnx_file.interface.ports import INTEGERS
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.wire.description import MaskMeaning
 
 
 def check_masks(
@@ -85,7 +85,7 @@ def _gives_sizes(graph: Graph, name: str) -> bool:
 
 
 def _hides_nothing(mask: MaskSemantics) -> tuple[str, str]:
-    """How a mask that reaches the output fails to hide a key, and what to do."""
+    """The way in which a mask that reaches the output fails to hide a key, and what to do."""
     if mask.flipped:
         return (
             f"the sign of {mask.name!r} is flipped: it hides a position at +1e9, and raises it at -1e9",

@@ -7,10 +7,9 @@ import numpy as np
 from encoder_conformance import Array, Masks, Tensors
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
-from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 
 
-class Unsupported(NotImplementedError):
+class UnsupportedMask(NotImplementedError):
     """The file has no input for this mask."""
 
 
@@ -26,7 +25,7 @@ def axes_of(mask_input: MaskSemantics) -> tuple[str, ...]:
 
 
 def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_heads: int) -> Tensors:
-    """Every mask input of the file for this run; raises Unsupported."""
+    """Every mask input of the file for this run; raises UnsupportedMask."""
     known = [mask_input for mask_input in semantics.masks if mask_input.polarity]
     axes = {mask_input.name: axes_of(mask_input) for mask_input in known}
     padded = [mask_input for mask_input in known if "Q" not in axes[mask_input.name]]
@@ -46,16 +45,16 @@ def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_head
                 _broadcast(valid[:, None, None, :], full), mask_input, axes[mask_input.name]
             )
     if valid is not None and not padded and hiding is None:
-        raise Unsupported("a padding mask is given, and the file has no input for any mask")
+        raise UnsupportedMask("a padding mask is given, and the file has no input for any mask")
     if hiding is not None:
         whole = allowed if _fits(allowed, axes[hiding.name], full) or not padded else apart
         if whole is not None:
             feeds[hiding.name] = _placed(_broadcast(whole, full), hiding, axes[hiding.name])
     elif apart is not None:
-        raise Unsupported("an attention mask is given, and the file has no input for one")
+        raise UnsupportedMask("an attention mask is given, and the file has no input for one")
     if bias is not None:
         if biased is None:
-            raise Unsupported("a bias of the scores is given, and the file has no input for one")
+            raise UnsupportedMask("a bias of the scores is given, and the file has no input for one")
         feeds[biased.name] = _added(feeds[biased.name], _broadcast(bias, full), biased, axes[biased.name])
     return feeds
 
@@ -92,12 +91,12 @@ def _is_constant(mask: Array, axis: int) -> bool:
 
 
 def _arranged(values: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
-    """[B, H, S, S] in the axes of the input; raises Unsupported where they cannot hold it."""
+    """[B, H, S, S] in the axes of the input; raises UnsupportedMask where they cannot hold it."""
     own = "".join(axes)
     for axis, (letter, what) in enumerate(zip("BHQK", ("item", "head", "query", "key"), strict=True)):
         if letter not in own:
             if not _is_constant(values, axis):
-                raise Unsupported(
+                raise UnsupportedMask(
                     f"the mask differs from one {what} to the next, and the file's {mask_input.name!r} cannot"
                 )
             values = values[(slice(None),) * axis + (slice(0, 1),)]
@@ -110,8 +109,8 @@ def _arranged(values: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -
 def _placed(allowed: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
     assert mask_input.polarity is not None
     values = np.where(_arranged(allowed, mask_input, axes), mask_input.polarity.open, mask_input.polarity.shut)
-    return np.ascontiguousarray(values.astype(numpy_dtype(mask_input.dtype)))
+    return np.ascontiguousarray(values.astype(np.dtype(mask_input.dtype)))
 
 
 def _added(mask: Array, bias: Array, mask_input: MaskSemantics, axes: tuple[str, ...]) -> Array:
-    return (mask + _arranged(bias, mask_input, axes)).astype(numpy_dtype(mask_input.dtype))
+    return (mask + _arranged(bias, mask_input, axes)).astype(np.dtype(mask_input.dtype))

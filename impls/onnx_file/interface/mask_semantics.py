@@ -1,12 +1,12 @@
-"""What a mask input does: what hides in it, along which axis, and how well."""
+"""The meaning of a mask input: which number hides, along which axis, and how well."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array
-from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
-from encoder_conformance.validate.findings import MaskMeaning
+from encoder_conformance.impls.onnx_file.interface.ports import FLOATS
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.wire.description import GraphMask, MaskMeaning
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,19 @@ class Polarity:
     meaning: MaskMeaning
     open: float
     shut: float
+
+
+ATTEND, IGNORE = Polarity("attend", 1, 0), Polarity("ignore", 0, 1)
+
+
+def additive(dtype: str, sign: int = -1) -> Polarity:
+    """The polarity of numbers that are added to the scores; `sign` +1 is that of a mask that is subtracted."""
+    return Polarity("additive", 0, sign * (6e4 if dtype == "float16" else 1e9))
+
+
+def polarities_of(dtype: str) -> list[Polarity]:
+    """The polarities that a mask of this dtype may have."""
+    return [ATTEND, IGNORE, additive(dtype)] if dtype in FLOATS else [ATTEND, IGNORE]
 
 
 @dataclass(frozen=True)
@@ -45,4 +58,19 @@ class MaskSemantics:
         return self.polarity.open if self.polarity else self.fill
 
     def filled(self, value: float, shape: tuple[int, ...] | None = None) -> Array:
-        return np.full(self.shape if shape is None else shape, value, numpy_dtype(self.dtype))
+        """A mask of this number everywhere, at the sizes of the probe or at others."""
+        return np.full(self.shape if shape is None else shape, value, np.dtype(self.dtype))
+
+    def as_input(self) -> GraphMask:
+        meaning = self.polarity.meaning if self.polarity else None
+        return GraphMask(name=self.name, axes=self.axes, meaning=meaning, counted=self.counted)
+
+
+def axes_at(shape: tuple[int, ...], B: int, S: int) -> str:
+    """The letters of a mask's axes, by their sizes at batch B and sequence S."""
+    axes = "".join("1" if n == 1 else "S" if n == S else "B" if n == B else "X" for n in shape)
+    if len(shape) == 4 and axes[1] != "1":
+        axes = axes[0] + "H" + axes[2:]
+    if len(shape) == 2 and B in (1, S) and shape[0] == B:
+        axes = "BS"
+    return axes

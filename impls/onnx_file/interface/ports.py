@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-import numpy as np
+import ml_dtypes  # noqa: F401  makes bfloat16 a name of np.dtype
 import onnx
 
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 FLOATS = {"float32", "float64", "float16", "bfloat16"}
 INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64"}
@@ -13,19 +13,11 @@ INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uin
 
 @dataclass(frozen=True)
 class Interface:
-    """`masks`: every input that is not x."""
+    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x."""
 
     x: Port
     output: Port
     masks: tuple[Port, ...]
-
-
-def numpy_dtype(name: str) -> np.dtype:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
 
 
 def port_of(info: onnx.ValueInfoProto) -> Port:

@@ -6,9 +6,12 @@ from itertools import islice, product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors, TooLong
+from encoder_conformance import Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner, TooLong
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
-from encoder_conformance.impls.onnx_file.interface.ports import Interface, Port, numpy_dtype
+from encoder_conformance.impls.onnx_file.interface.ports import Interface
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.wire.description import Port
 
 BATCH, SEQUENCE = 3, 5
 LONGEST = 512
@@ -43,9 +46,8 @@ class ProbeRun:
             at = (place,) if self.x.ndim == 2 else (place, 0) if axis == 0 else (0, place)
             for draw in (1, 2):
                 perturbed = self.x.copy()
-                perturbed[at] = (
-                    np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1]).astype(perturbed.dtype)
-                )
+                drawn = np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1:])
+                perturbed[at] = drawn.astype(perturbed.dtype)
                 with np.errstate(invalid="ignore"):
                     change = np.abs(self.output(masks, perturbed) - self.output(masks)).max(-1)
                 line = change if self.x.ndim == 2 else change[:, 0] if axis == 0 else change[0]
@@ -59,7 +61,7 @@ def first_that_runs(probes: Iterator[ProbeRun], tries: int) -> tuple[ProbeRun | 
     for probe in islice(probes, tries):
         try:
             masks = probe.interface.masks
-            output = probe.output({p.name: np.zeros(probe.shapes[p.name], numpy_dtype(p.dtype)) for p in masks})
+            output = probe.output({p.name: np.zeros(probe.shapes[p.name], np.dtype(p.dtype)) for p in masks})
         except TooLong as error:
             return None, str(error)
         except ExecutionError as error:
@@ -76,7 +78,7 @@ def probe_runs(runner: ModelRunner, graph: Graph, interface: Interface, least: i
     d_model = shape[-1] if isinstance(shape[-1], int) else _width(graph)
     declared = [d if isinstance(d, int) else None for d in shape[:-1]]
     for sizes in _sizes(declared, graph, least):
-        x = np.random.default_rng(0).normal(size=(*sizes, d_model)).astype(numpy_dtype(interface.x.dtype))
+        x = np.random.default_rng(0).normal(size=(*sizes, d_model)).astype(np.dtype(interface.x.dtype))
         symbols = {d: n for d, n in zip(shape, x.shape, strict=True) if isinstance(d, str)}
         choices = [list(_shapes(mask, symbols, sizes)) for mask in interface.masks]
         for shapes in product(*choices):

@@ -2,10 +2,9 @@
 
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
-from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of
 from encoder_conformance.impls.onnx_file.interface.embedding import embedding
 from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, Interface, port_of
-from encoder_conformance.validate.findings import Port
+from encoder_conformance.wire.description import Port
 
 X_NAMES = ("x", "src", "input", "inputs", "hidden_states", "inputs_embeds", "embeddings", "features", "query")
 OUTPUT_NAMES = ("output", "y", "out", "last_hidden_state", "hidden_states", "encoded")
@@ -102,11 +101,5 @@ def _select_output(graph: Graph, x: Port, results: list[Port], findings: Finding
 
 
 def _depth(graph: Graph, name: str) -> int:
-    """How many nodes lead to a value."""
-    waiting, visited = [name], set()
-    while waiting:
-        node = graph.producers.get(waiting.pop())
-        if node is not None and id(node) not in visited:
-            visited.add(id(node))
-            waiting += inputs_of(node)
-    return len(visited)
+    """The number of nodes that lead to a value."""
+    return len({id(graph.producers[each]) for each in graph.needed_by([name]) if each in graph.producers})

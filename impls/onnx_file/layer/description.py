@@ -7,8 +7,8 @@ import numpy as np
 
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer
-from encoder_conformance.impls.onnx_file.tracing.expressions import Linear, Norm
-from encoder_conformance.validate.findings import Fact
+from encoder_conformance.impls.onnx_file.tracing.expressions import Linear, TracedNorm
+from encoder_conformance.wire.description import Fact
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""
@@ -42,7 +42,7 @@ def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) ->
 
 
 def deviations_of(encoder: Encoder) -> tuple[str, ...]:
-    """What every layer does by a deviation, since the layer language has no word for it."""
+    """The deviations that every layer has, since the layer language has no word for them."""
     functions = {layer.activation.function for layer in encoder.layers}
     return tuple(BY_DEVIATION[each][1] for each in functions if each in BY_DEVIATION) if len(functions) == 1 else ()
 
@@ -84,7 +84,7 @@ def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
                 findings.error("layer", f"the layers of the stack differ: {differ}", hint)
 
 
-def _check_final_norm(final: Norm | None, choices: dict[str, Any], findings: Findings) -> None:
+def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
     kind, epsilon = choices["norm.kind"], choices["norm.epsilon"]
     if final is not None and (final.form.kind, final.form.epsilon or EPSILON_FOR_NONE) != (kind, epsilon):
         own = f"{final.form.kind} with epsilon {final.form.epsilon:g}"
@@ -93,7 +93,7 @@ def _check_final_norm(final: Norm | None, choices: dict[str, Any], findings: Fin
 
 
 def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
-    """What the layer language cannot say of this layer, or not exactly."""
+    """Reports what the layer language cannot say of this layer, or not exactly."""
     D, H, d = _sizes(layer)
     shared = [linear.heads > 1 for linear in _query_key_value(layer)]
     if any(shared) and not all(shared):

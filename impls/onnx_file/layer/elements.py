@@ -1,10 +1,11 @@
 """The numbers of a parameter's elements among those of all initializers, kept in little memory."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class EvenSteps:
     steps: tuple[int, ...]
     shape: tuple[int, ...]
 
-    def numbers(self, dtype: np.dtype) -> Array:
+    def numbers(self, dtype: np.dtype[Any]) -> Array:
         found = np.asarray(self.first, dtype)
         for step, size in zip(self.steps, self.shape, strict=True):
             found = found[..., None] + np.arange(size, dtype=dtype) * np.asarray(step, dtype)
@@ -24,10 +25,10 @@ class EvenSteps:
 
 @dataclass(frozen=True)
 class Elements:
-    """As many integers as a file has weights are as large as the weights; almost every parameter is a block."""
+    """The numbers of a parameter's elements. All together are as large as the weights; most are a block."""
 
     kept: EvenSteps | Array
-    dtype: np.dtype
+    dtype: np.dtype[Any]
 
     @classmethod
     def of(cls, numbers: Array) -> "Elements":
@@ -43,5 +44,5 @@ class Elements:
         return cls(block if even else np.ascontiguousarray(numbers), numbers.dtype)
 
     def numbers(self) -> Array:
-        """In the shape of the parameter."""
+        """The numbers, in the shape of the parameter."""
         return self.kept.numbers(self.dtype) if isinstance(self.kept, EvenSteps) else self.kept

@@ -1,18 +1,19 @@
-"""What stands before the encoder, as far as it is an embedding: rows of tables, sums, a norm, a linear map."""
+"""Follows what stands before the encoder, as far as it is an embedding: rows of tables, sums, a norm, a linear map."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array, Tensors
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, MOVES
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.steps.norm import layer_norm
+from encoder_conformance.spec.axes import Array
 
 
 class Unfollowed(Exception):
@@ -21,7 +22,7 @@ class Unfollowed(Exception):
 
 @dataclass
 class Front:
-    """What stands before the encoder. `rows`: each Gather of a table; `traced`: values that are taken from the run."""
+    """The part of a graph before the encoder. `rows`: each Gather of a table; `traced`: values out of the run."""
 
     graph: Graph
     rows: list[onnx.NodeProto] = field(default_factory=list)
@@ -38,10 +39,10 @@ class Front:
             self.rows.append(node)
             self.traced.add(node.input[1])
         elif node.op_type in MOVES or node.op_type == "Constant":
-            if self._depends_on_input(name):
+            if name in self._of_inputs:
                 raise Unfollowed(node.op_type)
             self.traced.add(name)
-            below = self.graph.producers.get(origin_of(self.graph, name, self._is_rows))
+            below = self.graph.producers.get(self.graph.origin(name, self._is_rows))
             if below is not None and self._is_rows(below):
                 self.rows.append(below)
                 self.traced.add(below.input[1])
@@ -69,7 +70,7 @@ class Front:
     def _node(self, name: str) -> onnx.NodeProto | None:
         if name in self.graph.initializers:
             return None
-        node = self.graph.producers.get(name)
+        node: onnx.NodeProto | None = self.graph.producers.get(name)
         if node is None:
             raise Unfollowed("an input")
         return node
@@ -78,18 +79,10 @@ class Front:
         table = self.graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
         return table is not None and len(table.dims) == 2 and table.data_type in FLOAT_TYPES
 
-    def _depends_on_input(self, name: str) -> bool:
-        waiting, seen = [name], set[str]()
-        inputs = {info.name for info in self.graph.inputs}
-        while waiting:
-            name = waiting.pop()
-            node = self.graph.producers.get(name)
-            if name in inputs:
-                return True
-            if name not in seen and node is not None and node.op_type not in ("Shape", "Size"):
-                seen.add(name)
-                waiting += [each for each in node.input if each]
-        return False
+    @cached_property
+    def _of_inputs(self) -> set[str]:
+        """The values whose numbers depend on an input."""
+        return {value for info in self.graph.inputs for value in self.graph.depending_on(info.name)}
 
     def _operands(self, node: onnx.NodeProto) -> list[str]:
         names = [name for name in node.input if name]
@@ -124,14 +117,7 @@ class Front:
             case "MatMul":
                 return a.affine(first, values[1], np.zeros(values[1].shape[-1]))
             case "LayerNormalization":
-                epsilon = float(attributes_of(node).get("epsilon", 1e-5))  # type: ignore[arg-type]
+                epsilon = float(attributes_of(node).get("epsilon", 1e-5))
                 shift = values[2] if len(values) > 2 else np.zeros_like(values[1])
                 return layer_norm(a, first, values[1], shift, epsilon)[0]
         return first
-
-
-def origin_of(graph: Graph, name: str, ends: Callable[[onnx.NodeProto], bool] = lambda node: False) -> str:
-    """What a value is rearranged from, or the first on the way that `ends`."""
-    while (node := graph.producers.get(name)) is not None and node.op_type in IDENTITIES | MOVES and not ends(node):
-        name = node.input[0]
-    return name

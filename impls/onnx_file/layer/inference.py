@@ -3,13 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from encoder_conformance import Tensors
 from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.on_disk import LARGE
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
@@ -25,12 +27,11 @@ from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicT
 from encoder_conformance.impls.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.memory import give_freed_memory_back
 from encoder_conformance.oracle.encoder import LayerInputs
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import axes_of
-from encoder_conformance.validate.findings import Fact
-from encoder_conformance.validate.formats import dtype_named, narrower
+from encoder_conformance.wire.description import Fact
 
 
 @dataclass
@@ -47,9 +48,22 @@ class InferredLayer:
 
     def given(self, x: Array) -> LayerInputs:
         """x [B, S, D] and the file's own parameters, without a mask, as the layer with its deviations takes them."""
-        parameters = {name: location.value for name, location in self.parameters.items()}
         ways = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
-        return LayerInputs(x.astype(np.float64), parameters, None, ways=ways)
+        return LayerInputs(x.astype(np.float64), self.values, None, ways=ways)
+
+    @property
+    def values(self) -> Tensors:
+        """The file's own parameters."""
+        return {name: location.value for name, location in self.parameters.items()}
+
+    def computed_in(self, x_dtype: str) -> DtypeName:
+        """The format that the file computes in: that of x, or the narrower one that its parameters are in."""
+        dtype = dtype_named(x_dtype)
+        return narrower(self.values, dtype) or dtype
+
+    def format_at(self, x_dtype: str) -> Format:
+        """The format that its values are judged in."""
+        return FORMATS[dtype_named(x_dtype)].computed_in(FORMATS[self.computed_in(x_dtype)])
 
     def stage(self, name: str, values: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
         """A stage out of the values of a run at these sizes."""
@@ -67,28 +81,12 @@ def infer_layer(
     except ExecutionError as error:
         findings.error("layer", f"its inner values cannot be looked at: {error}")
         return None
-    index = semantics.laid_out(np.arange(run.x.size).reshape(run.x.shape))
-    trace = SymbolicTrace(graph, run.values, semantics.x.name, index, semantics.B, semantics.S)
-    trace.run()
     try:
-        encoder = _match(trace, semantics.output.name, index)
+        inferred, described = _traced(graph, run, findings)
     except UnsupportedPattern as reason:
         sentence, hint = _sentence(reason)
         findings.error("layer", f"not an encoder layer as the specification knows it: {sentence}", hint)
         return None
-    parameters = locate_parameters(encoder, graph, run.x.dtype)
-    dtype = dtype_named(semantics.x.dtype)
-    computed_in = narrower({name: location.value for name, location in parameters.items()}, dtype) or dtype
-    described, facts = describe(encoder, semantics.d_model, computed_in, findings)
-    _note_forms(parameters, findings)
-    if graph.quantised:
-        findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
-    heads, d_ff = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
-    sizes = sizes_at(semantics.B, semantics.S, semantics.d_model, heads, d_ff)
-    masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
-    stages = locate_stages(trace, encoder, masked, sizes)
-    inferred = InferredLayer(None, facts, parameters, stages, sizes, deviations_of(encoder))
-    del trace, encoder
     graph.forget_numbering()
     if graph.model.ByteSize() > LARGE:
         give_freed_memory_back()
@@ -98,15 +96,35 @@ def infer_layer(
         errors = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
         findings.error("layer", f"the specification's language does not hold it: {errors}")
         return inferred
-    if verified and graph.quantised and (judged := judge_rounding(graph, stages, run.feeds, findings)):
-        facts.append(judged)
+    if verified and graph.quantised and (judged := judge_rounding(graph, inferred.stages, run.feeds, findings)):
+        inferred.facts.append(judged)
     if verified:
-        _verify(inferred, run, FORMATS[dtype].computed_in(FORMATS[computed_in]))
+        _verify(inferred, run)
     return inferred
 
 
+def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredLayer, dict[str, Any]]:
+    """The parameters, stages and facts that a trace shows, and the layer as JSON; raises UnsupportedPattern."""
+    semantics = run.semantics
+    index = semantics.laid_out(np.arange(run.x.size).reshape(run.x.shape))
+    trace = SymbolicTrace(graph, run.values, semantics.x.name, index, semantics.B, semantics.S)
+    trace.run()
+    encoder = _match(trace, semantics.output.name, index)
+    inferred = InferredLayer(None, [], locate_parameters(encoder, graph, run.x.dtype), {})
+    described, inferred.facts = describe(encoder, semantics.d_model, inferred.computed_in(semantics.x.dtype), findings)
+    _note_forms(inferred.parameters, findings)
+    if graph.quantised:
+        findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
+    heads, d_ff = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
+    inferred.sizes = sizes_at(semantics.B, semantics.S, semantics.d_model, heads, d_ff)
+    masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
+    inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
+    inferred.deviations = deviations_of(encoder)
+    return inferred, described
+
+
 def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
-    """What is not supported, with the node that shows it, and what to do."""
+    """Names what is not supported, with the node that shows it, and what to do."""
     if reason.feature is None:
         return str(reason), "conform list layers shows what it knows"
     sentence, hint = SENTENCES[reason.feature]
@@ -129,14 +147,14 @@ def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) ->
         findings.note("layer", f"computed in the file, and so not to be given other values: {', '.join(computed)}")
 
 
-def _verify(inferred: InferredLayer, run: TracedRun, format: Format) -> None:
-    """Compare one run with the oracle in `format`, and find out the result for a query without any key. What the run
-    does not prove, the phases tell by how much."""
+def _verify(inferred: InferredLayer, run: TracedRun) -> None:
+    """Compares one run with the oracle, and finds out the result for a query without any key. What the run does not
+    prove, the phases tell by how much."""
     semantics, layer = run.semantics, inferred.layer
     assert layer is not None
-    parameters = {name: location.value for name, location in inferred.parameters.items()}
+    format = inferred.format_at(semantics.x.dtype)
     for mask in semantics.masks:
-        if mask.polarity and (row := fully_masked_row(layer, parameters, mask, run)):
+        if mask.polarity and (row := fully_masked_row(layer, inferred.values, mask, run)):
             attention = layer.attention.model_copy(update={"fully_masked_row": row})
             layer = inferred.layer = layer.model_copy(update={"attention": attention})
             evidence = f"every key of an item hidden by {mask.name!r}, and the output compared"
@@ -145,7 +163,7 @@ def _verify(inferred: InferredLayer, run: TracedRun, format: Format) -> None:
     stages = {name: inferred.stage(name, run.values, inferred.sizes) for name in inferred.stages}
     stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
     stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
-    verdicts = verify(layer, inferred.given(run.x), stages, constants(), format)
+    verdicts = verify(layer, inferred.given(run.x), stages, format)
     off = next((verdict for verdict in verdicts if not verdict.conforms), None)
     if off is None:
         rms = max(verdict.rms or 0.0 for verdict in verdicts)

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array
+from encoder_conformance.spec.axes import Array
 
 Sizes = dict[str, int]
 

@@ -1,6 +1,7 @@
 """Locates a layer's parameters, in the specification's names, among the initializers; reads and replaces them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,9 +10,10 @@ from onnx import numpy_helper
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.layer.elements import Elements
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Norm, Source
+from encoder_conformance.impls.onnx_file.tracing.expressions import TracedNorm, WeightSource
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.validate.findings import Form, ParameterSource
+from encoder_conformance.wire.description import Form, InitializerSource
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,12 @@ class ParameterLocation:
     stored: str | None = None
     step: float | None = None
 
-    def source(self) -> ParameterSource:
+    def source(self) -> InitializerSource:
         names = ", ".join(self.initializers)
-        return ParameterSource(initializer=names, form=self.form, stored=self.stored, step=self.step)
+        return InitializerSource(initializer=names, form=self.form, stored=self.stored, step=self.step)
 
 
-def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
+def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
     """The specification's name → its location. In a stack each layer's names have its prefix."""
     layers = encoder.layers
     stacked = len(layers) > 1 or encoder.final_norm is not None
@@ -47,7 +49,7 @@ def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype) -> dict[s
     return found
 
 
-def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
+def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
     found = _norm("norm1", layer.norm1, graph, dtype)
     qkv = {"query": layer.query, "key": layer.key, "value": layer.value}
     biased = any(projection.linear.bias is not None for projection in qkv.values())
@@ -59,7 +61,7 @@ def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype) -> dict[str, P
         ("feed_forward.hidden", layer.hidden),
         ("feed_forward.output", layer.ffn_output),
     ):
-        if isinstance(linear, Norm):
+        if isinstance(linear, TracedNorm):
             found |= _norm(name, linear, graph, dtype)
             continue
         biased = linear.bias is not None
@@ -69,7 +71,7 @@ def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype) -> dict[str, P
     return found
 
 
-def _columns(projection: Projection) -> tuple[Source, Source | None]:
+def _columns(projection: Projection) -> tuple[WeightSource, WeightSource | None]:
     linear = projection.linear
     if linear.heads > 1:
         return linear.weight, linear.bias
@@ -83,7 +85,7 @@ def _as_slice(at: Array) -> Array | slice:
     return slice(int(at[0]), int(at[-1]) + 1) if at.size and (np.diff(at) == 1).all() else at
 
 
-def _norm(name: str, norm: Norm, graph: Graph, dtype: np.dtype) -> dict[str, ParameterLocation]:
+def _norm(name: str, norm: TracedNorm, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
     width = norm.shape[-1]
     found = {f"{name}.gain": _locate(norm.form.gain, np.ones(width, dtype), graph)}
     if norm.form.kind == "layer_norm":
@@ -92,7 +94,7 @@ def _norm(name: str, norm: Norm, graph: Graph, dtype: np.dtype) -> dict[str, Par
 
 
 def _linear(
-    name: str, weight: Source, bias: Source | None, biased: bool, graph: Graph, dtype: np.dtype
+    name: str, weight: WeightSource, bias: WeightSource | None, biased: bool, graph: Graph, dtype: np.dtype[Any]
 ) -> dict[str, ParameterLocation]:
     found = {f"{name}.weight": _locate(weight, None, graph)}
     if biased:
@@ -100,15 +102,13 @@ def _linear(
     return found
 
 
-def _locate(source: Source | None, default: Array | None, graph: Graph) -> ParameterLocation:
+def _locate(source: WeightSource | None, default: Array | None, graph: Graph) -> ParameterLocation:
     if source is None:
         assert default is not None
         return ParameterLocation(default, None, (), "absent")
     value = np.ascontiguousarray(source.value)
-    integers = source.integers
-    computed = ParameterLocation(
-        value, None, (), "computed", integers and integers.format, integers.step if integers else None
-    )
+    stored, step = (source.integers.format, source.integers.step) if source.integers else (None, None)
+    computed = ParameterLocation(value, None, (), "computed", stored, step)
     if source.elements is None:
         return computed
     names = initializers_of(source.elements, graph)

@@ -11,12 +11,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
-from encoder_conformance.impls.onnx_file.graph.nodes import node_label
+from encoder_conformance.impls.onnx_file.graph.nodes import copy_of, node_label
 from encoder_conformance.impls.onnx_file.layer.stages import StageTensor
-from encoder_conformance.validate.findings import Fact
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.wire.description import Fact
 
 LEFT = 0.1
 """What may be left, of the size of the rounding: numbers on the edge of two integers go one way or the other."""
@@ -42,21 +44,21 @@ def judge_rounding(graph: Graph, stages: Mapping[str, StageTensor], feeds: Tenso
     saturated = saturated_products(graph.original, own)
     largest, right = 0.0, True
     producers = {output: node_label(node) for node in graph.original.graph.node for output in node.output}
-    for name, stage in {stage.tensor: (name, stage) for name, stage in reversed(stages.items())}.values():
-        due, given = (values[stage.tensor].astype(np.float64) for values in (rounded, seen))
-        size = rms(due - plain[stage.tensor])
+    for tensor, name in {stage.tensor: name for name, stage in reversed(list(stages.items()))}.items():
+        due, given = (values[tensor].astype(np.float64) for values in (rounded, seen))
+        size = rms(due - plain[tensor])
         allowed = FLOAT * float(np.abs(due).max())
-        error = given - due
-        largest = max(largest, rms(error) / size if size > allowed else 0.0)
-        if rms(error) > LEFT * size + allowed or np.abs(error).max() > PEAK * size + 10 * allowed:
-            made = f"rms {rms(error):.2g}, where rounding makes {size:.2g}"
+        off = given - due
+        largest = max(largest, rms(off) / size if size > allowed else 0.0)
+        if rms(off) > LEFT * size + allowed or np.abs(off).max() > PEAK * size + 10 * allowed:
+            made = f"rms {rms(off):.2g}, where rounding makes {size:.2g}"
             what, right = systematic(given, due), False
             if saturated and not what:  # which has a finding of its own
                 continue
             findings.error(
                 "reduction",
                 f"{name} is further from its operands than its integers explain: {made}{f'; {what}' if what else ''}",
-                f"it is made by {producers[stage.tensor]}: look at the scales and zero points on the way there; "
+                f"it is made by {producers[tensor]}: look at the scales and zero points on the way there; "
                 "or sums of u8 by s8 saturate, as on processors without VNNI: quantise with reduce_range=True",
             )
     if saturated:
@@ -108,7 +110,7 @@ def rms(values: Array) -> float:
 
 
 def systematic(given: Array, due: Array) -> str:
-    """What kind of error it is: a factor, or a constant for each feature; "" for any other."""
+    """The kind of error [..., F] of a value: a factor, or a constant for each feature; "" for any other."""
     error = given - due
     factor = float(np.vdot(given, due) / np.vdot(due, due))
     if rms(given - factor * due) < SYSTEMATIC * rms(error):
@@ -121,8 +123,7 @@ def systematic(given: Array, due: Array) -> str:
 
 def _from_operands(model: onnx.ModelProto, seen: Tensors, feeds: Tensors) -> Tensors:
     """Each of the values, computed from what was seen of the others; raises ExecutionError."""
-    cut = onnx.ModelProto()
-    cut.CopyFrom(model)
+    cut = copy_of(model)
     for node in cut.graph.node:
         node.input[:] = [_given(name) if name in seen else name for name in node.input]
     for name, value in seen.items():

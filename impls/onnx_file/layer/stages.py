@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from encoder_conformance.impls.onnx_file.graph.nodes import node_label
 from encoder_conformance.impls.onnx_file.layer.layout import Layout, Sizes, layout_of
 from encoder_conformance.impls.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Operation, View
+from encoder_conformance.impls.onnx_file.tracing.expressions import Operation, View
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_if_any
 from encoder_conformance.impls.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.stages import axes_of
-from encoder_conformance.validate.findings import Anchor
+from encoder_conformance.wire.description import Anchor
 
 LETTERS = {"B S D": "BSD", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
 BY_HEADS = frozenset(("query", "key", "value", "context_merged"))
@@ -31,6 +34,11 @@ class StageTensor:
 
     def anchor(self) -> Anchor:
         return Anchor(tensor=self.tensor, node=self.node)
+
+    def value_info(self) -> onnx.ValueInfoProto:
+        """The declaration of the value, with which it can be an output."""
+        dtype = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        return helper.make_tensor_value_info(self.tensor, dtype, [None] * len(self.layout.axes))
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,18 @@ from dataclasses import dataclass
 
 from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Activation,
-    Array,
     Context,
-    Input,
     Linear,
-    Norm,
     Operation,
     Scores,
     Sum,
+    TracedInput,
+    TracedNorm,
     UnsupportedPattern,
     View,
     Weights,
 )
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class EncoderLayer:
 
     placement: str
     input: Operation
-    norm1: Norm
+    norm1: TracedNorm
     query: Projection
     key: Projection
     value: Projection
@@ -41,7 +41,7 @@ class EncoderLayer:
     context: Context
     attention_output: Linear
     residual1: Sum
-    norm2: Norm
+    norm2: TracedNorm
     hidden: Linear
     activation: Activation
     ffn_output: Linear
@@ -55,13 +55,13 @@ class EncoderLayer:
 @dataclass(frozen=True)
 class Encoder:
     layers: list[EncoderLayer]
-    final_norm: Norm | None
+    final_norm: TracedNorm | None
 
 
 def match_encoder(output: Operation) -> Encoder:
     """Raises UnsupportedPattern, which names the operation that does not fit."""
     final, operation, layers = None, output, []
-    if isinstance(operation, Norm):
+    if isinstance(operation, TracedNorm):
         try:
             layers = [_layer(operation)]
         except UnsupportedPattern as reason:
@@ -72,60 +72,63 @@ def match_encoder(output: Operation) -> Encoder:
                 raise (reason if _is_post(operation) else other) from None
     else:
         layers = [_layer(operation)]
-    while not isinstance(layers[0].input, Input):
+    while not isinstance(layers[0].input, TracedInput):
         layers.insert(0, _layer(layers[0].input))
     return Encoder(layers, final)
 
 
-def _is_post(operation: Norm) -> bool:
+def _is_post(operation: TracedNorm) -> bool:
     """Whether one side of the residual sum under a norm is itself a norm: a post-norm layer's."""
     total = operation.of.operation
-    return isinstance(total, Sum) and any(isinstance(side.operation, Norm) for side in (total.one, total.other))
+    return isinstance(total, Sum) and any(isinstance(side.operation, TracedNorm) for side in (total.one, total.other))
 
 
 def _layer(last: Operation) -> EncoderLayer:
     """The layer whose output this is."""
-    placement = "post" if isinstance(last, Norm) else "pre"
-    residual2 = last.of.operation if isinstance(last, Norm) else last
+    placement = "post" if isinstance(last, TracedNorm) else "pre"
+    residual2 = last.of.operation if isinstance(last, TracedNorm) else last
     if not isinstance(residual2, Sum):
         raise UnsupportedPattern(
             f"a residual sum was looked for at {residual2.name!r}, and there is {formula(residual2)}"
         )
     skip, output, activation, hidden = _feed_forward(residual2)
-    norm1, norm2, residual1 = _post_norm(last, skip, hidden) if isinstance(last, Norm) else _pre_norm(skip, hidden)
+    norm1, norm2, residual1 = (
+        _post_norm(last, skip, hidden) if isinstance(last, TracedNorm) else _pre_norm(skip, hidden)
+    )
     if not isinstance(residual1, Sum):
         raise UnsupportedPattern(f"the first residual sum is missing: there is {formula(residual1)}")
     input, attention_output, context = _attention(residual1)
     projections, attended = _projections(context)
     adds = f"the first residual sum adds {formula(input)}, and attention takes {formula(attended)}"
     if norm1 is None:
-        if not isinstance(attended, Norm) or attended.of.operation is not input:
+        if not isinstance(attended, TracedNorm) or attended.of.operation is not input:
             raise UnsupportedPattern(f"{adds}, which is not its norm")
         norm1 = attended
     elif attended is not input:
         raise UnsupportedPattern(adds)
+    query, key, value = projections
     return EncoderLayer(
-        placement, input, norm1, *projections, context.of.of, context.of, context, attention_output, residual1, norm2,
-        hidden, activation, output, residual2,
+        placement, input, norm1, query, key, value, context.of.of, context.of, context, attention_output, residual1,
+        norm2, hidden, activation, output, residual2,
     )  # fmt: skip
 
 
-def _post_norm(norm2: Norm, skip: Operation, hidden: Linear) -> tuple[Norm, Norm, Operation]:
+def _post_norm(norm2: TracedNorm, skip: Operation, hidden: Linear) -> tuple[TracedNorm, TracedNorm, Operation]:
     """Both norms of a post-norm layer and its first residual sum."""
     if hidden.of.operation is not skip:
         raise UnsupportedPattern(
             f"the second residual sum adds {formula(skip)}, and the feed-forward network takes "
             f"{formula(hidden.of.operation)}: in a post-norm layer they are one"
         )
-    if not isinstance(skip, Norm):
+    if not isinstance(skip, TracedNorm):
         raise UnsupportedPattern(f"the first norm of a post-norm layer is missing: there is {formula(skip)}")
     return skip, norm2, skip.of.operation
 
 
-def _pre_norm(residual1: Operation, hidden: Linear) -> tuple[None, Norm, Operation]:
+def _pre_norm(residual1: Operation, hidden: Linear) -> tuple[None, TracedNorm, Operation]:
     """The second norm of a pre-norm layer and its first residual sum; attention takes the first norm."""
     norm2 = hidden.of.operation
-    if not isinstance(norm2, Norm) or norm2.of.operation is not residual1:
+    if not isinstance(norm2, TracedNorm) or norm2.of.operation is not residual1:
         raise UnsupportedPattern(
             f"the second residual sum adds {formula(residual1)}, and the feed-forward network takes {formula(norm2)}, "
             "which is not its norm: neither a pre-norm layer nor a post-norm one",
@@ -137,7 +140,7 @@ def _pre_norm(residual1: Operation, hidden: Linear) -> tuple[None, Norm, Operati
 def _side_by_side(residual1: Operation, given: Operation) -> bool:
     """Whether the feed-forward network takes the norm of what the first residual sum skips."""
     skipped = [side.operation for side in (residual1.one, residual1.other)] if isinstance(residual1, Sum) else []
-    return isinstance(given, Norm) and given.of.operation in skipped
+    return isinstance(given, TracedNorm) and given.of.operation in skipped
 
 
 def _projections(context: Context) -> tuple[list[Projection], Operation]:
@@ -188,7 +191,7 @@ def _attention(total: Sum) -> tuple[Operation, Linear, Context]:
 def _normed_attention(total: Sum) -> bool:
     """Whether one side of a sum is the norm of what attention gives."""
     for side in (total.one.operation, total.other.operation):
-        inner = side.of.operation if isinstance(side, Norm) else None
+        inner = side.of.operation if isinstance(side, TracedNorm) else None
         if isinstance(inner, Linear) and isinstance(inner.of.operation, Context):
             return True
     return False
@@ -197,7 +200,7 @@ def _normed_attention(total: Sum) -> bool:
 def _projection(view: View, heads: Array, what: str) -> Projection:
     linear = view.operation
     if not isinstance(linear, Linear):
-        normed = isinstance(linear, Norm) and isinstance(linear.of.operation, Linear)
+        normed = isinstance(linear, TracedNorm) and isinstance(linear.of.operation, Linear)
         raise UnsupportedPattern(
             f"{what} is no linear map: it is {formula(linear)}", "qk_norm" if normed and what != "value" else None
         )
@@ -219,9 +222,9 @@ def formula(operation: Operation, depth: int = 3) -> str:
         return formula(of, depth - 1)
 
     match operation:
-        case Input():
+        case TracedInput():
             return f"the input {operation.name!r}"
-        case Norm():
+        case TracedNorm():
             return f"{operation.form.kind}({inner(operation.of.operation)})"
         case Linear():
             return f"linear({inner(operation.of.operation)})"

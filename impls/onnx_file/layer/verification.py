@@ -5,16 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, ModelRunner, Tensors
+from encoder_conformance import Tensors
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.impls.onnx_file.interface.mask_semantics import MaskSemantics
-from encoder_conformance.impls.onnx_file.interface.ports import numpy_dtype
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.oracle.samples import sampled_conditions
-from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import parameter_count
@@ -43,28 +44,32 @@ class TracedRun:
     def of(cls, runner: ModelRunner, semantics: InputSemantics) -> "TracedRun":
         """Raises ExecutionError."""
         shape = semantics.B, semantics.S, semantics.d_model
-        x = np.random.default_rng(3).normal(size=shape).astype(numpy_dtype(semantics.x.dtype))
+        x = np.random.default_rng(3).normal(size=shape).astype(np.dtype(semantics.x.dtype))
         feeds = {semantics.x.name: np.ascontiguousarray(semantics.laid_out(x)), **semantics.open_masks()}
         return cls(runner, semantics, x, feeds, {**feeds, **runner.trace(feeds)})
 
 
-def verify(
-    layer: Layer, inputs: LayerInputs, stages: Tensors, constants: Constants, format: Format
-) -> tuple[TensorVerdict, ...]:
-    """A verdict on each of the file's `stages`, in the order of computation.
+def verify(layer: Layer, inputs: LayerInputs, stages: Tensors, format: Format) -> tuple[TensorVerdict, ...]:
+    """Judges each of the file's `stages`, in the order of computation.
 
     `inputs` are in float64, without masks; `stages` have the dtype of `format`.
     """
     with np.errstate(all="ignore"):
         exact = forward(layer, inputs, Arithmetic(np.float64))
         conditions = sampled_conditions(layer, inputs, exact, runs_of(layer))
-    verdicts = []
+    due = {name: value for name, value in exact.items() if name in stages}
+    return tuple(judge_whole_tensors(due, conditions, stages, format).values())
+
+
+def judge_whole_tensors(
+    exact: Mapping[str, Array], conditions: Mapping[str, Array], observed: Mapping[str, Array], format: Format
+) -> dict[str, TensorVerdict]:
+    """Judges every element of each tensor in `exact`; three arrays of one shape to a name."""
+    verdicts = {}
     for name, value in exact.items():
-        if name in stages:
-            flat, condition = value.reshape(-1), conditions[name].reshape(-1)
-            expected = ExpectedTensor(value.shape, np.arange(value.size), flat, condition)
-            verdicts.append(judge_tensor(name, stages[name], expected, format, constants))
-    return tuple(verdicts)
+        expected = ExpectedTensor(value.shape, np.arange(value.size), value.reshape(-1), conditions[name].reshape(-1))
+        verdicts[name] = judge_tensor(name, observed[name], expected, format, constants())
+    return verdicts
 
 
 def fully_masked_row(layer: Layer, parameters: Mapping[str, Array], mask: MaskSemantics, run: TracedRun) -> str | None:

@@ -10,28 +10,26 @@ from dataclasses import replace
 import numpy as np
 import onnxruntime as ort
 
+from encoder_conformance import Tensors
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array, ExecutionError, Tensors, error_text, showing
+from encoder_conformance.impls.onnx_file.graph.execution import ExecutionError, error_text, showing
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.interface.cutting import Cut
 from encoder_conformance.impls.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, numpy_dtype, port_of
-from encoder_conformance.impls.onnx_file.layer.front import Front, Unfollowed, origin_of
+from encoder_conformance.impls.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
+from encoder_conformance.impls.onnx_file.layer.front import Front, Unfollowed
 from encoder_conformance.impls.onnx_file.layer.inference import InferredLayer
-from encoder_conformance.impls.onnx_file.layer.verification import runs_of
-from encoder_conformance.judge.expected import ExpectedTensor
-from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.impls.onnx_file.layer.verification import judge_whole_tensors, runs_of
+from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.oracle.samples import conditions_of, disturbed
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.validate.formats import dtype_named, narrower
+from encoder_conformance.spec.axes import Array
 
 
 def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> None:
-    """`graph` is that of the whole file. Says how far it is off, or why it was not judged as a whole."""
+    """Says how far a whole file is off, or why it was not judged as a whole. `graph` is that of the whole file."""
     front = Front(graph)
     try:
         front.plan(cut.x)
@@ -44,7 +42,7 @@ def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: Inpu
     if feeds is None:
         return
     try:
-        run = _run(graph, feeds, [cut.x, cut.output, *sorted(front.traced - feeds.keys())])
+        run = {**feeds, **_run(graph, feeds, [cut.x, cut.output, *sorted(front.traced - feeds.keys())])}
     except ExecutionError as error:
         findings.error(
             "interface", f"from its inputs on it does not run: {error}", "the encoder inside was judged alone"
@@ -52,13 +50,17 @@ def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: Inpu
         return
     if run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
         return
-    _judge(graph, cut, inferred, semantics, findings, front if followed else None, {**feeds, **run})
+    verdicts = _verdicts(cut, inferred, semantics, front if followed else None, run)
+    described = _described(graph, front, run) if followed else ""
+    _report(cut, findings, described, verdicts, quantised=graph.quantised)
+    if followed:
+        _check_positions(graph, front, run, findings)
 
 
-def _judge(
-    graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings,
-    front: Front | None, run: Tensors,
-) -> None:  # fmt: skip
+def _verdicts(
+    cut: Cut, inferred: InferredLayer, semantics: InputSemantics, front: Front | None, run: Tensors
+) -> dict[str, TensorVerdict]:
+    """Judges the output, and where `front` was followed what the encoder takes, `before`; both [B, S, D]."""
     layer = inferred.layer
     assert layer is not None
     inputs = inferred.given(semantics.batch_first(run[cut.x]))
@@ -78,21 +80,15 @@ def _judge(
         samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(runs_of(layer))]
         pairs = zip(samples, disturbed(layer, samples), strict=True)
         conditions = conditions_of([of_whole(*each) for each in pairs], exact)
-    seen = {"before": semantics.batch_first(run[cut.x]), "output": semantics.batch_first(run[cut.output])}
-    dtype = dtype_named(semantics.x.dtype)
-    computed_in = narrower(inputs.parameters, dtype) or dtype
-    format = FORMATS[dtype].computed_in(FORMATS[computed_in])
-    verdicts = {}
-    for name, value in exact.items():
-        flat = value.reshape(-1)
-        expected = ExpectedTensor(value.shape, np.arange(value.size), flat, conditions[name].reshape(-1))
-        verdicts[name] = judge_tensor(name, seen[name].astype(format.numpy), expected, format, constants())
-    _say(cut, findings, _described(graph, front, run) if front else "", verdicts, quantised=graph.quantised)
-    if front is not None:
-        _check_positions(graph, front, run, findings)
+    format = inferred.format_at(semantics.x.dtype)
+    values = {"before": run[cut.x], "output": run[cut.output]}
+    seen = {name: semantics.batch_first(value).astype(format.numpy) for name, value in values.items()}
+    return judge_whole_tensors(exact, conditions, seen, format)
 
 
-def _say(cut: Cut, findings: Findings, before: str, verdicts: Mapping[str, TensorVerdict], *, quantised: bool) -> None:
+def _report(
+    cut: Cut, findings: Findings, before: str, verdicts: Mapping[str, TensorVerdict], *, quantised: bool
+) -> None:
     inputs = ", ".join(cut.inputs) or "its inputs"
     far = {name: each.problem.text if each.problem else f"rms {each.rms or 0:.2g} σ" for name, each in verdicts.items()}
     first = next((name for name, each in verdicts.items() if not each.conforms), None)
@@ -110,10 +106,10 @@ def _say(cut: Cut, findings: Findings, before: str, verdicts: Mapping[str, Tenso
 
 
 def _described(graph: Graph, front: Front, run: Tensors) -> str:
-    """Whose rows are summed, and by what they are chosen."""
+    """Names the tables whose rows are summed, and by what rows are chosen."""
     parts = []
     for node in front.rows:
-        rows, source = graph.initializers[node.input[0]].dims[0], origin_of(graph, node.input[1])
+        rows, source = graph.initializers[node.input[0]].dims[0], graph.origin(node.input[1])
         by = source if source in {info.name for info in graph.inputs} else "position"
         by_one = by == "position" and _is_one(run[node.input[1]])
         parts.append(f"row {run[node.input[1]].flat[0]} of {rows}" if by_one else f"a row of {rows} by {by}")
@@ -132,7 +128,7 @@ def _in_order(rows: Array) -> bool:
 def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Findings) -> None:
     """Rows that no input chooses are those of positions, one after the other; beside those, one row of token types."""
     inputs = {info.name for info in graph.inputs}
-    chosen = [(node, run[node.input[1]]) for node in front.rows if origin_of(graph, node.input[1]) not in inputs]
+    chosen = [(node, run[node.input[1]]) for node in front.rows if graph.origin(node.input[1]) not in inputs]
     placed = any(_in_order(rows) for _, rows in chosen)
     for node, rows in chosen:
         if rows.ndim and rows.shape[-1] > 1 and not _in_order(rows) and not (placed and _is_one(rows)):
@@ -146,7 +142,7 @@ def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Finding
 def _feeds(graph: Graph, cut: Cut, front: Front, semantics: InputSemantics) -> Tensors | None:
     """Drawn inputs of the whole file, with masks that hide nothing; None where one of them is not known."""
     draw, open_masks = np.random.default_rng(4), semantics.open_masks()
-    tables = {origin_of(graph, node.input[1]): graph.initializers[node.input[0]].dims[0] for node in front.rows}
+    tables = {graph.origin(node.input[1]): graph.initializers[node.input[0]].dims[0] for node in front.rows}
     if not front.rows:
         tables = _tables(graph)
     found: Tensors = {}
@@ -158,9 +154,9 @@ def _feeds(graph: Graph, cut: Cut, front: Front, semantics: InputSemantics) -> T
             return None
         elif port.dtype in INTEGERS and port.name in tables:
             rows = tables[port.name]
-            found[port.name] = draw.integers(rows // 2, rows, shape).astype(numpy_dtype(port.dtype))
+            found[port.name] = draw.integers(rows // 2, rows, shape).astype(np.dtype(port.dtype))
         elif port.dtype in FLOATS and port.name in cut.inputs:
-            found[port.name] = draw.normal(size=shape).astype(numpy_dtype(port.dtype))
+            found[port.name] = draw.normal(size=shape).astype(np.dtype(port.dtype))
         else:
             return None
     return found
@@ -172,7 +168,7 @@ def _tables(graph: Graph) -> dict[str, int]:
     for node in graph.nodes:
         table = graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
         if table is not None and len(table.dims) == 2:
-            found[origin_of(graph, node.input[1])] = table.dims[0]
+            found[graph.origin(node.input[1])] = table.dims[0]
     return found
 
 

@@ -6,7 +6,7 @@ import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.execution import error_text
-from encoder_conformance.impls.onnx_file.graph.nodes import every_node
+from encoder_conformance.impls.onnx_file.graph.nodes import copy_of, every_node
 from encoder_conformance.impls.onnx_file.reading.operators import ONNX_DOMAINS
 
 SMALL = 1024
@@ -68,8 +68,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _check_stated_shapes(model: onnx.ModelProto, findings: Findings) -> None:
     """The sizes that the file states follow from its inputs."""
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
+    bare = copy_of(model)
     del bare.graph.value_info[:]
     for output in bare.graph.output:
         output.type.tensor_type.ClearField("shape")

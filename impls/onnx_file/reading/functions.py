@@ -6,7 +6,7 @@ import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
 from encoder_conformance.impls.onnx_file.graph.nodes import node_label, subgraphs
-from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
+from encoder_conformance.impls.onnx_file.reading.loading import UnreadableFile
 
 MOST_DEPTH = 12
 """Graphs inside of nodes of graphs. Every tool copies what is inside once more for each."""
@@ -14,10 +14,10 @@ Key = tuple[str, str, str]
 
 
 def check_functions(model: onnx.ModelProto, findings: Findings, most_nodes: int) -> None:
-    """Raises Unreadable after a finding of phase `file`."""
+    """Raises UnreadableFile after a finding of phase `file`."""
     try:
         count = _Counting(model).of(model.graph.node)
-    except Unreadable as reason:
+    except UnreadableFile as reason:
         hint = (
             "unroll the loops and branches" if "nested" in str(reason) else "a function may call others, and not itself"
         )
@@ -26,7 +26,7 @@ def check_functions(model: onnx.ModelProto, findings: Findings, most_nodes: int)
     if count > most_nodes:
         message = f"with its functions it has {count:.3g} nodes, and {most_nodes:,} are the most that are read"
         findings.error("file", message, "export without functions, or allow more with --nodes")
-        raise Unreadable(message)
+        raise UnreadableFile(message)
 
 
 class _Counting:
@@ -45,18 +45,18 @@ class _Counting:
             total += self._called(key) if key in self.functions else 1
             self.depth += 1
             if self.depth > MOST_DEPTH:
-                raise Unreadable(f"its graphs are nested more than {MOST_DEPTH} deep, at {node_label(node)}")
+                raise UnreadableFile(f"its graphs are nested more than {MOST_DEPTH} deep, at {node_label(node)}")
             total += sum(self.of(graph.node) for graph in subgraphs(node))
             self.depth -= 1
         return total
 
     def _called(self, key: Key) -> int:
         if key in self.within:
-            raise Unreadable(f"the function {key[1]!r} calls itself")
+            raise UnreadableFile(f"the function {key[1]!r} calls itself")
         if key not in self.known:
             self.within.append(key)
             if len(self.within) > 100:
-                raise Unreadable(f"functions call each other {len(self.within)} deep, {key[1]!r} the last of them")
+                raise UnreadableFile(f"functions call each other {len(self.within)} deep, {key[1]!r} the last of them")
             self.known[key] = self.of(self.functions[key].node)
             self.within.pop()
         return self.known[key]

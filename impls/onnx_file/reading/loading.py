@@ -23,11 +23,11 @@ COPIES = 8
 """How often the file's bytes may lie in memory at once: as read, parsed, inlined, serialised, in a session …"""
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """The file cannot be taken any further; the findings say why."""
 
 
-Refuse = Callable[..., Unreadable]
+Refuse = Callable[..., UnreadableFile]
 """Message and hint of a finding → the exception to raise."""
 
 
@@ -42,12 +42,12 @@ def bound_memory(file_bytes: int) -> None:
 def load(path: Path, findings: Findings, external: set[str]) -> onnx.ModelProto:
     """The model with its external data, the names of whose files go into `external`.
 
-    Raises Unreadable after a finding of phase `file`.
+    Raises UnreadableFile after a finding of phase `file`.
     """
 
-    def refuse(message: str, hint: str = "") -> Unreadable:
+    def refuse(message: str, hint: str = "") -> UnreadableFile:
         findings.error("file", message, hint)
-        return Unreadable(message)
+        return UnreadableFile(message)
 
     bytes_beside = _check_file(path, refuse)
     bound_memory(path.stat().st_size + max(bytes_beside, 0))
@@ -139,12 +139,12 @@ def external_problem(tensor: onnx.TensorProto, folder: Path) -> str:
 
 
 def _size(tensor: onnx.TensorProto) -> int:
-    """Bytes that its shape asks for."""
+    """The bytes that its shape asks for."""
     try:
-        item = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        item = int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
     except (KeyError, ValueError):
         item = 1
-    return max(0, prod(tensor.dims)) * item
+    return item * max(0, prod(tensor.dims))
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

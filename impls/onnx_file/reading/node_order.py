@@ -5,8 +5,8 @@ from graphlib import CycleError, TopologicalSorter
 import onnx
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of, node_label, subgraphs
-from encoder_conformance.impls.onnx_file.reading.loading import Unreadable
+from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of, node_label, replace_nodes, subgraphs
+from encoder_conformance.impls.onnx_file.reading.loading import UnreadableFile
 
 SORTED = (
     "it is judged with its nodes in order; `conform validate --fix NEW.onnx` writes it so. ONNX's checker refuses the "
@@ -17,7 +17,7 @@ SORTED = (
 def check_order(model: onnx.ModelProto, findings: Findings) -> None:
     """Sorts the nodes in place, with a warning of phase `file` that names the first one out of order.
 
-    Raises Unreadable after an error, where they are in a circle.
+    Raises UnreadableFile after an error, where they are in a circle.
     """
     problem = _first_problem(model)
     if not problem:
@@ -26,7 +26,7 @@ def check_order(model: onnx.ModelProto, findings: Findings) -> None:
         sort_nodes(model)
     except CycleError as circle:
         findings.error("file", f"{problem}; {len(circle.args[1]) - 1} nodes are in a circle", "export it again")
-        raise Unreadable(problem) from None
+        raise UnreadableFile(problem) from None
     findings.warning("file", problem, SORTED)
 
 
@@ -62,8 +62,7 @@ def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> None:
     kept = [onnx.NodeProto() for _ in nodes]
     for copy, place in zip(kept, TopologicalSorter(needs).static_order(), strict=True):
         copy.CopyFrom(nodes[place])
-    del graph.node[:]
-    graph.node.extend(kept)
+    replace_nodes(graph, kept)
 
 
 def _initial_values(graph: onnx.GraphProto) -> set[str]:

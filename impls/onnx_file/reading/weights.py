@@ -3,9 +3,9 @@
 import numpy as np
 
 from encoder_conformance.impls.onnx_file.findings import Findings
-from encoder_conformance.impls.onnx_file.graph.execution import Array
 from encoder_conformance.impls.onnx_file.graph.graph import Graph
-from encoder_conformance.impls.onnx_file.graph.nodes import inputs_of
+from encoder_conformance.impls.onnx_file.graph.nodes import leading_to
+from encoder_conformance.spec.axes import Array
 
 SHOWN = 3
 HINT = "train or export it again; until then nothing that it computes can be judged"
@@ -23,7 +23,7 @@ def check_weights(graph: Graph, findings: Findings) -> bool:
 
 
 def _problem(value: Array) -> str:
-    """What in a tensor is no finite number; "" where nothing is. A mask of 0 and -inf is made so."""
+    """The places of a tensor that hold no finite number; "" where none does. A mask of 0 and -inf is made so."""
     if value.dtype.kind not in "fV" or value.size < 2:
         return ""
     numbers = value.astype(np.float32)
@@ -40,13 +40,8 @@ def _problem(value: Array) -> str:
 
 def _check_unused(graph: Graph, findings: Findings) -> None:
     """Stored vectors and matrices that no output of the file itself is computed from."""
-    producers = {name: node for node in graph.original.graph.node for name in node.output}
-    waiting, reached = [info.name for info in graph.original.graph.output], set()
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += inputs_of(producers[name]) if name in producers else ()
+    outputs = [info.name for info in graph.original.graph.output]
+    reached = leading_to(outputs, {name: node for node in graph.original.graph.node for name in node.output})
     for name, value in graph.constants.items():
         if name not in reached and name in graph.original_initializers and value.dtype.kind in "fV" and value.size > 1:
             message = f"{name!r} {list(value.shape)} is stored, and no output depends on it"

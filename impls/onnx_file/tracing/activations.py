@@ -1,10 +1,12 @@
 """Recognises an activation by its values."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.spec.axes import Array
 
 EXACT = 2e-5
 NEAR = 0.2
@@ -27,13 +29,13 @@ def _erf(x: Array) -> Array:
     return np.asarray(_ERF(x), np.float64)
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0),
     "gelu": lambda x: x * (1 + _erf(x / np.sqrt(2))) / 2,
     "gelu_tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
-OTHERS = {"gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x))}
+OTHERS: dict[str, Callable[[Array], Array]] = {"gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x))}
 """What published encoders have and the layer language has not: recognised where it is exact."""
 
 

@@ -1,5 +1,6 @@
 """Attention: the products of two values that both depend on x, as two nodes or as one Attention operator."""
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -8,7 +9,6 @@ import onnx
 from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of, node_label
 from encoder_conformance.impls.onnx_file.tracing.attention_products import context_product, score_product
 from encoder_conformance.impls.onnx_file.tracing.expressions import (
-    Array,
     Context,
     Scores,
     UnsupportedPattern,
@@ -19,40 +19,40 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import (
 from encoder_conformance.impls.onnx_file.tracing.matrix_products import Product, product_of
 from encoder_conformance.impls.onnx_file.tracing.recognition import view_of
 from encoder_conformance.impls.onnx_file.tracing.value_table import ValueTable
+from encoder_conformance.spec.axes import Array
 
 
 def attention_product(table: ValueTable, node: onnx.NodeProto, one: View, two: View) -> View:
     """Scores (query by key), or context (weights by value)."""
-    product, a, b = product_of(node, one.index, two.index)
-    alpha = float(attributes_of(node).get("alpha", 1.0))  # type: ignore[arg-type]
+    product, first, second = product_of(node, one.index, two.index)
+    one, two = replace(one, index=first), replace(two, index=second)
+    alpha = float(attributes_of(node).get("alpha", 1.0))
     if isinstance(two.operation, Weights):
-        product, a, b, one, two = product.swapped(), b, a, two, one
-    if isinstance(one.operation, Weights):
-        return _context(table, node.output[0], product, one, a, two, b, alpha)
-    return _scores(table, node.output[0], product, one, a, two, b, alpha)
+        product, one, two = product.swapped(), two, one
+    made = _context if isinstance(one.operation, Weights) else _scores
+    found = made(table, node.output[0], product, one, two)
+    return replace(found, factor=found.factor * alpha)
 
 
-def _scores(
-    table: ValueTable, name: str, product: Product, one: View, a: Array, two: View, b: Array, alpha: float
-) -> View:
+def _scores(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
+    """Features by features, both indices in the axes of `product`: the scores [B, H, S, S]."""
     if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's scores")
     widths = one.operation.shape[-1], two.operation.shape[-1]
-    index, heads_one, heads_two = score_product(product, a, b, widths, table.B, table.S)
+    index, heads_one, heads_two = score_product(product, one.index, two.index, widths, table.B, table.S)
     shape = table.B, len(heads_one), table.S, table.S
     operation = Scores(shape, name, one, two, heads_one, heads_two)
-    return View(operation, index, one.factor * two.factor * alpha)
+    return View(operation, index, one.factor * two.factor)
 
 
-def _context(
-    table: ValueTable, name: str, product: Product, one: View, a: Array, two: View, b: Array, alpha: float
-) -> View:
+def _context(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
+    """Weights [B, H, S, S] by value, both indices in the axes of `product`: the context [N, H · d]."""
     if isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's weights with each other")
     assert isinstance(one.operation, Weights)
-    index, heads = context_product(product, a, b, one.operation.shape, two.operation.shape[-1])
+    index, heads = context_product(product, one.index, two.index, one.operation.shape, two.operation.shape[-1])
     operation = Context((table.B * table.S, heads.size), name, one.operation, two, heads)
-    return View(operation, index, one.factor * two.factor * alpha)
+    return View(operation, index, one.factor * two.factor)
 
 
 def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
@@ -69,19 +69,20 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     if heads[0] != heads[1]:
         message = f"{heads[0]} heads of query that share {heads[1]} of key and value"
         raise UnsupportedPattern(message, "grouped_queries")
-    q, k, v = (_by_heads(view.index, count) for view, count in zip((query, key, value), heads, strict=True))
-    scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, q, key, k, 1.0)
+    query, key, value = (
+        replace(view, index=_by_heads(view.index, count))
+        for view, count in zip((query, key, value), heads, strict=True)
+    )
+    scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, key)
     assert isinstance(scores.operation, Scores)
-    scale = float(attributes.get("scale", 0.0) or q.shape[-1] ** -0.5) * scores.factor  # type: ignore[arg-type]
+    scale = float(attributes.get("scale", 0.0) or query.index.shape[-1] ** -0.5) * scores.factor
     constant = None
     if attributes.get("is_causal"):
         constant = np.where(np.tri(table.S, dtype=np.bool_), 0.0, -np.inf) * np.ones(scores.operation.shape)
     scores.operation.fused_in = node_label(node)
     weights = Weights(scores.operation.shape, node.output[0], scores.operation, scale, True, constant)
     label = np.arange(prod(weights.shape)).reshape(weights.shape)
-    context = _context(
-        table, node.output[0], Product("bhij", "bhjd", "bhid"), View(weights, label), label, value, v, 1.0
-    )
+    context = _context(table, node.output[0], Product("bhij", "bhjd", "bhid"), View(weights, label), value)
     index = context.index
     if len(table.computed[node.output[0]].shape) == 3:
         index = index.transpose(0, 2, 1, 3).reshape(table.B, table.S, -1)

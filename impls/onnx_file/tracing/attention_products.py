@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern
 from encoder_conformance.impls.onnx_file.tracing.matrix_products import (
     Groups,
     Product,
@@ -11,6 +11,7 @@ from encoder_conformance.impls.onnx_file.tracing.matrix_products import (
     sizes_of,
     spread_out,
 )
+from encoder_conformance.spec.axes import Array
 
 
 def score_product(
@@ -38,7 +39,7 @@ def score_product(
 
 
 def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
-    """Of one operand [P, R, d]: the place in the sequence [P, R], the item [P], the features [P, d]."""
+    """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d]."""
     position = constant_along(index // F, 2, "a product that sums over positions")
     features = constant_along(index % F, 1, "a product whose features differ from one position to the next")
     item = constant_along(position // S, 1, "a product that goes from one item of the batch to another")
@@ -46,7 +47,8 @@ def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
 
 
 def _heads(first: Array, second: Array) -> tuple[Array, Array, Array]:
-    """The head of each of P blocks, numbered as they come, and the features of each head on both sides."""
+    """The head of each of P blocks, numbered as they come, and the features [H, d] of each head on both sides, out of
+    those of each block [P, d]."""
     numbers: dict[bytes, int] = {}
     head = np.array(
         [numbers.setdefault(a.tobytes() + b.tobytes(), len(numbers)) for a, b in zip(first, second, strict=True)]

@@ -1,4 +1,4 @@
-"""What a graph value is in the symbolic trace: a view of an operation, a function of one, a constant, or unknown.
+"""The kinds of graph values in the symbolic trace: a view of an operation, a function of one, a constant, or unknown.
 
 The trace works at one concrete batch B and sequence S, element by element. A `View` maps each element of a graph value
 to an element of its operation, so reshapes, transpositions, splits and slices are executed on the numbers of elements.
@@ -11,16 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from encoder_conformance.impls.onnx_file.graph.integers import Integers
 from encoder_conformance.impls.onnx_file.tracing.unsupported import Feature
-
-Array = np.ndarray[Any, Any]
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)
-class Source:
+class WeightSource:
     """The numbers of a parameter or of a part of it.
 
     `elements` are the numbers of the initializer elements that they come from, as `Graph.offsets` counts them; None
@@ -31,20 +28,20 @@ class Source:
     elements: Array | None
     integers: Integers | None = None
 
-    def take(self, *at: Any) -> "Source":
-        return Source(self.value[at], None if self.elements is None else self.elements[at], self.integers)
+    def take(self, *at: Any) -> "WeightSource":
+        return WeightSource(self.value[at], None if self.elements is None else self.elements[at], self.integers)
 
-    def reshape(self, *shape: int) -> "Source":
+    def reshape(self, *shape: int) -> "WeightSource":
         elements = None if self.elements is None else self.elements.reshape(shape)
-        return Source(self.value.reshape(shape), elements, self.integers)
+        return WeightSource(self.value.reshape(shape), elements, self.integers)
 
-    def flat(self) -> "Source":
+    def flat(self) -> "WeightSource":
         return self.reshape(-1)
 
-    def arranged(self, arrange: Callable[[Array], Array]) -> "Source":
+    def arranged(self, arrange: Callable[[Array], Array]) -> "WeightSource":
         """Values and elements, each as `arrange` moves them."""
         elements = None if self.elements is None else arrange(self.elements)
-        return Source(arrange(self.value), elements, self.integers)
+        return WeightSource(arrange(self.value), elements, self.integers)
 
     def key(self) -> bytes:
         return (self.value if self.elements is None else self.elements).tobytes()
@@ -59,7 +56,7 @@ class Operation:
 
 
 @dataclass(eq=False)
-class Input(Operation):
+class TracedInput(Operation):
     """The input x, as features."""
 
 
@@ -69,14 +66,14 @@ class NormForm:
 
     kind: str
     epsilon: float
-    gain: Source | None
-    shift: Source | None
+    gain: WeightSource | None
+    shift: WeightSource | None
     evidence: str
     error: float = 0.0
 
 
 @dataclass(eq=False)
-class Norm(Operation):
+class TracedNorm(Operation):
     of: "View"
     form: NormForm
 
@@ -86,8 +83,8 @@ class Linear(Operation):
     """of · weight + bias; weight [in, out]. `heads` > 1: one map that these heads share, of the features of each."""
 
     of: "View"
-    weight: Source
-    bias: Source | None
+    weight: WeightSource
+    bias: WeightSource | None
     heads: int = 1
 
 
@@ -191,4 +188,5 @@ def rows_of(operation: Operation, index: Array, axis: int) -> Array:
     if axis == -1:
         return index // operation.shape[-1]
     Q, K = operation.shape[-2:]
-    return index // (Q * K) * K + index % K
+    rows: Array = index // (Q * K) * K + index % K
+    return rows

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Source, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def _letters(node: onnx.NodeProto, first: int, second: int) -> tuple[str, str, s
     if node.op_type == "Gemm":
         return ("ki" if attributes.get("transA") else "ik"), ("jk" if attributes.get("transB") else "kj"), "ij"
     if node.op_type == "Einsum":
-        return _einsum(bytes(attributes["equation"]).decode(), (first, second))  # type: ignore[arg-type]
+        return _einsum(bytes(attributes["equation"]).decode(), (first, second))
     if attributes.get("transBatchA") or attributes.get("transBatchB"):
         raise UnsupportedPattern(f"{node.op_type} with transposed batches")
     batch = ascii_letters[20 : 20 + max(first, second, 2) - 2]
@@ -124,7 +125,7 @@ def constant_along(values: Array, axis: int, what: str) -> Array:
     return head.squeeze(axis)
 
 
-def linear_map(product: Product, index: Array, source: Source, F: int) -> tuple[Array, Source, int, int]:
+def linear_map(product: Product, index: Array, source: WeightSource, F: int) -> tuple[Array, WeightSource, int, int]:
     """Features times a constant: the result's index, the weight [in, out], by how many heads it is shared, and out.
 
     `index` is the operand's, of features [N, F]; `source` the constant operand, `product` with the data first.
@@ -152,7 +153,7 @@ def linear_map(product: Product, index: Array, source: Source, F: int) -> tuple[
 
 
 def _by_heads(features: Array, F: int) -> tuple[Array, Array, int]:
-    """Of features [R, K] that differ from row to row: their order in a block of K, and each row's block."""
+    """The order of features [R, K], which differ from row to row, in a block of K, and each row's block."""
     K = features.shape[1]
     inside, block = features % K, features // K
     if F % K or not (inside == inside[:1]).all() or not (block == block[:, :1]).all():

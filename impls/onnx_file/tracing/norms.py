@@ -6,7 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, NormForm, Source, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import NormForm, UnsupportedPattern, WeightSource
+from encoder_conformance.spec.axes import Array
 
 CLOSE = 1e-4
 NEAR = 0.2
@@ -19,14 +20,16 @@ class NormOperand:
     attribute."""
 
     name: str
-    source: Source
+    source: WeightSource
     evidence: str
     shape: tuple[int, ...] = ()
 
 
 def standardised(x: Array, kind: str, epsilon: float) -> Array:
+    """x [N, F] normed over its features, without a gain or a shift."""
     centred = x - x.mean(-1, keepdims=True) if kind == "layer_norm" else x
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    normed: Array = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    return normed
 
 
 def norm_of(
@@ -76,7 +79,7 @@ def _norm_with(
         if not 0 <= epsilon < 1:
             continue
         g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
-        found = NormForm(kind, epsilon, gain and gain.source, shift and shift.source, scalar.evidence)
+        found = NormForm(kind, epsilon, gain.source if gain else None, shift.source if shift else None, scalar.evidence)
         if distance(observed, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
             return found
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))

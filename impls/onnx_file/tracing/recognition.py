@@ -13,23 +13,23 @@ from encoder_conformance.impls.onnx_file.graph.operators import FLOAT_TYPES
 from encoder_conformance.impls.onnx_file.tracing.activations import activation_of, probe
 from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Activation,
-    Array,
     Constant,
     Expression,
     Linear,
-    Norm,
     Operation,
     Scores,
-    Source,
+    TracedNorm,
     Unknown,
     UnsupportedPattern,
     Value,
     View,
     Weights,
+    WeightSource,
 )
 from encoder_conformance.impls.onnx_file.tracing.norms import NormOperand, norm_of
 from encoder_conformance.impls.onnx_file.tracing.softmax import softmax_of
 from encoder_conformance.impls.onnx_file.tracing.value_table import ValueTable
+from encoder_conformance.spec.axes import Array
 
 CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""
@@ -128,7 +128,7 @@ def _norm(table: ValueTable, name: str, expression: Expression, function: Functi
     form = norm_of(function, lambda values: values.reshape(-1)[expression.index], operation.shape, operands)
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
     key = id(operation), form.kind, form.epsilon, *sources
-    norm = Norm(operation.shape, name, _whole(operation), form)
+    norm = TracedNorm(operation.shape, name, _whole(operation), form)
     return View(table.intern(key, norm), expression.index)
 
 
@@ -201,7 +201,7 @@ def _nodes_between(table: ValueTable, name: str, operation: Operation) -> Iterat
         waiting += [each for each in node.input if each in table.values]
 
 
-def _repeated_vector(source: Source, F: int) -> Source | None:
+def _repeated_vector(source: WeightSource, F: int) -> WeightSource | None:
     """The row of a constant [..., F] whose rows are all the same: a vector that was expanded before it is used."""
     value = source.value
     if value.ndim < 2 or value.shape[-1] != F or value.size == F or not (value == value.reshape(-1, F)[0]).all():
@@ -216,7 +216,7 @@ def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[No
         current = node.output[0]
         if "Normalization" in node.op_type:
             epsilon = np.array(attributes_of(node).get("epsilon", 1e-5))
-            found["", current] = NormOperand("", Source(epsilon, None), f"{node_label(node)}, attribute epsilon")
+            found["", current] = NormOperand("", WeightSource(epsilon, None), f"{node_label(node)}, attribute epsilon")
         for each in node.input:
             if each and each not in table.values and table.number(each).dtype.kind == "f":
                 source = table.source(each)

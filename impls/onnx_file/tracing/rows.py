@@ -8,7 +8,8 @@ import onnx
 
 from encoder_conformance.impls.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.impls.onnx_file.graph.operators import REDUCTIONS
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Operation, UnsupportedPattern, rows_of
+from encoder_conformance.impls.onnx_file.tracing.expressions import Operation, UnsupportedPattern, rows_of
+from encoder_conformance.spec.axes import Array
 
 
 def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str], Array]) -> tuple[int, ...]:
@@ -20,11 +21,11 @@ def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str],
         axes = attributes.get("axes")
         if len(node.input) > 1 and node.input[1]:
             axes = number(node.input[1]).reshape(-1).tolist()
-        return tuple(sorted(int(a) % rank for a in axes)) if axes else tuple(range(rank))  # type: ignore[attr-defined]
+        return tuple(sorted(int(a) % rank for a in axes)) if axes else tuple(range(rank))
     if node.op_type == "MeanVarianceNormalization":
-        return tuple(sorted(int(a) % rank for a in attributes.get("axes", (0, 2, 3))))  # type: ignore[attr-defined]
-    old_softmax = node.op_type in ("Softmax", "LogSoftmax") and opset < 13
-    axis = int(attributes.get("axis", 1 if old_softmax else -1)) % rank  # type: ignore[call-overload]
+        return tuple(sorted(int(a) % rank for a in attributes.get("axes", (0, 2, 3))))
+    old_softmax = node.op_type in ("ScaledSoftmax", "LogSoftmax") and opset < 13
+    axis = int(attributes.get("axis", 1 if old_softmax else -1)) % rank
     if old_softmax or (node.op_type.endswith("Normalization") and node.op_type != "LpNormalization"):
         return tuple(range(axis, rank))
     return (axis,)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.impls.onnx_file.tracing.expressions import Array, Expression, UnsupportedPattern
+from encoder_conformance.impls.onnx_file.tracing.expressions import Expression, UnsupportedPattern
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass(frozen=True)
-class Softmax:
+class ScaledSoftmax:
     """softmax(scale · scores + constant)."""
 
     scale: float
@@ -27,7 +28,7 @@ _SEEN, _HIDDEN = 1e-3, 100.0
 """What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
 
 
-def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression: Expression) -> Softmax:
+def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression: Expression) -> ScaledSoftmax:
     """Raises UnsupportedPattern. `of` maps scores [B, H, Q, K] to the value that `expression` is."""
     scores, axis = np.random.default_rng(0).normal(size=shape), expression.axis
 
@@ -54,4 +55,4 @@ def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression:
         raise UnsupportedPattern("the scores go through something over each row that is no softmax")
     even = np.log(1 / shape[axis])
     constant = None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True)
-    return Softmax(scale, constant)
+    return ScaledSoftmax(scale, constant)

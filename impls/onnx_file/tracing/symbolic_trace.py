@@ -27,13 +27,13 @@ from encoder_conformance.impls.onnx_file.tracing.expressions import (
     Linear,
     Operation,
     Scores,
-    Source,
     Sum,
     Unknown,
     UnsupportedPattern,
     Value,
     View,
     Weights,
+    WeightSource,
     rows_of,
 )
 from encoder_conformance.impls.onnx_file.tracing.matrix_products import linear_map, product_of
@@ -129,7 +129,7 @@ class SymbolicTrace(ValueTable):
         source = source.reshape(*constant_operand.shape)
         if isinstance(view.operation, Scores | Weights):
             raise UnsupportedPattern("scores or weights of attention times a constant matrix")
-        factor = view.factor * float(attributes_of(node).get("alpha", 1.0))  # type: ignore[arg-type]
+        factor = view.factor * float(attributes_of(node).get("alpha", 1.0))
         if abs(factor - 1) > CLOSE:
             raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")
         out, weight, heads, width = linear_map(product, index, source, view.operation.shape[-1])
@@ -193,13 +193,13 @@ class SymbolicTrace(ValueTable):
         node = self.graph.producers.get(name)
         return node is None or any(self._depends_on_input(each) for each in node.input if each)
 
-    def _with_bias(self, node: onnx.NodeProto, view: View, source: Source) -> View:
+    def _with_bias(self, node: onnx.NodeProto, view: View, source: WeightSource) -> View:
         """The view with a bias in its linear map, of the features that the view shows."""
         operation, F = view.operation, view.operation.shape[-1]
         shape = np.broadcast_shapes(view.index.shape, source.value.shape)
         features = np.broadcast_to(view.index % F, shape).reshape(-1)
         present, first = np.unique(features, return_index=True)
-        spread = Source(
+        spread = WeightSource(
             np.broadcast_to(source.value, shape).reshape(-1),
             None if source.elements is None else np.broadcast_to(source.elements, shape).reshape(-1),
             source.integers,

@@ -1,4 +1,4 @@
-"""What some encoder layers have and the specification has not: a plain sentence for each, and what to do.
+"""The parts that some encoder layers have and the specification has not: a plain sentence for each, and what to do.
 
 A pattern that is not followed names its node. Where it is one of these, the user is told which.
 """

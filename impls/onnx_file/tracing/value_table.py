@@ -1,6 +1,7 @@
 """The value table: what each graph value is, as far as it is known, and the constants that it meets."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,15 +11,15 @@ from encoder_conformance.impls.onnx_file.graph.graph import Graph
 from encoder_conformance.impls.onnx_file.graph.integers import Integers
 from encoder_conformance.impls.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.impls.onnx_file.tracing.expressions import (
-    Array,
     Constant,
-    Input,
     Operation,
-    Source,
+    TracedInput,
     UnsupportedPattern,
     Value,
     View,
+    WeightSource,
 )
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
 
@@ -32,7 +33,7 @@ class ValueTable:
         self.nodes = NodeRunner(graph.opsets)
         self.dependent = graph.depending_on(x)
         self.interned: dict[tuple[object, ...], Operation] = {}
-        self.values: dict[str, Value] = {x: View(Input((B * S, index.size // (B * S)), x), index)}
+        self.values: dict[str, Value] = {x: View(TracedInput((B * S, index.size // (B * S)), x), index)}
 
     def value(self, name: str) -> Value:
         if name in self.values:
@@ -47,18 +48,13 @@ class ValueTable:
             raise UnsupportedPattern(f"{name!r} was not computed")
         return self.computed[name]
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> WeightSource:
         """A value that does not depend on x, with the initializer elements that it consists of."""
-        return Source(self.number(name), self.elements(name), self.integers(name))
+        return WeightSource(self.number(name), self.elements(name), self.integers(name))
 
     def integers(self, name: str) -> Integers | None:
-        """How a weight is stored as integers; None for any other."""
-        while name not in self.graph.integers:
-            node = self.graph.producers.get(name)
-            if node is None or node.op_type not in MOVES | IDENTITIES:
-                return None
-            name = node.input[0]
-        return self.graph.integers[name]
+        """The storage of a weight that is stored as integers; None for any other."""
+        return self.graph.integers.get(self.graph.origin(name))
 
     def elements(self, name: str) -> Array | None:
         """The numbers of the initializer elements that a value consists of; None where it is computed from them."""
@@ -82,7 +78,7 @@ class ValueTable:
         return self.interned.setdefault(key, operation)
 
 
-def represents(wide: np.dtype, narrow: np.dtype) -> bool:
+def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
     """Whether every number of the narrow format is a number of the wide one."""
     if wide == narrow:
         return True

@@ -52,44 +52,44 @@ class Honest(Adapter):
         rate = getattr(self.layer.dropout, placement)
         return value * (draw.random(value.shape) >= rate) / (1 - rate)
 
-    def output(self, x: Any, masks: Any) -> Any:
-        return self.as_given(self._forward(self.batch_first(x), masks)[3]["output"].value)
+    def output(self, x: Any, masks: Any, run: Any) -> Any:
+        return run.as_given(self._forward(run.batch_first(x), masks, run)[3]["output"].value)
 
-    def stages(self, x: Any, masks: Any) -> Tensors:
-        return {name: node.value for name, node in self._forward(x, masks)[3].items()}
+    def stages(self, x: Any, masks: Any, run: Any) -> Tensors:
+        return {name: node.value for name, node in self._forward(x, masks, run)[3].items()}
 
-    def gradients(self, x: Any, masks: Any, cotangent: Any) -> Tensors:
-        tape, inputs, parameters, stages = self._forward(self.batch_first(x), masks)
-        found = tape.gradients(stages["output"], self.batch_first(cotangent), {**inputs, **parameters})
-        return {**found, "x": self.as_given(found["x"])} if "x" in inputs else found
+    def gradients(self, x: Any, masks: Any, run: Any, cotangent: Any) -> Tensors:
+        tape, inputs, parameters, stages = self._forward(run.batch_first(x), masks, run)
+        found = tape.gradients(stages["output"], run.batch_first(cotangent), {**inputs, **parameters})
+        return {**found, "x": run.as_given(found["x"])} if "x" in inputs else found
 
-    def _forward(self, x: Any, masks: Any) -> tuple[Tape, dict[str, Node], dict[str, Node], dict[str, Node]]:
+    def _forward(self, x: Any, masks: Any, run: Any) -> tuple[Tape, dict[str, Node], dict[str, Node], dict[str, Node]]:
         heads = self.layer.attention.num_heads
         mask, added = masks.joined(heads), masks.added(heads)
         if masks.padding_id is not None:
             keys = (x != masks.padding_id)[:, None, None]
             mask = keys if mask is None else mask & keys
-        self._check_fit(x, mask)
+        self._check_fit(x, mask, run.memory)
         tape = Tape(_Quick(self.dtype))
         valid = masks.valid()
-        if valid is not None and x.ndim == 3 and self.memory is None:
+        if valid is not None and x.ndim == 3 and run.memory is None:
             # of an item with a query that has no key, padding may be a part
             needed = valid | ~masks.joined(self.layer.attention.num_heads).any(-1).all((1, 2))[:, None]
             x = np.where(needed[:, :, None], x, x.dtype.type(0))
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
-        draw, placements = np.random.default_rng(self.seed), set(self.layer.dropout.rates())
+        draw, placements = np.random.default_rng(run.seed), set(self.layer.dropout.rates())
 
         def onward(name: str, stage: Node) -> Node:
             name = name.rpartition(".")[2]  # of a stack, of any layer
-            if self.mode == "eval" or name not in placements:
+            if run.mode == "eval" or name not in placements:
                 return stage
             return Node(self.dropped(name, stage.value, draw).astype(self.dtype))
 
-        given = LayerInputs(x, self.parameters, mask, added, memory=self.memory, equations=self.equations)
+        given = LayerInputs(x, self.parameters, mask, added, memory=run.memory, equations=self.equations)
         inputs, stages, _ = encoder(tape, self.layer, given, parameters, onward)
         return tape, inputs, parameters, stages
 
-    def _check_fit(self, x: Any, mask: Any) -> None:
+    def _check_fit(self, x: Any, mask: Any, memory: Any) -> None:
         """NumPy broadcasts whatever it can."""
         if self.layer.embedding is not None:
             return
@@ -98,7 +98,7 @@ class Honest(Adapter):
         B, S, D = x.shape
         if self.layer.d_model != D:
             raise ValueError(f"x has {D} features, and d_model is {self.layer.d_model}")
-        keys = S if self.memory is None else self.memory.shape[1]
+        keys = S if memory is None else memory.shape[1]
         due = (B, self.layer.attention.num_heads, S, keys)
         if mask is not None and np.broadcast_shapes(mask.shape, due) != due:
             raise ValueError(f"the mask is {mask.shape}, and the scores are {due}")

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/plants, fr
 import jax.numpy as jnp
 from planting import Planting, planted_by_environment
 
-from encoder_conformance import Array, Environment, Masks, Tensors, serve
+from encoder_conformance import Array, Environment, Masks, RunRequest, Tensors, serve
 from encoder_conformance.impls.jax_pure.adapter import JaxPure, flat
 from planted_jax.stack import planted_encoder
 
@@ -32,10 +32,10 @@ class PlantedJax(JaxPure):
         super().build(self.planting.layer(layer), self.planting.parameters(parameters), dtype)
         return parameters
 
-    def output(self, x: Array, masks: Masks) -> Array:
-        return self.stages(x, masks)["output"]
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        return self.stages(x, masks, run)["output"]
 
-    def stages(self, x: Array, masks: Masks) -> Tensors:
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         mask = self.planting.mask(masks, x.shape[1])
         bias = masks.added(self.config.num_heads)
         given = mask, None if bias is None else bias.astype(self.dtype)

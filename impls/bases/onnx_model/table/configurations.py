@@ -5,8 +5,11 @@ from itertools import product
 
 from encoder_conformance.impl.choices import named
 from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
+from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES
 
-LEVELS_OF = {"onnxruntime": ("all", "extended", "basic", "disable"), "reference": ("all",), "openvino": ("all",)}
+LEVELS_OF = {
+    runtime.name: tuple(reversed(runtime.levels)) if len(runtime.levels) > 1 else ("all",) for runtime in ONNX_RUNTIMES
+}
 """Runtime → the levels that tell it apart: it is ONNX Runtime's to have any."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 
 from encoder_conformance.docs.tables import markdown
 from encoder_conformance.impl.limitations import Entry
+from encoder_conformance.impls.bases.onnx_model.table.configurations import LEVELS_OF
 from encoder_conformance.paths import ROOT
 from encoder_conformance.survey.page import entries
 from encoder_conformance.survey.results import Row
@@ -70,8 +71,8 @@ def shown(rows: Iterable[Row]) -> Iterable[Row]:
 
 def place(row: Row) -> tuple[object, ...]:
     others = tuple(value for name, value in row.choices.items() if name not in OTHER)
-    order = ("onnxruntime", "reference", "openvino"), ("all", "extended", "basic", "disable")
-    return others, order[0].index(row.choices["runtime"]), order[1].index(row.choices["level"])
+    runtime = row.choices["runtime"]
+    return others, list(LEVELS_OF).index(runtime), LEVELS_OF[runtime].index(row.choices["level"])
 
 
 def versions_of(rows: Iterable[Row]) -> dict[str, str]:
