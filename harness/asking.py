@@ -230,8 +230,8 @@ def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
     if answer.kind and verdict.outcome not in EXPECTED:
         message = f"{BEGINS[answer.kind]}{verdict.message}"
         verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})
-    told = {**dict(verdict), "seconds": answer.seconds, "predicting": predicting}
-    return _record(task, **told, digest=digest_of(result))
+    judged_as = {**dict(verdict), "seconds": answer.seconds, "predicting": predicting}
+    return _record(task, **judged_as, digest=digest_of(result))
 
 
 _TRAINED: dict[Check, Callable[[Session, Task], Judgement]] = {

@@ -2,20 +2,17 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.reason import Kind
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.strict import Frozen
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Record(_Frozen):
+class Record(Frozen):
     """One check of one case. `rms` and `max`: over its tensors, in σ. `stage`: the first non-conforming tensor.
 
     For a check that deviates as declared, `deviations` are the observed ones, and `distance` is the rms distance, in σ,
@@ -49,7 +46,7 @@ class Record(_Frozen):
         return self.implementation, self.case, self.dtype, self.check
 
 
-class Judged(_Frozen):
+class Judged(Frozen):
     """An implementation that took part."""
 
     name: str
@@ -68,7 +65,7 @@ class Judged(_Frozen):
     """The largest resident bytes of one of its workers, of those that have ended."""
 
 
-class Absent(_Frozen):
+class Absent(Frozen):
     """An implementation that did not take part, because it could not be started here."""
 
     name: str
@@ -76,7 +73,7 @@ class Absent(_Frozen):
     hint: str
 
 
-class RunEnvironment(_Frozen):
+class RunEnvironment(Frozen):
     """The environment of a run. `seed`: of inputs and parameters (rule P-6); the frozen goldens are for seed 0."""
 
     conform: str
@@ -93,7 +90,7 @@ class RunEnvironment(_Frozen):
     specification: dict[str, int]
 
 
-class Measurement(_Frozen):
+class Measurement(Frozen):
     """A number that a diagnosis measured and no catalogue lists: a deviation, its value and standard uncertainty."""
 
     deviation: str
@@ -101,7 +98,7 @@ class Measurement(_Frozen):
     uncertainty: float
 
 
-class StageEquation(_Frozen):
+class StageEquation(Frozen):
     """The equation that a stage was found to be computed by, in the layers that specify another. `rms` and
     `specified_rms` are the largest error in any of the `cases`, in σ: with the one that was found, and without."""
 
@@ -113,7 +110,7 @@ class StageEquation(_Frozen):
     cases: tuple[str, ...]
 
 
-class Diagnosis(_Frozen):
+class Diagnosis(Frozen):
     """An explanation of the failures of one implementation in one dtype: one deviation of the catalogue, or a pair.
 
     Or a cause that was observed directly, in the dtypes that `dtype` lists.
@@ -163,7 +160,7 @@ class Diagnosis(_Frozen):
 EndedBy = Literal["budget", "first failure", "interrupt"]
 
 
-class Shown(_Frozen):
+class Shown(Frozen):
     """The evidence of a run about one implementation.
 
     `deviations`: the number that is detectable in the formats of the run. `not_excluded`: those that are not excluded
@@ -189,7 +186,7 @@ class Shown(_Frozen):
         return self.clauses - len(self.not_cited)
 
 
-class Exactness(_Frozen):
+class Exactness(Frozen):
     """An implementation that is more exact in `dtype` than rounding allows: most of its outputs and gradients, `below`
     of `checks`, are as if rounded once from the expected values."""
 
@@ -199,14 +196,14 @@ class Exactness(_Frozen):
     below: int
 
 
-class Shard(_Frozen):
+class Shard(Frozen):
     """Part `number` (from 1) of the `of` parts in which a plan is run."""
 
     number: int
     of: int
 
 
-class MergedRun(_Frozen):
+class MergedRun(Frozen):
     """A run that is a part of a merged report: where and when it was."""
 
     complete: bool
@@ -216,7 +213,7 @@ class MergedRun(_Frozen):
     shard: Shard | None = None
 
 
-class Report(_Frozen):
+class Report(Frozen):
     """The report of a run. `complete`: every planned check has its record; otherwise `ended_by` is the reason.
 
     `shown`: the evidence so far about each implementation. `suspicious`: what is more exact than it can be.
@@ -237,7 +234,7 @@ class Report(_Frozen):
     diagnoses: tuple[Diagnosis, ...] = ()
     shown: tuple[Shown, ...] = ()
     suspicious: tuple[Exactness, ...] = ()
-    cases: dict[str, str] = {}
+    cases: dict[str, str] = Field(default_factory=dict)
     """Case → a digest of what was specified: its layer, its situation and the constants."""
     shard: Shard | None = None
     merged: tuple[MergedRun, ...] = ()

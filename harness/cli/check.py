@@ -17,7 +17,7 @@ from encoder_conformance.cli.options import (
 )
 from encoder_conformance.module_check.checking import Checking
 from encoder_conformance.module_check.show import show_check
-from encoder_conformance.module_check.stated import CheckRequest, as_stated
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.module_check.writing import refuse_folder, write_adapter
 from encoder_conformance.report.terminal import console
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -85,20 +85,16 @@ def check(
     Exit status: 0 it does what it was judged as; 1 it does not; 2 it could not be judged, or wrong usage.
     """
     refuse_pickle(target)
-    stated = as_stated(layer, "`check` judges encoder layers")
     request = CheckRequest(
         target=target,
         arguments=module_arguments(arguments),
         folder=Path.cwd(),
         at=at,
-        layer=stated.layer,
-        resize=stated.resize,
-        like=stated.like,
         level=level,
         dtypes=dtypes,
         pythons=pythons,
         jobs=jobs,
-    )
+    ).stating(layer, "`check` judges encoder layers")
     if adapter is not None:
         refuse_folder(adapter)
     refuse_unwritable(out)

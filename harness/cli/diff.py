@@ -9,7 +9,7 @@ from encoder_conformance.cli.options import deliver, jobs_option, refuse_unwrita
 from encoder_conformance.diff.comparing import DiffRequest, compare
 from encoder_conformance.diff.show import show_diff
 from encoder_conformance.errors import InputError
-from encoder_conformance.module_check.stated import Stated, as_stated, layer_of_transformers
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.report.terminal import console
 from encoder_conformance.subjects.opening import open_subject
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
@@ -44,12 +44,11 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
 
     Exit status: 0 they agree; 1 they do not; 2 they cannot be compared, or wrong usage.
     """
-    stated = as_stated(layer, "`diff` compares encoder layers")
+    stated = CheckRequest(first).stating(layer, "`diff` compares encoder layers")
     if first == second:
         raise InputError("is both A and B", where=first, hint="name two")
     refuse_unwritable(out)
-    if stated.like is not None:
-        stated = Stated(layer_of_transformers(stated.like, Path.cwd(), out / "logs" / "diff-stated.log"), resize=True)
+    stated = stated.with_layer_read(out / "logs" / "diff-stated.log")
     with shown_progress() as progress, contextlib.ExitStack() as opened:
         progress.begin("starting both", 2)
 

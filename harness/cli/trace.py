@@ -18,7 +18,7 @@ from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.inspect.dropouts import with_dropped
 from encoder_conformance.inspect.layer_selection import describe_case, find_case, refuse_too_large
 from encoder_conformance.inspect.stack_layers import input_rows, trace_inside
-from encoder_conformance.inspect.trace import Row, estimate_judging_seconds
+from encoder_conformance.inspect.trace import TracedRow, estimate_judging_seconds
 from encoder_conformance.inspect.trace import trace as compute_trace
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.report.terminal import console
@@ -126,7 +126,7 @@ def _expected_stages(case: Case, *, judge: bool, frozen: bool) -> Expected | Non
     return expected
 
 
-def _show(title: str, inputs: list[Row], rows: list[Row], *, judged: bool) -> None:
+def _show(title: str, inputs: list[TracedRow], rows: list[TracedRow], *, judged: bool) -> None:
     screen = console()
     screen.print(title, style="bold", highlight=False, soft_wrap=True, markup=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

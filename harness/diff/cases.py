@@ -1,4 +1,4 @@
-"""What both sides are asked: the core, in the situations that both can be given, or inputs of the user's own."""
+"""The cases that both subjects are asked: the core, as far as both can be given it, or inputs of the user's own."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ from encoder_conformance.subjects.cases import OWN, InputLimits, each_once, neut
 from encoder_conformance.subjects.subject import Subject
 
 DTYPE: DtypeName = "float32"
-"""What both compute in."""
+"""The format that both compute in."""
 _CHECKS: tuple[Check, ...] = ("output", "stages", "gradients")
 
 
@@ -43,7 +43,7 @@ def cases_of_both(first: Subject, second: Subject, layer: Layer, inputs: Path | 
 
 
 def _limits(subject: Subject) -> InputLimits | None:
-    """What it can be given; None: everything. Raises InputError for a file of one size."""
+    """The masks that it can be given; None: all. Raises InputError for a file of one size."""
     limits = subject.limits
     if limits is not None and (limits.batch, limits.sequence) != (None, None):
         hint = "export it with dynamic axes, or validate it by itself"

@@ -7,25 +7,20 @@ from pathlib import Path
 from encoder_conformance.asking import JudgedAnswer
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.diff.cases import DTYPE, cases_of_both
-from encoder_conformance.diff.results import Apart, DiffResult, SideResult
+from encoder_conformance.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.at_once import expectations
-from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import Expected, key
-from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.judge.verdict import judge_tensor
+from encoder_conformance.judging.difference import differences
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
-
-_FORMAT = FORMATS[DTYPE]
-_NOT_FINITE = 1e300
-"""The distance of a number from what is none: JSON has no infinity."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,7 @@ def compare(first: Subject, second: Subject, request: DiffRequest, progress: Pro
     expected = expectations(cases, request.jobs, progress)
     progress.begin("asking both", len(cases))
     one, two = _Side(first), _Side(second)
-    apart: list[Apart] = []
+    apart: list[TensorDifference] = []
     for case in cases:
         mine, theirs = (side.answers(case, expected[case.id]) for side in (one, two))
         for check in case.situation.checks:
@@ -102,23 +97,27 @@ def _differing(one: Layer, other: Layer) -> Iterator[tuple[str, int, int]]:
             yield name, a, b
 
 
-def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[Apart]:
-    """Every tensor that both gave."""
-    check, case, goldens = one.task.check, one.task.case.id, one.golden.tensors
-    for name, value in (one.tensors or {}).items():
-        expected, other = goldens.get(key(check, name)), (two.tensors or {}).get(name)
-        if expected is None or other is None:
+def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorDifference]:
+    """Every tensor that both gave, by name."""
+    check, case = one.task.check, one.task.case.id
+    for between in sorted(differences(one, two), key=lambda each: each.tensor):
+        name = between.tensor
+        if between.problem and between.problem.kind == "shape":
+            yield TensorDifference(case=case, check=check, tensor=name, rms=None, max=None, sides=(None, None))
             continue
-        if not value.shape == other.shape == expected.shape:
-            yield Apart(case=case, check=check, tensor=name, rms=None, max=None, sides=(None, None))
-            continue
-        a, b = value.astype(_FORMAT.numpy), other.astype(_FORMAT.numpy)
-        between = difference(name, a, b, expected, _FORMAT)
-        to_oracle = [judge_tensor(name, each, expected, _FORMAT, constants()) for each in (a, b)]
-        sides = _rms(to_oracle[0]), _rms(to_oracle[1])
-        largest = _NOT_FINITE if between.max is None else between.max
-        yield Apart(case=case, check=check, tensor=name, rms=_rms(between), max=largest, sides=sides)
+        rms, largest = _or_far(between.rms), _or_far(between.max)
+        sides = _from_oracle(one, name), _from_oracle(two, name)
+        yield TensorDifference(case=case, check=check, tensor=name, rms=rms, max=largest, sides=sides)
 
 
-def _rms(verdict: TensorVerdict) -> float:
-    return _NOT_FINITE if verdict.rms is None else verdict.rms
+def _from_oracle(answer: JudgedAnswer, name: str) -> float:
+    """The rms in σ, of the specification itself."""
+    assert answer.tensors is not None
+    golden = answer.golden.tensors[key(answer.task.check, name)]
+    value = answer.tensors[name].astype(answer.task.format.numpy)
+    return _or_far(judge_tensor(name, value, golden, answer.task.format, constants()).rms)
+
+
+def _or_far(distance: float | None) -> float:
+    """The distance; of what is not finite, as far as JSON can say."""
+    return 1e300 if distance is None else distance

@@ -10,7 +10,7 @@ from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.strict import Frozen
 
 
-class Apart(Frozen):
+class TensorDifference(Frozen):
     """One tensor that both gave. `rms`, `max`: in √2 σ, of their difference; None where shapes differ.
 
     `sides`: rms of each from the oracle, in σ.
@@ -49,15 +49,15 @@ class DiffResult(Frozen):
     version: Literal[1] = 1
     layer: Layer
     sides: tuple[SideResult, SideResult]
-    apart: tuple[Apart, ...]
+    apart: tuple[TensorDifference, ...]
 
     @property
-    def differing(self) -> list[Apart]:
+    def differing(self) -> list[TensorDifference]:
         return [each for each in self.apart if not each.agrees]
 
     @property
     def unanswered(self) -> list[Record]:
-        """What a side was asked and gave no tensors for."""
+        """The checks that a side was asked and gave no tensors for."""
         return [record for side in self.sides for record in side.failed if not record.tensors]
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from encoder_conformance.diff.results import Apart, DiffResult, SideResult
+from encoder_conformance.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.module_check.show import choices
 from encoder_conformance.report.findings import show_line
@@ -40,8 +40,8 @@ def _table(result: DiffResult) -> Table:
     return table
 
 
-def _worst(result: DiffResult) -> Iterator[tuple[str, Apart]]:
-    groups: dict[str, list[Apart]] = {}
+def _worst(result: DiffResult) -> Iterator[tuple[str, TensorDifference]]:
+    groups: dict[str, list[TensorDifference]] = {}
     for each in result.apart:
         name = "gradients" if each.check == "gradients" else each.tensor
         groups.setdefault(name, []).append(each)

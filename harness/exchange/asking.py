@@ -1,4 +1,4 @@
-"""What is asked of a program that answers with a file: the questions of one layer at one level.
+"""The questions of one layer at one level, to a program that answers with a file.
 
 A case whose tensors are those of another, because it only gives them in another format, is asked once.
 """
@@ -43,7 +43,7 @@ class Asking(BaseModel):
 
 
 @dataclass(frozen=True)
-class Question:
+class TensorQuestion:
     """One case in one dtype. `id`: GROUP/NUMBER; the questions of a group share their parameters."""
 
     id: str
@@ -62,7 +62,7 @@ class Questions:
     """All questions of an asking, and the parameters of each group."""
 
     asking: Asking
-    questions: tuple[Question, ...]
+    questions: tuple[TensorQuestion, ...]
     parameters: Mapping[str, Tensors]
 
     def tensors(self) -> Tensors:
@@ -95,7 +95,7 @@ def cases_of(layer: Layer, level: Level, seed: int) -> list[Case]:
 
 def questions_of(asking: Asking, expected: Mapping[str, Expected]) -> Questions:
     """`expected` by case id: the rows whose cotangent is 0 are in it (B-2)."""
-    questions: list[Question] = []
+    questions: list[TensorQuestion] = []
     groups: dict[tuple[object, ...], str] = {}
     parameters: dict[str, Tensors] = {}
     seen: set[bytes] = set()
@@ -114,7 +114,7 @@ def questions_of(asking: Asking, expected: Mapping[str, Expected]) -> Questions:
                 tensors[COTANGENT] = cotangent.astype(FORMATS[dtype].numpy)
             checks = tuple(check for check in case.situation.checks if check in ANSWERABLE)
             number = sum(question.group == group for question in questions)
-            questions.append(Question(f"{group}/{number:03}", case, dtype, tensors, checks))
+            questions.append(TensorQuestion(f"{group}/{number:03}", case, dtype, tensors, checks))
     return Questions(asking, tuple(questions), parameters)
 
 

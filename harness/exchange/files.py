@@ -47,7 +47,7 @@ def read_asking(path: Path) -> tuple[Asking, bytes]:
 
 @dataclass(frozen=True)
 class Given:
-    """What a file of answers has. `names`: question → the names of the tensors that answer it."""
+    """The contents of a file of answers. `names`: question → the names of the tensors that answer it."""
 
     names: Mapping[str, frozenset[str]]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder_conformance.inspect.trace import Row
+from encoder_conformance.inspect.trace import TracedRow
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import step_of
 from encoder_conformance.task import Task
@@ -31,7 +31,7 @@ class _Sum:
     """What the branch is added to: a stage, or x."""
 
 
-def with_dropped(session: Session, task: Task, rows: list[Row]) -> list[Row]:
+def with_dropped(session: Session, task: Task, rows: list[TracedRow]) -> list[TracedRow]:
     """The rows, and after each branch of a residual sum that dropout follows one for what dropout left of it.
 
     Rows are added only where the implementation trains and shows the sum. They describe, and nothing of them fails: the
@@ -46,7 +46,7 @@ def with_dropped(session: Session, task: Task, rows: list[Row]) -> list[Row]:
     if isinstance(shown, Failure):
         return rows
     dropped = {row.stage: row for row in _dropped_rows(training, shown) if rates.get(_branch_of(row.stage))}
-    with_them: list[Row] = []
+    with_them: list[TracedRow] = []
     for row in rows:
         with_them.append(row)
         if (left := dropped.get(row.stage + SUFFIX)) is not None:
@@ -58,7 +58,7 @@ def _branch_of(name: str) -> str:
     return step_of(name.removesuffix(SUFFIX))
 
 
-def _dropped_rows(task: Task, shown: Tensors) -> Iterator[Row]:
+def _dropped_rows(task: Task, shown: Tensors) -> Iterator[TracedRow]:
     layer, dtype = task.case.layer, task.format.numpy
     tensors = dict(shown) if layer.embedding else {"x": task.case.x().astype(dtype), **shown}
     for each in _sums(layer):
@@ -70,7 +70,7 @@ def _dropped_rows(task: Task, shown: Tensors) -> Iterator[Row]:
         valid = task.case.valid()  # what an implementation makes of padding is its own
         note = _describe(left[valid], branch[valid].astype(np.float64), total[valid], task.format.roundoff)
         if note is not None:
-            yield Row(each.branch + SUFFIX, left.shape, note)
+            yield TracedRow(each.branch + SUFFIX, left.shape, note)
 
 
 def _sums(layer: Layer) -> Iterator[_Sum]:

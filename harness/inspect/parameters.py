@@ -17,7 +17,7 @@ _NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Row:
+class ParameterRow:
     """One parameter as the live layer returned it, in the specification's name and orientation.
 
     `own`: the implementation's name for it, "" if unknown. `trainable`: None if unknown. `gradient`: the Euclidean norm
@@ -40,7 +40,7 @@ class Parameters:
     `by_input`: the norm of the gradient by x, None if gradients were not requested or there is no x.
     """
 
-    rows: list[Row]
+    rows: list[ParameterRow]
     total: int
     trainable: int | None
     unsaid: str
@@ -66,7 +66,7 @@ def parameters(ready: Ready, task: Task, threads: int, *, gradients: bool) -> Pa
         trained, unsaid = (None, initialised.message) if isinstance(initialised, Failure) else (set(initialised[1]), "")
         versions = session.versions
     rows = [
-        Row(
+        ParameterRow(
             name,
             built.own.get(name, ""),
             value.shape,

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from encoder_conformance.inspect.trace import Row, trace
+from encoder_conformance.inspect.trace import TracedRow, trace
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.parameters import parameters_of, prefix
@@ -28,14 +28,14 @@ from encoder_conformance.worker.session import Session
 RequireAnswer = Callable[[Tensors | Failure], Tensors]
 
 
-def input_rows(task: Task) -> list[Row]:
+def input_rows(task: Task) -> list[TracedRow]:
     """A row for each input of the implementation: x or token ids, and the masks."""
-    return [Row(name, tensor.shape, f"given, {tensor.dtype}") for name, tensor in encode_inputs(task).items()]
+    return [TracedRow(name, tensor.shape, f"given, {tensor.dtype}") for name, tensor in encode_inputs(task).items()]
 
 
 def trace_inside(
-    session: Session, require_answer: RequireAnswer, task: Task, rows: list[Row], shown: Tensors
-) -> list[Row]:
+    session: Session, require_answer: RequireAnswer, task: Task, rows: list[TracedRow], shown: Tensors
+) -> list[TracedRow]:
     """The `rows` of a stack and, before each `layer_k`, those of the stages inside it, named `layer_k.norm1` and so on.
 
     `shown` is the stack's answer. Where it has the stages inside, no layer is run by itself. If the implementation
@@ -45,7 +45,7 @@ def trace_inside(
     opts_out = task.implementation.opt_out(alone.case, task.dtype, "stages") is not None
     if opts_out and not any(map(layer_of, shown)):
         return rows
-    layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[Row]()
+    layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[TracedRow]()
     for row in rows:
         if row.stage == "embedded" and not opts_out and _has_positions(task.case.layer):
             tokens = _token_embedding(session, require_answer, task)
@@ -69,12 +69,12 @@ def trace_inside(
     return traced
 
 
-def _prefix_stages(rows: list[Row], stage: str) -> list[Row]:
+def _prefix_stages(rows: list[TracedRow], stage: str) -> list[TracedRow]:
     """The rows inside the layer whose output is `stage`, without the output, which has a row of its own."""
     return [replace(row, stage=f"{stage}.{row.stage}") for row in rows if row.stage != "output"]
 
 
-def _compare_with_stack(row: Row, alone: Tensors, shown: Tensors, task: Task) -> Row:
+def _compare_with_stack(row: TracedRow, alone: Tensors, shown: Tensors, task: Task) -> TracedRow:
     """`row` of a `layer_k`, with a problem if the layer by itself and in the stack give different outputs.
 
     Both are of one implementation and differ by rounding only, far below the square root of the format's roundoff.
@@ -111,12 +111,12 @@ def _token_embedding(session: Session, require_answer: RequireAnswer, task: Task
     return _observe_stages(session, require_answer, alone, "token_embedding", parameters, encode_inputs(task))
 
 
-def _token_row(observed: Tensors, task: Task) -> Row:
+def _token_row(observed: Tensors, task: Task) -> TracedRow:
     [row] = [row for row in trace(_embedding_task(task), observed, None) if row.stage == "embedded"]
     return replace(row, stage="token_embedding", note="the tokens' rows (E-15), before their positions")
 
 
-def _position_rows(tokens: Array | None, shown: Tensors, task: Task) -> list[Row]:
+def _position_rows(tokens: Array | None, shown: Tensors, task: Task) -> list[TracedRow]:
     """A row for the positions, [1, S, D]: what the stack added to the tokens' rows, the same in each item.
 
     No row where either has another shape than it should, which its own row says, or is not finite.
@@ -127,7 +127,9 @@ def _position_rows(tokens: Array | None, shown: Tensors, task: Task) -> list[Row
     positions = embedded.astype(np.float64) - tokens.astype(np.float64)
     if not np.isfinite(positions).all():
         return []
-    row = Row("positions", (1, *positions.shape[1:]), "what is added to the tokens' rows (E-16), the same in each item")
+    row = TracedRow(
+        "positions", (1, *positions.shape[1:]), "what is added to the tokens' rows (E-16), the same in each item"
+    )
     apart = np.abs(positions - positions[:1])
     # Rounding alone is far below the square root of the format's roundoff.
     if np.all(apart <= np.sqrt(task.format.roundoff) * np.abs(embedded).max(initial=1.0)):

@@ -22,7 +22,7 @@ _DROPPED = "; then dropout of {:g}, in the same shape (A-1)"
 
 
 @dataclass(frozen=True)
-class Row:
+class TracedRow:
     """One stage. `shape` is the observed one, None if the stage is missing; `problem` says how it differs from T-1.
 
     `rms` and `max` are in σ, None if nothing was compared. `conforms` is False if there is a problem or either exceeds
@@ -38,7 +38,7 @@ class Row:
     problem: str | None = None
 
 
-def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]:
+def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[TracedRow]:
     """A row for each expected stage, in the order of computation, then for each unexpected one."""
     expected_shapes = {name: task.case.expected_shapes("stages")[name] for name in task.tensors}
     rows = (_make_row(name, shape, observed, task.dtype, expected) for name, shape in expected_shapes.items())
@@ -46,7 +46,7 @@ def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]
     return [
         *(_with_dropout(row, dropped.get(step_of(row.stage), 0.0)) for row in rows),
         *(
-            Row(name, observed[name].shape, "", conforms=False, problem="is no stage of this layer")
+            TracedRow(name, observed[name].shape, "", conforms=False, problem="is no stage of this layer")
             for name in observed
             if name not in expected_shapes
         ),
@@ -55,19 +55,19 @@ def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Row]
 
 def _make_row(
     name: str, expected_shape: tuple[int, ...], observed: Tensors, dtype: str, expected: Expected | None
-) -> Row:
+) -> TracedRow:
     note = stage_notes().get(step_of(name), "")
     if name not in observed:
-        return Row(name, None, note, conforms=False, problem=f"is missing; expected {list(expected_shape)}")
+        return TracedRow(name, None, note, conforms=False, problem=f"is missing; expected {list(expected_shape)}")
     tensor = observed[name]
     if tensor.shape != expected_shape:
-        return Row(name, tensor.shape, note, conforms=False, problem=f"instead of {list(expected_shape)}")
+        return TracedRow(name, tensor.shape, note, conforms=False, problem=f"instead of {list(expected_shape)}")
     if tensor.dtype != FORMATS[dtype].numpy:
-        return Row(name, tensor.shape, note, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
+        return TracedRow(name, tensor.shape, note, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
     if expected is None:
-        return Row(name, tensor.shape, note)
+        return TracedRow(name, tensor.shape, note)
     verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[dtype], constants())
-    return Row(
+    return TracedRow(
         name,
         tensor.shape,
         note,
@@ -78,7 +78,7 @@ def _make_row(
     )
 
 
-def _with_dropout(row: Row, rate: float) -> Row:
+def _with_dropout(row: TracedRow, rate: float) -> TracedRow:
     return replace(row, note=row.note + _DROPPED.format(rate)) if rate else row
 
 

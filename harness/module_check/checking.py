@@ -10,13 +10,13 @@ from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.module_check.results import CheckResult, PartResult
-from encoder_conformance.module_check.stated import CheckRequest, with_layer_read
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.progress import Progress
 from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.subjects.cases import module_cases, own_cases
-from encoder_conformance.subjects.module import Module
+from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
 from encoder_conformance.wire.description import ModuleDescription
 from encoder_conformance.wire.findings import Problem
@@ -50,8 +50,8 @@ class Checking:
     def __init__(self, request: CheckRequest, log: Path, progress: Progress) -> None:
         """Raises InputError if no interpreter can run the worker, or what the module should be cannot be read."""
         self._progress = progress
-        self.request = with_layer_read(request, log)
-        self.module = Module(self.request, log)
+        self.request = request.with_layer_read(log.with_name(f"stated-{log.name}"))
+        self.module = ModuleWorker(self.request, log)
 
     def result(self) -> CheckResult:
         """Raises InputError for a target that is no module, or holds no layer."""

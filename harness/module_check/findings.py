@@ -1,4 +1,4 @@
-"""What is said of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
+"""The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
 
 from collections.abc import Iterator
 

@@ -2,10 +2,12 @@
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,7 +17,7 @@ from encoder_conformance.module_check.handover import LIVE, hand_over
 from encoder_conformance.module_check.report import CheckReport
 from encoder_conformance.module_check.results import CheckResult
 from encoder_conformance.module_check.separate import PROBLEM, RESULT, write_request
-from encoder_conformance.module_check.stated import CheckRequest, as_stated
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
 
@@ -45,29 +47,16 @@ def check(
     An object is pickled into a private temporary folder and loaded in a worker process. Raises InputError if it cannot
     be, or if nothing in it can be judged.
     """
-    declared, formats = declared_from(deviations), _known_formats(dtypes)
-    stated = as_stated(None if layer is None else str(layer), "`check` judges encoder layers")
-    with tempfile.TemporaryDirectory(prefix="conform-") as temporary:
-        folder = Path(temporary)
-        if isinstance(module, str):
-            target, told = module, {name: repr(value) for name, value in (arguments or {}).items()}
-        else:
-            made = functools.partial(_callable(module), **arguments) if arguments else module
-            target, told = f"{LIVE}{hand_over(made, folder)}", {}
-        request = CheckRequest(
-            target=target,
-            arguments=told,
-            at=at,
-            layer=stated.layer,
-            resize=stated.resize,
-            like=stated.like,
-            level=level,
-            dtypes=formats,
-            declared=declared,
-        )
-        result = _judged_apart(request, folder, jobs)
-    shown = module if isinstance(module, str) else _name_of(module)
-    return CheckReport(result.model_copy(update={"target": shown}))
+    request = CheckRequest(
+        target=module if isinstance(module, str) else _name_of(module),
+        at=at,
+        level=level,
+        dtypes=_known_formats(dtypes),
+        declared=declared_from(deviations),
+        jobs=jobs or os.cpu_count() or 1,
+    ).stating(None if layer is None else str(layer), "`check` judges encoder layers")
+    result = _judged_apart(request, module, arguments or {})
+    return CheckReport(result.model_copy(update={"target": request.target}))
 
 
 def assert_conforms(
@@ -88,12 +77,24 @@ def assert_conforms(
         raise AssertionError(f"it does not do what {layer} says\n{report!r}")
 
 
-def _judged_apart(request: CheckRequest, folder: Path, jobs: int | None) -> CheckResult:
-    """In a process of its own: a notebook or a script is no place to start processes from, or to set signals in."""
-    asked = write_request(request, folder, jobs)
+def _judged_apart(request: CheckRequest, module: object, arguments: Mapping[str, Any]) -> CheckResult:
+    """The result of a process of its own: a notebook or a script is no place to start processes from, or to set signals
+    in."""
+    with tempfile.TemporaryDirectory(prefix="conform-") as temporary:
+        folder = Path(temporary)
+        if isinstance(module, str):
+            request = replace(request, arguments={name: repr(value) for name, value in arguments.items()})
+        else:
+            made = functools.partial(_callable(module), **arguments) if arguments else module
+            request = replace(request, target=f"{LIVE}{hand_over(made, folder)}")
+        return _result_of(write_request(request, folder))
+
+
+def _result_of(asked: Path) -> CheckResult:
+    """Judge a written request, and read the result that lies beside it."""
     command = [sys.executable, "-m", "encoder_conformance.module_check.separate", str(asked)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    problem, result = folder / PROBLEM, folder / RESULT
+    problem, result = asked.with_name(PROBLEM), asked.with_name(RESULT)
     if problem.is_file():
         raise InputError(**json.loads(problem.read_text(encoding="utf-8")))
     if not result.is_file():

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from encoder_conformance.module_check.checking import Checking, ExaminedPart
 from encoder_conformance.module_check.declared import read_manifest, update_manifest
 from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.module_check.report import CheckReport
-from encoder_conformance.module_check.stated import CheckRequest, as_stated
+from encoder_conformance.module_check.stated import CheckRequest
 from encoder_conformance.progress import SILENT
 from encoder_conformance.recent import Recent
 from encoder_conformance.report.terminal import diagnosis_text
@@ -69,20 +70,17 @@ class JudgedModule(pytest.Collector):
     def request(self, target: str, config: pytest.Config) -> CheckRequest:
         known = read_manifest(config.rootpath).modules.get(target)
         layer = config.getoption("conform_layer") or (known.layer if known else None)
-        stated = as_stated(layer, "--conform judges encoder layers")
-        return CheckRequest(
+        request = CheckRequest(
             target=target,
             folder=config.invocation_params.dir,
-            layer=stated.layer,
-            resize=stated.resize,
-            like=stated.like,
             level=config.getoption("conform_level"),
             declared=known.declared if known else (),
         )
+        return request.stating(layer, "--conform judges encoder layers")
 
     def updated(self, request: CheckRequest, config: pytest.Config) -> CheckRequest:
         """The request with the deviations that explain the module, which conform.yaml then lists."""
-        without = CheckRequest(**{**vars(request), "declared": ()})
+        without = replace(request, declared=())
         log = Path(self._folder.name) / "update.log"
         found = CheckReport(Checking(without, log, SILENT).result()).deviations
         update_manifest(config.rootpath, request.target, config.getoption("conform_layer"), found)
@@ -135,7 +133,7 @@ class _PartItem(pytest.Item):
 
 
 class StatedItem(_PartItem):
-    """What was read off the module is what it should be: choices and parameters."""
+    """The choices and parameters that were read off the module are those that it should have."""
 
     def runtest(self) -> None:
         found = findings_of(self.part.described, declared=bool(self.parent.checking.request.declared))

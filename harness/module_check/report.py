@@ -1,4 +1,4 @@
-"""What `encoder_conformance.check` returns: the result of a check, to be read, shown in a notebook, or asserted."""
+"""The result of `encoder_conformance.check`, to be read, shown in a notebook, or asserted."""
 
 import io
 from functools import cached_property
@@ -33,7 +33,7 @@ class CheckReport:
 
     @property
     def warnings(self) -> list[str]:
-        """What is unusual in the module, over all parts."""
+        """The unusual choices of the module, over all parts."""
         return [finding.message for part in self.result.parts for finding in part.warnings]
 
     @property

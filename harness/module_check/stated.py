@@ -1,4 +1,4 @@
-"""What a module should be, as the user says: a layer of the specification, a YAML file, or a model of transformers."""
+"""The layer that a module should be, as the user states it: of the specification, of a YAML file, or of a model."""
 
 import contextlib
 import re
@@ -12,7 +12,7 @@ from encoder_conformance.inspect.layer_selection import encoder_layer_of, find_l
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
-from encoder_conformance.subjects.module import Module
+from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.wire.findings import Problem
 
@@ -32,41 +32,33 @@ class CheckRequest(SubjectRequest):
     declared: tuple[Declared, ...] = ()
     jobs: int = 1
 
+    def stating(self, named: str | None, command: str) -> "CheckRequest":
+        """The request with the layer that is named, if any: one of the specification at the module's own sizes.
 
-@dataclass(frozen=True)
-class Stated:
-    """`layer`, with `resize` at the module's own sizes; or `like`: hf:NAME, whose layer a worker reads. Or nothing."""
+        `command`: what it does with layers, for the error. Raises InputError for a layer that is not there.
+        """
+        if not named:
+            return self
+        if named.startswith(TRANSFORMERS):
+            return replace(self, like=named)
+        return replace(self, layer=encoder_layer_of(find_layer(named), command), resize=named in load().layers)
 
-    layer: Layer | None = None
-    resize: bool = False
-    like: str | None = None
-
-
-def as_stated(named: str | None, command: str) -> Stated:
-    """`command`: what it does with layers, for the error. Raises InputError for a layer that is not there."""
-    if not named:
-        return Stated()
-    if named.startswith(TRANSFORMERS):
-        return Stated(like=named)
-    return Stated(encoder_layer_of(find_layer(named), command), named in load().layers)
-
-
-def with_layer_read(request: CheckRequest, log: Path) -> CheckRequest:
-    """`request` with the layer that `like` has in place of its name."""
-    if request.like is None:
-        return request
-    layer = layer_of_transformers(request.like, request.folder, log.with_name(f"stated-{log.name}"), request.pythons)
-    return replace(request, layer=layer, resize=True, like=None)
+    def with_layer_read(self, log: Path) -> "CheckRequest":
+        """The request with the layer that `like` has in place of its name."""
+        if self.like is None:
+            return self
+        layer = _layer_of_transformers(self.like, self.folder, log, self.pythons)
+        return replace(self, layer=layer, resize=True, like=None)
 
 
-def layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[str, str] | None = None) -> Layer:
+def _layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[str, str]) -> Layer:
     """The layer that hf:NAME has, or its part hf:NAME@PATH; without a path the first of its layers.
 
     It is read off transformers' own module, by its configuration, and proved. Raises InputError for one that is not
     there, or is no layer that the layer language can say.
     """
     target, _, path = text.partition("@")
-    module = Module(SubjectRequest(target=target, folder=folder, pythons=pythons or {}), log)
+    module = ModuleWorker(SubjectRequest(target=target, folder=folder, pythons=pythons), log)
     with contextlib.closing(module):
         at = path or next(iter(module.listed()), None)
         found = module.examined(at)

@@ -90,7 +90,7 @@ class SmokeTasks:
                 yield layer
 
     def _later(self, layer: Layer) -> tuple[bool, bool, int]:
-        """What is larger is tried later: attention alone, then a layer with one case of numbers, then a larger one."""
+        """Orders layers to try: attention alone last, before it those with one case of numbers, then larger ones."""
         return layer.takes_memory, len(self._case_ids(layer.layer, NUMBERS)) < 2, parameter_count(layer)
 
     def _tasks(

@@ -27,5 +27,5 @@ class SmokeStep:
 
 
 def verdict(steps: list[SmokeStep]) -> Blame | Literal["ok"]:
-    """What to fix first, by the first failed step; "ok" if none failed."""
+    """The fault to fix first, by the first failed step; "ok" if none failed."""
     return next((step.blame for step in steps if step.blame), "ok")

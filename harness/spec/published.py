@@ -1,4 +1,4 @@
-"""What published encoders choose (`specs/published.yaml`), and what in a layer none of them does.
+"""The choices of published encoders (`specs/published.yaml`), and those of a layer that none of them makes.
 
 A layer that no encoder has may be meant so. Far more often a constant was lost on the way: 1e-3 for 1e-5 in a port from
 Keras, ReLU where a configuration said nothing.
@@ -125,7 +125,7 @@ class Unusual:
 
 
 def unusual(layer: Layer) -> tuple[Unusual, ...]:
-    """What `validate` and `check` warn of in a layer that nobody stated: choices that no published encoder makes; where
+    """Warnings of `validate` and `check` for a layer that nobody stated: choices that no published encoder makes; where
     each has its encoder, their combination; where some encoder makes all, a choice that few make."""
     found = tuple(_unusual_choices(layer)) or tuple(_unusual_combination(layer)) or tuple(_seldom(layer))
     return (*found, *_unusual_end(layer))

@@ -32,7 +32,7 @@ _AT_ANY_SIZE = (None, "determinism", "padding_content")
 
 @dataclass(frozen=True)
 class InputLimits:
-    """What the masks of a subject can say, and the sizes that it is fixed to; None: any.
+    """Limits of a subject: what its masks can say, and the sizes that it is fixed to; None: any.
 
     `by_item`, `by_head`: attention masks differ between these. `counted`: padding stands on the right alone, of items
     that have a position. `causal`: no mask lets it see later positions.

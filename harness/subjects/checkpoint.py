@@ -93,7 +93,7 @@ def _usual_form(tensors: Mapping[str, Array], due: Mapping[str, Array]) -> str:
 def _best_of_name(
     candidates: list[CheckpointTensor], best: CheckpointTensor, name: str, value: Array, usual: str
 ) -> CheckpointTensor:
-    """Of the forms and layers whose names say as much, the one with the nearest values."""
+    """The tensor with the nearest values, of the forms and layers whose names say as much."""
     alike = [each for each in candidates if score(each, name) == score(best, name)]
     same_layer = [each for each in alike if _layer_of(each.name) == _number(name)] or alike
     if value.ndim == 2 and not any(_distance(each.value, value) < 0.1 for each in same_layer):
@@ -166,6 +166,6 @@ def _number(name: str) -> int | None:
 
 
 def _distance(one: Array, two: Array) -> float:
-    """Of the values, relative to the size of the second."""
+    """The largest difference of values, relative to the size of the second."""
     size = float(np.abs(two.astype(np.float64)).max(initial=0.0)) or 1.0
     return float(np.abs(one.astype(np.float64) - two.astype(np.float64)).max(initial=0.0)) / size

@@ -25,7 +25,7 @@ _PROGRAM = "adapter.py"
 """The tensor of an examination that has the source of an adapter."""
 
 
-class Module:
+class ModuleWorker:
     """The worker that has the module of a request, and answers as the part that was examined last."""
 
     def __init__(self, request: SubjectRequest, log: Path) -> None:

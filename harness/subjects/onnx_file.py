@@ -49,7 +49,7 @@ def open_file(request: SubjectRequest, level: str, where: str, log: Path) -> Sub
 
 
 def inspected(session: Session, request: Inspect) -> tuple[FileDescription, Mapping[str, Array]] | Failure:
-    """What the worker finds in the file, and the parameters in it."""
+    """The worker's description of the file, and the parameters in it."""
     answer = session.inspect(request)
     if isinstance(answer, Failure):
         return answer

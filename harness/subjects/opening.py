@@ -10,7 +10,7 @@ from encoder_conformance.deviations.catalogue import check_declared
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.manifest import find_implementation, known_folders
 from encoder_conformance.subjects.checkpoint import open_checkpoint
-from encoder_conformance.subjects.module import Module
+from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.onnx_file import open_file
 from encoder_conformance.subjects.starting import new_session, require_ready
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest
@@ -37,14 +37,16 @@ def open_subject(request: SubjectRequest, log: Path) -> Subject:
 
 
 def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject:
-    """What a file with the parameters `made` was made from: a checkpoint, a file, or a module, whose part is looked
-    for. Raises InputError for what is none."""
+    """The source of a file with the parameters `made`: a checkpoint, a file, or a module, whose part is looked for.
+
+    Raises InputError for what is none.
+    """
     where = f"--against {request.target}"
     if request.target.endswith(".safetensors"):
         return open_checkpoint(request.folder / request.target, request.target, where, made)
     if request.target.endswith(".onnx"):
         return open_file(request, "disable", where, log)
-    module = Module(request, log)
+    module = ModuleWorker(request, log)
     try:
         return _source_in(module, made, where)
     except BaseException:
@@ -68,7 +70,7 @@ def open_implementation(
 def _open_module(request: SubjectRequest, log: Path) -> Subject:
     """The module, or its part: `target@PATH`. Raises InputError if it is no layer, or not all parameters are found."""
     target, _, at = request.target.partition("@")
-    module = Module(replace(request, target=target), log)
+    module = ModuleWorker(replace(request, target=target), log)
     try:
         found = module.examined(at or None)
         if isinstance(found, Problem):
@@ -83,7 +85,7 @@ def _open_module(request: SubjectRequest, log: Path) -> Subject:
     return found.named(request.target)
 
 
-def _source_in(module: Module, made: Parameters, where: str) -> Subject:
+def _source_in(module: ModuleWorker, made: Parameters, where: str) -> Subject:
     """The module or the part that was named; else the whole, or the one part that has the most values of `made`."""
     at = module.request.at
     whole = module.examined(at)
@@ -97,8 +99,8 @@ def _source_in(module: Module, made: Parameters, where: str) -> Subject:
     return _understood(module.examined(best), where)  # the worker answers for what it examined last
 
 
-def _containers(module: Module) -> list[str]:
-    """What holds the listed parts: a stack of them, where they are members of one list."""
+def _containers(module: ModuleWorker) -> list[str]:
+    """The paths that hold the listed parts: stacks of them, where they are members of one list."""
     above = [path.split(".")[:-1] for path in module.listed()]
     paths = [".".join(parts[: -1 if len(parts) > 1 else 1]) for parts in above if parts]
     return list(dict.fromkeys(path for path in paths if path))

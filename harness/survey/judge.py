@@ -8,10 +8,8 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from encoder_conformance.errors import InputError
 from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impl.choices import named
-from encoder_conformance.impl.interpreter import Missing, resolve
 from encoder_conformance.impl.manifest import (
     Implementation,
     find_implementation,
@@ -30,6 +28,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.starting import require_ready
 from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, SurveyRow, keep, kept
 from encoder_conformance.task import Task
 
@@ -94,12 +93,10 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
     Raises InputError if the variant cannot be started.
     """
     folder, implementation = find_implementation(variant)
-    interpreter = resolve(implementation, folder, dict(interpreters or {}))
-    if isinstance(interpreter, Missing):
-        raise InputError(f"{variant}: {interpreter.reason}", hint=interpreter.hint)
+    ready = require_ready(implementation, folder, interpreters or {}, "", variant)
     tasks = [task for task in plan(implementation, cases(), dtypes) if is_counted(task)]
     with tempfile.TemporaryDirectory() as logs:
-        assignment, goldens = Assignment(interpreter, tasks), expected()
+        assignment, goldens = Assignment(ready, tasks), expected()
         run = SuiteRun([assignment], lambda case: goldens[case.id], RunOptions(jobs=1, threads=1), Path(logs))
         records = list(run)
         versions = run.session(implementation.name).versions

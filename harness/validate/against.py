@@ -39,8 +39,10 @@ def _parameters(source: Subject, file: ExaminedFile) -> dict[str, Array]:
 
 
 def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progress: Progress) -> list[Compared]:
-    """What the first run that works and the source both answered. Both are given the file's own parameters, so that
-    what differs is the computation: the values are compared by themselves."""
+    """The answers that the first run that works and the source both gave, compared.
+
+    Both are given the file's own parameters, so that what differs is the computation.
+    """
     run = answers.first_working
     if run is None or source.session is None:
         return []
@@ -53,7 +55,7 @@ def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progres
     for answer in judge(source, asked, lambda case: answers.expected[case.id], Observations()):
         theirs[answer.task.case.id, answer.task.check] = answer
         progress.step(f"{source.name} {answer.task.case.id}")
-    return compare_answers(cases, answers.expected, run.answers, theirs, file.format)
+    return list(compare_answers(cases, run.answers, theirs))
 
 
 def _format_of(source: Subject, asked: DtypeName) -> DtypeName:

@@ -1,4 +1,4 @@
-"""What a validation comes to: as what the file was judged, with what that was compared, and its exit status.
+"""The conclusion of a validation: as what the file was judged, with what that was compared, and its exit status.
 
 A file that is a consistent other layer conforms to itself. Only what a user states says what it should be.
 """
@@ -53,7 +53,7 @@ def status_of(kind: Kind) -> int:
 def comparison(
     kind: Kind, layer: Layer | None, compared_with: tuple[Stated, ...], choices: str, against: str | None = None
 ) -> str:
-    """As what, and against what: what the last line says between its opening and its counts; "" of what is wrong.
+    """Say as what it was judged and against what, between the last line's opening and its counts; "" of what is wrong.
 
     `against` is the name of the source.
     """

@@ -71,7 +71,7 @@ class ExaminedFile:
 
     @property
     def _output_dtype(self) -> str:
-        """That of x, where an encoder was cut out of a file which widens what it gives, as `keep_io_types` does."""
+        """The output's; x's, where an encoder was cut out of a file which widens what it gives (`keep_io_types`)."""
         assert self.description.roles is not None
         x, output = (
             self.description.port(name).dtype for name in (self.description.roles.x, self.description.roles.output)
@@ -144,7 +144,7 @@ def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ValidationEvidence:
     """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
 
     subject: ExaminedFile

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import Expected
+from encoder_conformance.judging.difference import difference
 from encoder_conformance.spec.case import Case
 from encoder_conformance.task import Task
 from encoder_conformance.worker.failure import Failure

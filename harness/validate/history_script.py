@@ -4,7 +4,7 @@ from pathlib import Path
 
 from encoder_conformance.validate.history import Dependence
 from encoder_conformance.wire.description import FileDescription
-from encoder_conformance.wire.onnx_runtimes import OnnxRuntime
+from encoder_conformance.wire.onnx_runtimes import Runtime
 
 _SCRIPT = '''"""{runtime} alone: after a run at {before}, [batch, sequence], an answer at {size} is not a fresh one."""
 
@@ -37,7 +37,7 @@ _LAID_OUT = {"SBD": "x.swapaxes(0, 1)", "SD": "x[0]"}
 
 
 def history_script(
-    model: Path, run: str, runtime: OnnxRuntime, level: str, described: FileDescription, dependence: Dependence
+    model: Path, run: str, runtime: Runtime, level: str, described: FileDescription, dependence: Dependence
 ) -> str | None:
     """None for what is a part of a whole model: its x is no input of the file."""
     roles, layer = described.roles, described.layer

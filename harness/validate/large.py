@@ -53,7 +53,7 @@ def sampled_note(subject: ExaminedFile, runs: Sequence[RuntimeRun], cases: Itera
 
 
 def expected_of_sample(cases: Sequence[Case]) -> Mapping[str, Expected]:
-    """What each case should give, computed here: the parameters would have to travel to other processes."""
+    """Compute what each case should give, in this process: the parameters would have to travel to other processes."""
     return {case.id: _expected(case) for case in cases}
 
 

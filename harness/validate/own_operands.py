@@ -15,12 +15,12 @@ from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
-from encoder_conformance.validate.evidence import Answers, Array, Evidence
+from encoder_conformance.validate.evidence import Answers, Array, ValidationEvidence
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.findings import PhaseFinding
 
 
-def stages_from_operands(evidence: Evidence, answers: Answers) -> Iterator[PhaseFinding]:
+def stages_from_operands(evidence: ValidationEvidence, answers: Answers) -> Iterator[PhaseFinding]:
     """The first stage out of line of each run, where the layer as a whole is in line. One layer alone: the stages of a
     stack are whole layers."""
     subject = evidence.subject

@@ -137,7 +137,7 @@ def runtime_runs(
 def as_numbers(model: Path, pythons: Mapping[str, str], like: RuntimeRun, folder: Path = FOLDER) -> RuntimeRun:
     """A run of the numbers that the file's integers stand for, in the runtime of another and without optimisation, for
     ONNX Runtime's optimiser puts integers in again."""
-    level = "disable" if like.level else ""
+    level = next(iter(onnx_runtime(like.runtime).levels))
     found = _found(model, pythons, (like.runtime, level), folder, integers="as_numbers")
     return RuntimeRun(like.runtime, level, found, as_numbers=True)
 

@@ -21,7 +21,7 @@ from encoder_conformance.subjects.onnx_file import inspected
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.validate.against import compared_with, opened
 from encoder_conformance.validate.conclusion import Stated
-from encoder_conformance.validate.evidence import Answers, Evidence, ExaminedFile, distinct
+from encoder_conformance.validate.evidence import Answers, ExaminedFile, ValidationEvidence, distinct
 from encoder_conformance.validate.history_script import history_script
 from encoder_conformance.validate.large import (
     BATCH,
@@ -91,11 +91,11 @@ def _validated(
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
     declare(runs, subject.deviations)
     if request.against is None or not subject.is_understood:
-        return _assessed(Evidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
+        return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
     with opened(request.against, subject, out / "logs", progress) as (held, origin):
         answers = _answers(held, runs, out / "logs", jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
-        return _assessed(Evidence(held, answers, origin, compared))
+        return _assessed(ValidationEvidence(held, answers, origin, compared))
 
 
 def _inspect(request: ValidationRequest) -> Inspect:
@@ -186,7 +186,7 @@ def _history_script(run: RuntimeRun, subject: ExaminedFile, logs: Path) -> str |
     return str(path)
 
 
-def _assessed(evidence: Evidence) -> Validation:
+def _assessed(evidence: ValidationEvidence) -> Validation:
     subject, answers, description = evidence.subject, evidence.answers, evidence.description
     assessments = {phase.name: phase.assess(evidence) for phase in VALIDATION_PHASES}
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
@@ -216,7 +216,7 @@ def _assessed(evidence: Evidence) -> Validation:
     )
 
 
-def _results(evidence: Evidence) -> tuple[RuntimeResult, ...]:
+def _results(evidence: ValidationEvidence) -> tuple[RuntimeResult, ...]:
     if evidence.answers is None:
         return ()
     errors = reduction.relative_errors(evidence)

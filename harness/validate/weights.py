@@ -77,7 +77,7 @@ def _transposed(matrices: Mapping[str, Array]) -> Iterator[tuple[str, str]]:
 
 
 def _equal_layers(parameters: Mapping[str, Array]) -> tuple[dict[str, list[str]], set[str]]:
-    """Of a stack: a layer → the later ones that equal it; and the parameters of those later ones."""
+    """Layer of a stack → the later ones that equal it; and the parameters of those later ones."""
     layers: dict[str, dict[str, str]] = defaultdict(dict)
     for name in parameters:
         if name.startswith("layers."):

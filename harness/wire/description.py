@@ -80,7 +80,7 @@ class MaskArgument(MaskInput):
 
 
 class Description(Frozen):
-    """What both readers find: `layer`, read off the subject, or None where it is none; and the evidence for it."""
+    """The findings of both readers: `layer`, read off the subject; None where it is none; and the evidence for it."""
 
     layer: Layer | None = None
     facts: tuple[Fact, ...] = ()
@@ -217,7 +217,7 @@ class ModuleSource(Frozen):
     more: float = 0.0
 
 
-class Proof(Frozen):
+class LiveProof(Frozen):
     """`rms`: of the live output, in σ; `moved`: parameters that were moved alone, `of` all; `inert`: those that change
     nothing, in the module and in the oracle; `wrong`: those that change something else."""
 
@@ -269,7 +269,7 @@ class ModuleDescription(Description):
     read_twice: tuple[tuple[str, str, str], ...]
     unread: tuple[tuple[str, str], ...]
     misnamed: tuple[tuple[str, str, str], ...]
-    proof: Proof | None
+    proof: LiveProof | None
     searched: MapSearch | None
     stages: dict[str, str]
     dtypes: tuple[DtypeName, ...]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class OnnxRuntime:
+class Runtime:
     """`package`: whose version is the runtime's, and which it takes. `levels`: of optimisation, from none on → the
     runtime's own word; "" alone: it has none to choose. `literal`: the level at which it follows a file to the letter;
     None: none is known to. `keeps_state`: whether a session may keep something of an earlier answer. `imports`, `load`:
@@ -22,7 +22,7 @@ class OnnxRuntime:
 
 
 ONNX_RUNTIMES = (
-    OnnxRuntime(
+    Runtime(
         name="onnxruntime",
         package="onnxruntime",
         levels={
@@ -38,7 +38,7 @@ ONNX_RUNTIMES = (
     session = ort.InferenceSession(MODEL, options, ["CPUExecutionProvider"])
     return lambda feeds: session.run([{output!r}], feeds)[0]""",
     ),
-    OnnxRuntime(
+    Runtime(
         name="reference",
         package="onnx",
         literal="",
@@ -47,7 +47,7 @@ ONNX_RUNTIMES = (
         load="""    evaluator = ReferenceEvaluator(MODEL)
     return lambda feeds: evaluator.run([{output!r}], feeds)[0]""",
     ),
-    OnnxRuntime(
+    Runtime(
         name="openvino",
         package="openvino",
         imports="import openvino",
@@ -59,6 +59,6 @@ ONNX_RUNTIMES = (
 """In the order in which a validation asks them."""
 
 
-def onnx_runtime(name: str) -> OnnxRuntime:
+def onnx_runtime(name: str) -> Runtime:
     """Raises StopIteration for a name that none has."""
     return next(runtime for runtime in ONNX_RUNTIMES if runtime.name == name)

@@ -27,7 +27,7 @@ from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 from encoder_conformance.impls.jax_pure.encoder import Config, Dropout, Tree, needed
 from encoder_conformance.impls.jax_pure.encoder import Masks as LayerMasks
 from encoder_conformance.impls.jax_pure.initial import initial
-from encoder_conformance.impls.jax_pure.stack import encoder, encoder_stage, encoder_stages
+from encoder_conformance.impls.jax_pure.stack import cross_attention, encoder, encoder_stage, encoder_stages
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
@@ -73,27 +73,27 @@ def config_of(layer: dict[str, Any]) -> Config:
 
 
 forward = jax.jit(encoder, static_argnums=0)
+across = jax.jit(cross_attention, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
 one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
 
+Inputs = tuple[jax.Array, LayerMasks, jax.Array | None]
+"""x [B, S, D] or token ids [B, S], its masks, and what dropout is drawn from."""
+
+
 @partial(jax.jit, static_argnums=(0, 1))
-def backward(
-    config: Config,
-    again: bool,
-    params: Tree,
-    x: jax.Array,
-    masks: LayerMasks,
-    key: jax.Array | None,
-    cotangent: jax.Array,
-    memory: jax.Array | None = None,
+def backward(config: Config, again: bool, params: Tree, inputs: Inputs, cotangent: jax.Array) -> Any:
+    """The gradients by the parameters and by x; by token ids there is none, and None stands for it."""
+    return linearised(config, again, params, *inputs)(cotangent)
+
+
+@partial(jax.jit, static_argnums=0)
+def backward_across(
+    config: Config, params: Tree, x: jax.Array, memory: jax.Array, masks: LayerMasks, cotangent: jax.Array
 ) -> Any:
-    """The gradients by the parameters and by x; by token ids there is none, and None stands for it. By the memory too,
-    where there is one."""
-    if memory is not None:
-        forward = partial(encoder, config, masks=masks)
-        return jax.vjp(lambda params, x, memory: forward(params, x, memory=memory), params, x, memory)[1](cotangent)
-    return linearised(config, again, params, x, masks, key)(cotangent)
+    """The gradients of attention alone: by the parameters, by x and by the memory."""
+    return jax.vjp(partial(cross_attention, config, masks=masks), params, x, memory)[1](cotangent)
 
 
 def linearised(
@@ -132,7 +132,10 @@ class JaxPure(Adapter):
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
         x = run.batch_first(x)
         given = self.given(x, masks, run)
-        found = forward(self.config, self.params, x, given, key=self.key(run), memory=run.memory)
+        if run.memory is None:
+            found = forward(self.config, self.params, x, given, key=self.key(run))
+        else:
+            found = across(self.config, self.params, x, run.memory, given)
         return run.as_given(np.asarray(found))
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
@@ -141,12 +144,15 @@ class JaxPure(Adapter):
 
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
         x, cotangent = run.batch_first(x), run.batch_first(cotangent)
-        given = self.params, x, self.given(x, masks, run, stated=True), self.key(run), cotangent
-        by_params, by_x, *by_memory = backward(self.config, run.checkpoint, *given, run.memory)
-        by_given = {} if by_x is None else {"x": run.as_given(np.asarray(by_x))}
-        if by_memory:
-            by_given["memory"] = np.asarray(by_memory[0])
-        return {**by_given, **self.map.to_spec(flat(by_params))}
+        given = self.given(x, masks, run, stated=True)
+        if run.memory is None:
+            inputs = x, given, self.key(run)
+            by_params, by_x = backward(self.config, run.checkpoint, self.params, inputs, cotangent)
+            by_inputs = {} if by_x is None else {"x": run.as_given(np.asarray(by_x))}
+        else:
+            by_params, by_x, by_memory = backward_across(self.config, self.params, x, run.memory, given, cotangent)
+            by_inputs = {"x": run.as_given(np.asarray(by_x)), "memory": np.asarray(by_memory)}
+        return {**by_inputs, **self.map.to_spec(flat(by_params))}
 
     def initialise(self, seed: int) -> Fresh:
         self.params = initial(self.params, jax.random.key(seed))

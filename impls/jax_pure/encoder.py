@@ -25,6 +25,9 @@ Tree = dict[str, Any]
 Tap = Callable[[str, Array], Array]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
 
+Heads = tuple[Array, Array, Array]
+"""Query [B, S, H, d], key and value [B, T, H, d]; in self-attention T is S."""
+
 Drop = Callable[[str, Array], Array]
 """Does the dropout of a placement, and hands what is left on."""
 
@@ -211,36 +214,42 @@ CHOICES: dict[str, Collection[str]] = {
 }
 
 
-def attention(
-    config: Config, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop, memory: Array | None = None
-) -> Array:
-    """softmax(q kᵀ / √d + bias) v in each of H heads. Keys and values are of `memory` [B, T, D] where it is given."""
+def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
+    return attend(config, p, project(config, p, x, x, tap), masks, tap, drop)
 
-    def project(name: str, x: Array) -> Array:
+
+def project(config: Config, p: Tree, x: Array, memory: Array, tap: Tap) -> Heads:
+    """The query of x [B, S, D], and the key and the value of `memory` [B, T, D]."""
+
+    def by_heads(name: str, x: Array) -> Array:
         shared = p[name]["kernel"].ndim == 2  # by the heads
         heads = linear(p[name], x.reshape(*x.shape[:2], config.num_heads, -1) if shared else x)
         return tap(name, heads.reshape(x.shape)).reshape(heads.shape)  # seen as [B, S, D]
 
-    keys = x if memory is None else memory
-    q, k, v = project("query", x), project("key", keys), project("value", keys)  # [B, S, H, d]
+    return by_heads("query", x), by_heads("key", memory), by_heads("value", memory)
+
+
+def attend(config: Config, p: Tree, heads: Heads, masks: Masks, tap: Tap, drop: Drop) -> Array:
+    """softmax(q kᵀ / √d + bias) v in each of H heads, and the output projection of them: [B, S, D]."""
+    q, k, v = heads
     # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
     # query with no key uniform weights, and drops none; float16 it does not take on a CPU (keras-team/keras-hub#2354).
     # What is more, or else, is written out.
-    fused = x.dtype in (jnp.float32, jnp.bfloat16) and config.empty_row == "uniform" and config.masked_score is None
+    fused = q.dtype in (jnp.float32, jnp.bfloat16) and config.empty_row == "uniform" and config.masked_score is None
     if fused and tap is untapped and (drop is undropped or not config.dropout.attention_weights):
         context = jax.nn.dot_product_attention(q, k, v, masks.bias, masks.allowed, scale=1 / config.root)
     else:
-        context = written_out_attention(config, q, k, v, masks, tap, drop)
-    context = tap("context_merged", context.reshape(x.shape)).reshape(context.shape)
+        context = written_out_attention(config, heads, masks, tap, drop)
+    merged = context.reshape(*context.shape[:2], config.d_model)
+    context = tap("context_merged", merged).reshape(context.shape)
     return tap("attention_output", linear(p["output"], context, axes=2))
 
 
-def written_out_attention(config: Config, q: Array, k: Array, v: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
+def written_out_attention(config: Config, heads: Heads, masks: Masks, tap: Tap, drop: Drop) -> Array:
     """What jax.nn.dot_product_attention computes, step by step and in the dtype of q. [B, S, H, d] in and out."""
-    q = tap("query_heads", q.swapaxes(1, 2))  # [B, H, S, d]
-    k = tap("key_heads", k.swapaxes(1, 2))
-    v = tap("value_heads", v.swapaxes(1, 2))
-    scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / config.root)  # [B, H, S, S]
+    q, k, v = (head.swapaxes(1, 2) for head in heads)  # [B, H, S, d]
+    q, k, v = tap("query_heads", q), tap("key_heads", k), tap("value_heads", v)
+    scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / config.root)  # [B, H, S, T]
     mask = masks.allowed
     if masks.bias is not None:
         scores = scores + masks.bias

@@ -19,9 +19,10 @@ from encoder_conformance.impls.jax_pure.encoder import (
     Masks,
     Tap,
     Tree,
-    attention,
+    attend,
     dropped,
     encoder_layer,
+    project,
     undropped,
     untapped,
 )
@@ -34,13 +35,9 @@ def encoder(
     masks: Masks = NO_MASKS,
     tap: Tap = untapped,
     key: Array | None = None,
-    memory: Array | None = None,
 ) -> Array:
-    """x [B, S, D], or token ids [B, S]; of attention alone, whose only parameters are `attention`'s, with `memory`
-    [B, T, D]. The tap is shown what goes from layer to layer of a stack, and of few layers what is inside. With
-    `key`, in training: what dropout is drawn from."""
-    if memory is not None:
-        return tap("output", attention(config, params["attention"], x, masks, tap, undropped, memory))
+    """x [B, S, D], or token ids [B, S]. The tap is shown what goes from layer to layer of a stack, and of few layers
+    what is inside. With `key`, in training: what dropout is drawn from."""
     if "layers" not in params:
         return encoder_layer(config, params, x, masks, tap, key)
     keys = [None if key is None else jax.random.fold_in(key, number) for number in range(len(params["layers"]))]
@@ -61,6 +58,14 @@ def encoder(
     if "final_norm" in params:
         x = tap("final_norm", NORMS[config.norm](params["final_norm"], x, epsilon=config.epsilon))
     return tap("output", x)
+
+
+def cross_attention(
+    config: Config, params: Tree, x: Array, memory: Array, masks: Masks = NO_MASKS, tap: Tap = untapped
+) -> Array:
+    """Attention alone, whose only parameters are `attention`'s: of x [B, S, D] over `memory` [B, T, D]."""
+    heads = project(config, params["attention"], x, memory, tap)
+    return tap("output", attend(config, params["attention"], heads, masks, tap, undropped))
 
 
 def inside(number: int, layers: int, tap: Tap) -> Tap:
@@ -99,7 +104,10 @@ def encoder_stages(
         stages[name] = stage
         return stage
 
-    encoder(config, params, x, masks, tap, key, memory)
+    if memory is None:
+        encoder(config, params, x, masks, tap, key)
+    else:
+        cross_attention(config, params, x, memory, masks, tap)
     return stages
 
 

@@ -9,7 +9,7 @@ from encoder_conformance.module_check.findings import findings_of
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.published import published, unusual
-from encoder_conformance.validate.evidence import Evidence, ExaminedFile
+from encoder_conformance.validate.evidence import ExaminedFile, ValidationEvidence
 from encoder_conformance.validate.phases.layer import assess
 from encoder_conformance.validate.request import ValidationRequest
 from encoder_conformance.wire.description import FileDescription, ModuleDescription, Port, Roles
@@ -94,7 +94,9 @@ def as_validate_says(layer: Layer) -> list[str]:
     roles = Roles(x="x", output="x", masks=())
     described = FileDescription(findings=(), layer=layer, roles=roles, inputs=(port,))
     request = ValidationRequest(Path("model.onnx"), None, None, None, (), {}, None)
-    return [finding.message for finding in assess(Evidence(ExaminedFile(request, described, {}), None)).findings]
+    return [
+        finding.message for finding in assess(ValidationEvidence(ExaminedFile(request, described, {}), None)).findings
+    ]
 
 
 def test_two_unusual_choices_are_two_warnings() -> None:

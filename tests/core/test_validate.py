@@ -322,9 +322,9 @@ def test_what_repeats_to_the_bit_is_no_dropout(validated: Callable) -> None:
 
 def test_an_invariant_that_is_broken_is_a_cause(validated: Callable) -> None:
     """As in a run, and in a check."""
-    found = validated(lie="y += 1e-3 * sum(asked) if len(asked) > 1 else 0.0", only_at="extended")
-    assert {record.outcome for record in records_of(found, "invariant-determinism")} == {"fail", "pass"}
-    assert "seen" in [each.confidence for each in found.diagnoses], found.diagnoses
+    found = validated(lie="y += 1e-3 * (x.tobytes() in asked); asked.append(x.tobytes())", says={"stages": {}})
+    assert {record.outcome for record in records_of(found, "invariant-determinism")} == {"fail"}
+    assert "seen" in [each.confidence for each in found.diagnoses]
 
 
 def records_of(found: Validation, situation: str) -> list[Record]:

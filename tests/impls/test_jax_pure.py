@@ -110,7 +110,7 @@ def test_an_initial_kernel_is_drawn_for_its_own_fans() -> None:
 def test_programs_are_kept_from_layer_to_layer_until_memory_maps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from encoder_conformance import Masks
+    from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.bases.jax_layers import process
     from encoder_conformance.impls.jax_pure.adapter import JaxPure, forward
     from encoder_conformance.spec.case import layer_parameters
@@ -122,7 +122,9 @@ def test_programs_are_kept_from_layer_to_layer_until_memory_maps_run_out(monkeyp
     def asked(name: str) -> Any:
         layer = layers[name]
         adapter.build(layer.model_dump(mode="json"), layer_parameters(layer, {}), "float64")
-        return adapter.output(np.linspace(-1, 1, 2 * 5 * layer.d_model).reshape(2, 5, -1), Masks(None, None))
+        return adapter.output(
+            np.linspace(-1, 1, 2 * 5 * layer.d_model).reshape(2, 5, -1), Masks(None, None), RunRequest()
+        )
 
     forward.clear_cache()
     first = asked("pre-rms-silu")

@@ -41,7 +41,7 @@ def made(of: Subject) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     found: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         f"{OURS}jit": (
             partial(pure.forward, ours.config, ours.params, x, NO_MASKS),
-            partial(pure.backward, ours.config, False, ours.params, x, NO_MASKS, None, cotangent),
+            partial(pure.backward, ours.config, False, ours.params, (x, NO_MASKS, None), cotangent),
         )
     }
     for name, (kind, defaults) in FLAX.items():
@@ -51,7 +51,7 @@ def made(of: Subject) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         flax.build(of.layer, of.parameters, "float32")
         found[name] = (
             partial(flax.forward, flax.params, x, None, None),
-            partial(flax.backward, False, flax.params, x, None, None, cotangent),
+            partial(flax.backward, False, flax.params, (x, None, None), cotangent),
         )
     return found
 

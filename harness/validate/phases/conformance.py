@@ -7,7 +7,7 @@ from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.results import Diagnosis, Record
 from encoder_conformance.spec.case import Case
-from encoder_conformance.validate.evidence import Answers, Assessment, Evidence
+from encoder_conformance.validate.evidence import Answers, Assessment, ValidationEvidence
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.findings import Phase, PhaseFinding
 
@@ -15,7 +15,7 @@ Cause = tuple[Outcome, str | None]
 """The outcome, and the first stage out of line."""
 
 
-def assess_answers(phase: Phase, evidence: Evidence) -> Assessment:
+def assess_answers(phase: Phase, evidence: ValidationEvidence) -> Assessment:
     answers = evidence.answers
     if answers is None:
         return Assessment()
@@ -34,7 +34,7 @@ def _summary(cases: Sequence[Case], answers: Answers) -> str:
     )
 
 
-def _findings(phase: Phase, evidence: Evidence, answers: Answers) -> Iterator[PhaseFinding]:
+def _findings(phase: Phase, evidence: ValidationEvidence, answers: Answers) -> Iterator[PhaseFinding]:
     """An error for each cause and the runs that share it. A file that a run does not load is the phase `loads`'s.
 
     What is wrong without any mask, at an ordinary size, is wrong everywhere: `numbers` alone reports it.
@@ -88,7 +88,7 @@ def _echoes(record: Record, plain: Record | None) -> bool:
     return record.check == "output" or record.stage == plain.stage
 
 
-def _node(evidence: Evidence, stage: str | None) -> str:
+def _node(evidence: ValidationEvidence, stage: str | None) -> str:
     anchor = evidence.description.stages.get(stage or "")
     return f"the first node out of line makes {stage}: {anchor.node} ({anchor.tensor})" if anchor else ""
 
@@ -108,10 +108,10 @@ def _finding(
     return PhaseFinding(phase=phase, severity="error", message=message, hint=hint, runtimes=runs, out_of_line=out)
 
 
-def diagnoses(evidence: Evidence) -> tuple[Diagnosis, ...]:
-    """The diagnosis of the first run that has any: a file has one cause, whatever runs it."""
+def diagnoses(evidence: ValidationEvidence) -> tuple[Diagnosis, ...]:
+    """Those of the first run that has any: a file has the same causes, whatever runs it."""
     if evidence.answers is not None:
         for run in evidence.answers.in_sigma:
             if found := run.seen.diagnoses(run.name):
-                return (found[0],)
+                return tuple(found)
     return ()

@@ -1,13 +1,13 @@
 """The phases that the worker finds, by looking into the file: here are a few words on each, from its description."""
 
-from encoder_conformance.validate.evidence import Assessment, Evidence
+from encoder_conformance.validate.evidence import Assessment, ValidationEvidence
 from encoder_conformance.wire.description import MEANINGS, FileFacts
 
 _SHOWN = 4
 """Types of operators."""
 
 
-def file(evidence: Evidence) -> Assessment:
+def file(evidence: ValidationEvidence) -> Assessment:
     """A plain file that parses, with its external data."""
     facts = evidence.description.file
     return Assessment(size_text(facts) if facts else "")
@@ -21,7 +21,7 @@ def size_text(facts: FileFacts) -> str:
     return f"{text}, and its data beside it in {where}"
 
 
-def checker(evidence: Evidence) -> Assessment:
+def checker(evidence: ValidationEvidence) -> Assessment:
     """ONNX's checker, strict shape inference, stated shapes."""
     description = evidence.description
     if description.file is None or any(finding.phase == "checker" for finding in description.findings):
@@ -29,7 +29,7 @@ def checker(evidence: Evidence) -> Assessment:
     return Assessment("valid, and its shapes follow from its inputs")
 
 
-def operators(evidence: Evidence) -> Assessment:
+def operators(evidence: ValidationEvidence) -> Assessment:
     """Opsets and operators."""
     description = evidence.description
     if description.file is None:
@@ -44,7 +44,7 @@ def operators(evidence: Evidence) -> Assessment:
     return Assessment(f"opset {opsets}; {description.nodes} nodes of {len(commonest)} types, {shown}{more}")
 
 
-def interface(evidence: Evidence) -> Assessment:
+def interface(evidence: ValidationEvidence) -> Assessment:
     """The inputs x and masks, and the output."""
     description, roles = evidence.description, evidence.description.roles
     if description.file is None or roles is None:
@@ -58,7 +58,7 @@ def interface(evidence: Evidence) -> Assessment:
     return Assessment(", ".join(ports))
 
 
-def dimensions(evidence: Evidence) -> Assessment:
+def dimensions(evidence: ValidationEvidence) -> Assessment:
     """Batch and sequence, free or fixed, as the file declares them."""
     description = evidence.description
     if description.file is None or description.roles is None:

@@ -10,7 +10,7 @@ from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.published import epsilon_of, unusual
-from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
+from encoder_conformance.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.validate.quantised import unlike_rounding
 from encoder_conformance.validate.weights import shared, without_effect
 from encoder_conformance.wire.description import FileDescription, InitializerSource
@@ -23,11 +23,11 @@ EMPTY_ROWS = "attention.fully_masked_row"
 """The choice that the phase `masks` compares."""
 
 
-def assess(evidence: Evidence) -> Assessment:
+def assess(evidence: ValidationEvidence) -> Assessment:
     return Assessment(_summary(evidence.description), _all_findings(evidence))
 
 
-def _all_findings(evidence: Evidence) -> Iterator[PhaseFinding]:
+def _all_findings(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
     yield from _findings(evidence.subject)
     yield from _unproved(evidence)
     yield from _unstated(evidence)
@@ -52,8 +52,8 @@ def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
         yield from _compared(subject.request.parameters, subject.parameters, subject.description.parameters)
 
 
-def _unproved(evidence: Evidence) -> Iterator[PhaseFinding]:
-    """What a run did not prove, where no other phase tells by how much."""
+def _unproved(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
+    """Say what a run did not prove, where no other phase tells by how much."""
     proved, answers = evidence.description.fact("proved"), evidence.answers
     told = answers is not None and any(
         record.outcome in (Outcome.FAIL, Outcome.DEVIATES) for run in answers.in_sigma for record in run.records
@@ -65,8 +65,8 @@ def _unproved(evidence: Evidence) -> Iterator[PhaseFinding]:
         )
 
 
-def _unstated(evidence: Evidence) -> Iterator[PhaseFinding]:
-    """What nobody stated to be so, and is unusual."""
+def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
+    """Warn of what nobody stated to be so, and is unusual."""
     subject, answers = evidence.subject, evidence.answers
     inferred = subject.description.layer
     if inferred is not None and subject.request.layer is None and subject.is_understood:

@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Sequence
 
 from encoder_conformance.subjects.cases import InputLimits
-from encoder_conformance.validate.evidence import Assessment, Evidence, ExaminedFile
+from encoder_conformance.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.validate.phases.conformance import assess_answers
 from encoder_conformance.validate.phases.layer import EMPTY_ROWS, unlike_stated
 from encoder_conformance.wire.findings import PhaseFinding
 
 
-def assess(evidence: Evidence) -> Assessment:
+def assess(evidence: ValidationEvidence) -> Assessment:
     answered = assess_answers("masks", evidence)
     return Assessment(
         answered.summary, (*_empty_rows(evidence.subject), *_one_for_all(evidence.subject), *answered.findings)
     )
 
 
-def declared(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+def declared(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which a deviation that the user stated is a note."""
     stated = evidence.subject.request.deviations
     return [
@@ -26,7 +26,7 @@ def declared(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[Phase
 
 
 def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
-    """That no mask tells items apart. It is no error: padding is then never given."""
+    """Say that no mask tells items apart. It is no error: padding is then never given."""
     if not subject.can_be_judged or InputLimits.of_file(subject.description).padding:
         return
     if names := list(map(repr, subject.description.mask_inputs)):

@@ -8,12 +8,12 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.validate.evidence import Array, Assessment, Evidence, ExaminedFile
+from encoder_conformance.validate.evidence import Array, Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.validate.own_operands import stages_from_operands
 from encoder_conformance.wire.findings import PhaseFinding
 
 
-def assess(evidence: Evidence) -> Assessment:
+def assess(evidence: ValidationEvidence) -> Assessment:
     subject, answers = evidence.subject, evidence.answers
     if answers is None:
         return Assessment()
@@ -57,7 +57,7 @@ def _cost(subject: ExaminedFile, case: Case) -> str:
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"
 
 
-def _relative(evidence: Evidence) -> tuple[str, list[PhaseFinding]]:
+def _relative(evidence: ValidationEvidence) -> tuple[str, list[PhaseFinding]]:
     """The largest relative error of any run, which `--limit` holds."""
     subject = evidence.subject
     errors, limit = relative_errors(evidence), subject.request.limit
@@ -73,8 +73,8 @@ def _relative(evidence: Evidence) -> tuple[str, list[PhaseFinding]]:
     return text, [PhaseFinding(phase="reduction", severity="error", message=f"{text}, over the limit of {limit:g}")]
 
 
-def relative_errors(evidence: Evidence) -> dict[str, tuple[float, str]]:
-    """Of a file with integers, each run → its largest relative error, and the situation: against what the file was made
+def relative_errors(evidence: ValidationEvidence) -> dict[str, tuple[float, str]]:
+    """Run → its largest relative error and the situation, of a file with integers: against what the file was made
     from, where that is stated, else against the numbers that its integers stand for."""
     subject, answers = evidence.subject, evidence.answers
     found: dict[str, tuple[float, str]] = {}

@@ -6,11 +6,11 @@ import numpy as np
 
 from encoder_conformance.golden.narrow import in_format
 from encoder_conformance.impl.interpreter import Missing
-from encoder_conformance.judge.difference import difference
 from encoder_conformance.judge.expected import ExpectedTensor
 from encoder_conformance.judge.verdict import TensorVerdict
+from encoder_conformance.judging.difference import difference
 from encoder_conformance.spec.case import Case
-from encoder_conformance.validate.evidence import Answers, Array, Assessment, Evidence, distinct
+from encoder_conformance.validate.evidence import Answers, Array, Assessment, ValidationEvidence, distinct
 from encoder_conformance.validate.phases.described import size_text
 from encoder_conformance.validate.runtimes import RuntimeRun
 from encoder_conformance.wire.description import FileDescription
@@ -20,7 +20,7 @@ Difference = tuple[str, TensorVerdict]
 """A case, and the verdict on the difference there."""
 
 
-def loads(evidence: Evidence) -> Assessment:
+def loads(evidence: ValidationEvidence) -> Assessment:
     """The runtimes and levels that load the file."""
     answers = evidence.answers
     if answers is None:
@@ -46,7 +46,7 @@ def _load_findings(answers: Answers, description: FileDescription) -> Iterator[P
             yield PhaseFinding(phase="loads", severity="error", message=message, runtimes=(run.name,))
 
 
-def levels(evidence: Evidence) -> Assessment:
+def levels(evidence: ValidationEvidence) -> Assessment:
     """Runtimes and levels against each other. Optimisation may change numbers within the noise, √2 σ."""
     answers = evidence.answers
     if answers is None or evidence.subject.integers:
@@ -73,7 +73,7 @@ def _level_findings(largest: dict[str, Difference], first: str) -> Iterator[Phas
             yield PhaseFinding(phase="levels", severity="error", message=message, hint=hint, runtimes=(name,))
 
 
-def _largest_differences(answers: Answers, evidence: Evidence) -> dict[str, Difference]:
+def _largest_differences(answers: Answers, evidence: ValidationEvidence) -> dict[str, Difference]:
     """Run → the case where its output is furthest from the first run's, and how far, in √2 σ."""
     first, *others = answers.working
     largest: dict[str, Difference] = {}
@@ -103,7 +103,7 @@ def _output(run: RuntimeRun, case: Case, expected: ExpectedTensor) -> Array | No
     return output
 
 
-def history(evidence: Evidence) -> Assessment:
+def history(evidence: ValidationEvidence) -> Assessment:
     """No answer depends on what was asked before; a script shows one that does in the runtime alone."""
     answers = evidence.answers
     if answers is None:
@@ -125,7 +125,7 @@ def _history_findings(wrong: list[RuntimeRun]) -> Iterator[PhaseFinding]:
         yield PhaseFinding(phase="history", severity="error", message=message, hint=hint, runtimes=(run.name,))
 
 
-def cost(evidence: Evidence) -> Assessment:
+def cost(evidence: ValidationEvidence) -> Assessment:
     """Bytes, nodes and the median time of an answer. Nothing is judged."""
     description, answers = evidence.description, evidence.answers
     if answers is None or description.file is None:

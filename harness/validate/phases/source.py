@@ -6,14 +6,14 @@ from typing import Literal
 
 from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.validate.comparison import Compared
-from encoder_conformance.validate.evidence import Assessment, Evidence
+from encoder_conformance.validate.evidence import Assessment, ValidationEvidence
 from encoder_conformance.wire.description import FileDescription, MaskInput, Roles
 from encoder_conformance.wire.findings import PhaseFinding, Severity
 
 _SHOWN = 6
 
 
-def assess(evidence: Evidence) -> Assessment:
+def assess(evidence: ValidationEvidence) -> Assessment:
     source, compared = evidence.source, evidence.compared
     if source is None:
         return Assessment()
@@ -21,7 +21,7 @@ def assess(evidence: Evidence) -> Assessment:
     return Assessment(_summary(evidence, source, compared), found)
 
 
-def _summary(evidence: Evidence, source: Subject, compared: Sequence[Compared]) -> str:
+def _summary(evidence: ValidationEvidence, source: Subject, compared: Sequence[Compared]) -> str:
     own = len([name for name in source.own_names if name in evidence.subject.parameters])
     said = f"{own} of {len(evidence.subject.parameters)} parameters have theirs in {source.name}"
     if not compared:
@@ -31,7 +31,7 @@ def _summary(evidence: Evidence, source: Subject, compared: Sequence[Compared]) 
     return f"{said}; {same} of {len(compared)} answers are the same, largest difference rms {rms:.2g} √2 σ"
 
 
-def excused(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared.
@@ -49,7 +49,7 @@ def excused(evidence: Evidence, findings: Sequence[PhaseFinding]) -> list[PhaseF
     ]
 
 
-def _unmapped(evidence: Evidence, source: Subject) -> Iterator[PhaseFinding]:
+def _unmapped(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
     missing = [name for name in evidence.subject.parameters if name not in source.parameters]
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
@@ -58,8 +58,8 @@ def _unmapped(evidence: Evidence, source: Subject) -> Iterator[PhaseFinding]:
         yield _finding("warning", message, hint)
 
 
-def _changed(evidence: Evidence, source: Subject) -> Iterator[PhaseFinding]:
-    """What the export changed, other than numbers."""
+def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
+    """Say what the export changed, other than numbers."""
     description = evidence.description
     masks = source.description.mask_inputs if source.description else {}
     if description.roles is not None and masks:
@@ -85,8 +85,8 @@ def _turned_round(roles: Roles, masks: Mapping[str, MaskInput], source: str) -> 
             yield _finding("error", message, hint)
 
 
-def _operators(evidence: Evidence, source: Subject) -> Iterator[PhaseFinding]:
-    """Of two files: opsets that differ, and operators that only one of them has."""
+def _operators(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
+    """Name opsets of two files that differ, and operators that only one of them has."""
     description = evidence.description
     other = source.description
     if not isinstance(other, FileDescription) or other.file is None or description.file is None:
@@ -113,7 +113,7 @@ _SENTENCES = {
 }
 
 
-def _differences(evidence: Evidence, source: Subject, compared: Sequence[Compared]) -> Iterator[PhaseFinding]:
+def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequence[Compared]) -> Iterator[PhaseFinding]:
     """One finding for all cases that differ from the same tensor on."""
     if source.session is not None and evidence.answers is not None and not compared:
         message = f"{source.name} answered nothing that the file answered, too"

@@ -6,7 +6,7 @@ from functools import partial
 
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits
-from encoder_conformance.validate.evidence import Assessment, Evidence
+from encoder_conformance.validate.evidence import Assessment, ValidationEvidence
 from encoder_conformance.validate.phases import described, layer, masks, reduction, running, situations, source
 from encoder_conformance.validate.phases.conformance import assess_answers
 from encoder_conformance.wire.findings import Phase
@@ -18,7 +18,7 @@ class ValidationPhase:
     is asked in; None: the phase asks nothing of its own."""
 
     name: Phase
-    assess: Callable[[Evidence], Assessment]
+    assess: Callable[[ValidationEvidence], Assessment]
     situations: Callable[[InputLimits], Iterable[Situation]] | None = None
 
 
