@@ -11,8 +11,6 @@ from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.strict import Frozen
 
-"""The value of --seed that draws one. A report's arguments may have it; its environment has the seed."""
-
 
 class Record(Frozen):
     """One check of one case. `rms` and `max`: over its tensors, in σ. `stage`: the first non-conforming tensor.
@@ -75,7 +73,7 @@ class Absent(Frozen):
     hint: str
 
 
-class Environment(Frozen):
+class RunEnvironment(Frozen):
     """The environment of a run. `seed`: of inputs and parameters (rule P-6); the frozen goldens are for seed 0."""
 
     conform: str
@@ -179,10 +177,12 @@ class Shown(Frozen):
 
     @property
     def excluded(self) -> int:
+        """The number of deviations that are excluded in every format."""
         return self.deviations - len(self.not_excluded)
 
     @property
     def cited(self) -> int:
+        """The number of clauses that a judged check cites."""
         return self.clauses - len(self.not_cited)
 
 
@@ -204,12 +204,12 @@ class Shard(Frozen):
 
 
 class MergedRun(Frozen):
-    """Where and when a part of a merged report was run."""
+    """A run that is a part of a merged report: where and when it was."""
 
     complete: bool
     started: str
     arguments: tuple[str, ...]
-    environment: Environment
+    environment: RunEnvironment
     shard: Shard | None = None
 
 
@@ -227,7 +227,7 @@ class Report(Frozen):
     started: str
     finished: str | None
     arguments: tuple[str, ...]
-    environment: Environment
+    environment: RunEnvironment
     implementations: tuple[Judged, ...]
     absent: tuple[Absent, ...]
     records: tuple[Record, ...]

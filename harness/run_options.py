@@ -9,9 +9,10 @@ if TYPE_CHECKING:  # options are declared, and their help is printed, without Nu
     from encoder_conformance.impl.manifest import Device
     from encoder_conformance.results import Shard
 
-Verbosity = Literal["quiet", "usual", "verbose"]
 RANDOM = "random"
 """The word for a seed that is drawn."""
+Verbosity = Literal["quiet", "usual", "verbose"]
+"""How much a run prints."""
 
 
 @dataclass(frozen=True)

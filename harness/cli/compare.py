@@ -10,14 +10,14 @@ import click
 from encoder_conformance.cli.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.compare.comparison import Comparison, changed_machine, changed_versions, compare
 from encoder_conformance.compare.show import show_comparison, transition
+from encoder_conformance.compare.show_trend import show_trend
+from encoder_conformance.compare.trend import trends_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.report.terminal import console
 from encoder_conformance.site.changes import changes_context
 from encoder_conformance.site.runs import read_columns, run_names
 from encoder_conformance.site.writing import write_site
-from encoder_conformance.trend.show import show_trend
-from encoder_conformance.trend.trend import trends_of
 
 _EXAMPLES = """
 \b

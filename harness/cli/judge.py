@@ -13,7 +13,7 @@ from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import read_implementation
 from encoder_conformance.paths import IMPLS
 from encoder_conformance.plan import plan
-from encoder_conformance.report.begun import begun_run
+from encoder_conformance.report.folder import begun_run
 from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.subjects.starting import require_ready

@@ -14,11 +14,11 @@ from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.head_start import HeadStart, head_start, preparations
 from encoder_conformance.impl.interpreter import Missing
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.report.closing import Everything, remainder
 from encoder_conformance.report.collection import Collection
-from encoder_conformance.report.digest import Digest
+from encoder_conformance.report.counts import RunCounts
 from encoder_conformance.report.failing import FailingTensors
 from encoder_conformance.report.folder import LOGS, many_runs
+from encoder_conformance.report.last_lines import WholePlan, remainder
 from encoder_conformance.report.ledger import Ledger
 from encoder_conformance.report.machine import environment
 from encoder_conformance.report.terminal import console, show_report
@@ -38,7 +38,7 @@ class Planned:
     assignments: list[Assignment]
     goldens: Goldens
     absent: Sequence[Missing] = ()
-    everything: Sequence[Everything] | None = None
+    everything: Sequence[WholePlan] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class FinishedRun:
     def show(self, out: Path | None) -> int:
         """Print the report, and give the exit status: 0 all as expected, 1 something does not conform, 3 incomplete.
         `out`: the folder that the user named."""
-        digest, assignments = self.ledger.digest, self.planned.assignments
-        everything = self.planned.everything or [Everything.of(each.tasks) for each in assignments]
-        rest = remainder(self.report, digest, assignments, everything)
-        show_report(console(), self.report, digest, out, rest, quiet=self.options.verbosity == "quiet")
+        counts, assignments = self.ledger.counts, self.planned.assignments
+        everything = self.planned.everything or [WholePlan.of(each.tasks) for each in assignments]
+        rest = remainder(self.report, counts, assignments, everything)
+        show_report(console(), self.report, counts, out, rest, quiet=self.options.verbosity == "quiet")
         if self.ledger.problem:
             click.echo(f"conform: {self.ledger.problem}: not all of this run is on disk", err=True)
             return INCOMPLETE
         click.echo(f"Report: {self.ledger.path}")
         if out is None and (line := many_runs()):
             click.echo(line)
-        return _exit_status(self.report, digest)
+        return _exit_status(self.report, counts)
 
 
 def judge_assignments(
@@ -121,9 +121,9 @@ def compute(goldens: Goldens) -> None:
             )
 
 
-def _exit_status(report: Report, digest: Digest) -> int:
-    outcomes = set(digest.outcomes)
-    given_up = digest.given_up.total() == digest.outcomes[Outcome.NOT_RUN]
+def _exit_status(report: Report, counts: RunCounts) -> int:
+    outcomes = set(counts.outcomes)
+    given_up = counts.given_up.total() == counts.outcomes[Outcome.NOT_RUN]
     ended = report.ended_by in ("budget", "first failure") or given_up
     if ended and not outcomes <= {*EXPECTED, Outcome.NOT_RUN}:
         return NOT_AS_EXPECTED  # the user ended it, or each check crashed; and what was judged did not conform

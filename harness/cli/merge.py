@@ -48,6 +48,7 @@ def merge_(runs: tuple[Path, ...], to: Path) -> int:
 
 
 def write_report(report: Report, folder: Path) -> None:
+    """Write report.json. Raises InputError."""
     try:
         replace_file(folder / NAME, report.model_dump_json(indent=1).encode())
     except OSError as error:
@@ -62,7 +63,7 @@ def show_tallies(report: Report) -> None:
 
 
 def exit_status(report: Report) -> int:
-    """As of a run with all these records."""
+    """The status of a run with all these records."""
     if any(record.outcome not in EXPECTED for record in report.records if report.complete):
         return NOT_AS_EXPECTED
     return 0 if report.complete and report.records else INCOMPLETE

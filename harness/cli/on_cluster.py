@@ -17,8 +17,7 @@ from encoder_conformance.files import replace_file
 from encoder_conformance.impl.declared import check_declared
 from encoder_conformance.impl.manifest import Implementation, default_implementations, find_implementation
 from encoder_conformance.plan import plan
-from encoder_conformance.report.begun import begun_run
-from encoder_conformance.report.folder import NAME
+from encoder_conformance.report.folder import NAME, begun_run
 from encoder_conformance.report.terminal import console, diagnosis_text
 from encoder_conformance.results import Absent, Report, Shard
 from encoder_conformance.scheduling import BUILDS_WORTH_A_WORKER

@@ -17,7 +17,7 @@ from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.manifest import find_implementation
 from encoder_conformance.memory import give_large_arrays_back
 from encoder_conformance.plan import plan
-from encoder_conformance.report.begun import begun_run
+from encoder_conformance.report.folder import begun_run
 from encoder_conformance.run_options import RunOptions
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of

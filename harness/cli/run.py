@@ -141,7 +141,7 @@ def _run_here(arguments: RunArguments) -> int:
     from encoder_conformance.cli.chosen import chosen_implementations
     from encoder_conformance.cli.resuming import earlier_runs
     from encoder_conformance.head_start import head_start
-    from encoder_conformance.report.begun import begun_run
+    from encoder_conformance.report.folder import begun_run
 
     earlier = earlier_runs(arguments)  # before this run has a folder: `latest` is then this one's
     with begun_run(arguments.out) as folder:

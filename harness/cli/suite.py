@@ -17,7 +17,7 @@ from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.head_start import HeadStart
 from encoder_conformance.impl.interpreter import Missing, Ready
 from encoder_conformance.plan import plan, select
-from encoder_conformance.report.closing import Everything
+from encoder_conformance.report.last_lines import WholePlan
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.shards.partition import part_of
@@ -50,7 +50,7 @@ def judge_suite(
     with completed(resumed, folder) as completion:
         if assignments:
             everything = [
-                Everything.of(each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes))
+                WholePlan.of(each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes))
                 for each in assignments
             ]
             goldens = Goldens(selected, arguments.at_once)

@@ -10,9 +10,8 @@ from encoder_conformance.files import replace_file
 from encoder_conformance.report.folder import LATEST, RUNS
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.summary.annotations import annotations
-from encoder_conformance.summary.badge import badge
 from encoder_conformance.summary.junit import junit
-from encoder_conformance.summary.markdown import markdown, verdict
+from encoder_conformance.summary.markdown import badge, markdown, verdict
 
 _EXAMPLES = """
 \b

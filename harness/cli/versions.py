@@ -12,14 +12,15 @@ import click
 from encoder_conformance.cli.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.cli.judging import Planned, judge_assignments
 from encoder_conformance.cli.options import dtypes_option, jobs_option, level_option, worker_limits
+from encoder_conformance.compare.show_trend import show_trend
+from encoder_conformance.compare.trend import History, Point, Trend, point_of
 from encoder_conformance.errors import InputError
 from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.declared import check_declared
 from encoder_conformance.impl.interpreter import Missing, Ready, resolve
 from encoder_conformance.impl.manifest import Implementation, find_implementation
 from encoder_conformance.plan import plan, select
-from encoder_conformance.report.begun import begun_run
-from encoder_conformance.report.folder import NAME, RUNS
+from encoder_conformance.report.folder import NAME, RUNS, begun_run
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.report.terminal import console
 from encoder_conformance.results import Report
@@ -29,8 +30,6 @@ from encoder_conformance.shards.resume import resume
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
-from encoder_conformance.trend.show import show_trend
-from encoder_conformance.trend.trend import Change, Point, Trend, point_of
 from encoder_conformance.versions.environments import NotInstalled, environment_for, package_of
 from encoder_conformance.versions.released import named, newest_of_each_series, released
 from encoder_conformance.worker.limits import WorkerLimits
@@ -47,7 +46,7 @@ Examples:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is asked of every version, and how. `anew`: also where nothing has changed since it was last asked."""
+    """A plan for every version, and its options. `anew`: also where nothing has changed since it was last asked."""
 
     folder: Path
     implementation: Implementation
@@ -190,7 +189,7 @@ def _as_json(trend: Trend) -> dict[str, Any]:
     }
 
 
-def _change_as_json(change: Change) -> dict[str, Any]:
+def _change_as_json(change: History) -> dict[str, Any]:
     return {
         "sentence": change.sentence,
         "worse": change.worse,

@@ -1,13 +1,14 @@
-"""What became of one check between two runs."""
+"""The change of one check between two runs."""
 
 from enum import StrEnum
+from typing import TypeGuard
 
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Record
 
 
 class Change(StrEnum):
-    """From what needs attention to what needs none."""
+    """The changes, from what needs attention to what needs none."""
 
     NEWLY_OUT = "newly out of line"
     ANOTHER_DEVIATION = "another deviation"
@@ -24,22 +25,22 @@ class Change(StrEnum):
 
 WORSE = frozenset({Change.NEWLY_OUT, Change.ANOTHER_DEVIATION, Change.OPTED_OUT})
 """What gives `conform compare` the exit status 1."""
-_NOT_ASKED = frozenset({Outcome.UNSUPPORTED, Outcome.NOT_RUN})
-_IN_LINE = frozenset({Outcome.PASS, Outcome.DEVIATES})
+AS_BEFORE = frozenset({Change.WITHIN_NOISE, Change.SAME_BITS, Change.SAME_OUTCOME})
+"""What needs no list of its checks."""
 
 
 def change_of(old: Record | None, new: Record | None) -> Change | None:
-    """What became of a check; None if neither run asked it.
+    """The change of a check; None if neither run asked it.
 
     A check that deviates as declared is in line with its declaration: it got worse if it conformed before, or if it
     deviates in another way now. Answers that conform in both runs have the same bits if their digests are equal, and
     are within noise otherwise; checks of several requests have no digest, and so only the same outcome.
     """
-    if new is None or new.outcome in _NOT_ASKED:
+    if not _asked(new):
         return _not_asked_now(old, new)
-    if old is None or old.outcome in _NOT_ASKED:
+    if not _asked(old):
         return Change.NOT_ASKED_BEFORE
-    was, is_now = old.outcome in _IN_LINE, new.outcome in _IN_LINE
+    was, is_now = old.outcome.is_in_line, new.outcome.is_in_line
     if not is_now:
         return Change.NEWLY_OUT if was else Change.STILL_OUT
     if not was:
@@ -51,15 +52,19 @@ def change_of(old: Record | None, new: Record | None) -> Change | None:
     return Change.SAME_BITS if old.digest == new.digest else Change.WITHIN_NOISE
 
 
+def _asked(record: Record | None) -> TypeGuard[Record]:
+    return record is not None and record.outcome.state != "not asked"
+
+
 def _not_asked_now(old: Record | None, new: Record | None) -> Change | None:
-    if old is None or old.outcome in _NOT_ASKED:
+    if not _asked(old):
         return None
     opted_out = new is not None and new.outcome is Outcome.UNSUPPORTED
-    return Change.OPTED_OUT if opted_out and old.outcome in _IN_LINE else Change.NOT_ASKED_NOW
+    return Change.OPTED_OUT if opted_out and old.outcome.is_in_line else Change.NOT_ASKED_NOW
 
 
 def _deviations(old: Record, new: Record) -> Change | None:
-    """How the declared deviations changed that were observed; None if they are the same."""
+    """The change of the declared deviations that were observed; None if they are the same."""
     before, now = set(old.deviations), set(new.deviations)
     if now - before:
         return Change.ANOTHER_DEVIATION

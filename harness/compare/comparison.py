@@ -51,8 +51,15 @@ class Comparison:
         return counts
 
     @cached_property
-    def worse(self) -> tuple[Changed, ...]:
-        return tuple(changed for changed in self.changes if changed.change in WORSE)
+    def by_change(self) -> dict[Change, list[Changed]]:
+        """Change → the checks that it became of, from what needs attention to what needs none."""
+        found = {change: [each for each in self.changes if each.change is change] for change in Change}
+        return {change: checks for change, checks in found.items() if checks}
+
+    @property
+    def worse(self) -> list[Changed]:
+        """The checks that got worse."""
+        return [each for each in self.changes if each.change in WORSE]
 
     @property
     def new_diagnoses(self) -> tuple[Diagnosis, ...]:
@@ -124,7 +131,7 @@ _OF_MACHINES = {
 
 
 def changed_machine(old: Report, new: Report) -> tuple[str, ...]:
-    """What differs between the machines of two runs, such as "processors 2 → 16"."""
+    """The differences between the machines of two runs, such as "processors 2 → 16"."""
     was, now = (report.environment.model_dump() for report in (old, new))
     return tuple(f"{name} {was[key]} → {now[key]}" for key, name in _OF_MACHINES.items() if was[key] != now[key])
 

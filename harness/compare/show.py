@@ -1,13 +1,11 @@
 """Prints a comparison: what changed about each implementation, what got worse, and why."""
 
-from collections import Counter
-
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.compare.change import WORSE, Change
+from encoder_conformance.compare.change import AS_BEFORE, WORSE, Change
 from encoder_conformance.compare.comparison import (
     Changed,
     Comparison,
@@ -19,8 +17,6 @@ from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Record, Report
 
 _SHOWN = 12
-_WITHOUT_ATTENTION = frozenset({Change.WITHIN_NOISE, Change.SAME_BITS, Change.SAME_OUTCOME})
-_LISTED = tuple(change for change in Change if change not in _WITHOUT_ATTENTION)
 
 
 def show_comparison(screen: Console, comparison: Comparison) -> None:
@@ -35,8 +31,9 @@ def show_comparison(screen: Console, comparison: Comparison) -> None:
     screen.print(_counts_table(comparison))
     for name, changes in changed_versions(comparison.old, comparison.new).items():
         screen.print(f"{name}: {', '.join(changes)}", soft_wrap=True)
-    for change in _LISTED:
-        _show_changed(screen, change, [each for each in comparison.changes if each.change is change])
+    for change, changed in comparison.by_change.items():
+        if change not in AS_BEFORE:
+            _show_changed(screen, change, changed)
     for diagnosis in comparison.new_diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True)
     screen.print(last_line(comparison), soft_wrap=True)
@@ -47,14 +44,12 @@ def _run_line(report: Report) -> str:
 
 
 def _counts_table(comparison: Comparison) -> Table:
-    counts = comparison.counts
-    columns = [change for change in Change if any(count[change] for count in counts.values())]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("implementation", no_wrap=True)
-    for change in columns:
+    for change in comparison.by_change:
         table.add_column(change.value, justify="right")
-    for name, count in counts.items():
-        table.add_row(name, *(_number(count[change], change) for change in columns))
+    for name, count in comparison.counts.items():
+        table.add_row(name, *(_number(count[change], change) for change in comparison.by_change))
     return table
 
 
@@ -64,8 +59,6 @@ def _number(count: int, change: Change) -> Text:
 
 
 def _show_changed(screen: Console, change: Change, changed: list[Changed]) -> None:
-    if not changed:
-        return
     style = "red" if change in WORSE else ""
     screen.print(f"\n{change.value} ({len(changed)}):", style=f"bold {style}".strip())
     for each in changed[:_SHOWN]:
@@ -81,7 +74,7 @@ def _show_changed(screen: Console, change: Change, changed: list[Changed]) -> No
 
 
 def transition(changed: Changed) -> str:
-    """What a check was and is, such as "pass (0.61 σ) → fail (238 σ): …"."""
+    """A check's record before and now, such as "pass (0.61 σ) → fail (238 σ): …"."""
     message = changed.new.message if changed.new else ""
     text = f"{_state(changed.old)} → {_state(changed.new)}"
     return f"{text}: {' '.join(message.split())[:200]}" if message else text
@@ -96,13 +89,13 @@ def _state(record: Record | None) -> str:
 
 
 def last_line(comparison: Comparison) -> Text:
-    """What got worse, in numbers, or that nothing did."""
-    counts: Counter[Change] = sum(comparison.counts.values(), Counter())
-    rest = ", ".join(f"{counts[change]} {change.value}" for change in Change if counts[change] and change not in WORSE)
-    if not counts:
+    """A line that says what got worse, in numbers, or that nothing did."""
+    texts = {change: f"{len(checks)} {change.value}" for change, checks in comparison.by_change.items()}
+    rest = ", ".join(text for change, text in texts.items() if change not in WORSE)
+    if not texts:
         return Text("INCOMPLETE: neither run judged anything", style="bold red")
     if comparison.worse:
-        worse = ", ".join(f"{counts[change]} {change.value}" for change in Change if change in WORSE and counts[change])
+        worse = ", ".join(text for change, text in texts.items() if change in WORSE)
         return Text(f"Worse: {worse}{f'; {rest}' if rest else ''}", style="bold red")
     if comparison.reservations:
         return Text(f"Nothing of what both runs asked got worse: {rest}", style="bold yellow")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.binomial import smaller_tail
+from encoder_conformance.checks.training.statistics import smaller_tail
 from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
 from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
 from encoder_conformance.oracle.steps import NOISY

@@ -28,6 +28,7 @@ class Tolerance:
     atol: float
 
     def accepts(self, observed: Array, golden: Array) -> bool:
+        """Whether every element observed [N] is near enough to the golden [N]."""
         return bool(np.allclose(observed, golden, rtol=self.rtol, atol=self.atol))
 
 

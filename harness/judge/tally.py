@@ -1,5 +1,6 @@
 """Counts an implementation's checks: conforming, deviating as declared, or not conforming."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,24 +11,29 @@ from encoder_conformance.judge.outcome import Outcome
 class Tally:
     """Numbers of checks: `conforming` and `deviating` (as declared) are parts of `applicable`.
 
-    Unsupported checks count nowhere. Checks that were not run are applicable.
+    Unsupported checks count nowhere else. Checks that were not run are applicable.
     """
 
     conforming: int
     deviating: int
     applicable: int
+    unsupported: int
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> "Tally":
-        applicable = [outcome for outcome in outcomes if outcome is not Outcome.UNSUPPORTED]
-        return cls(applicable.count(Outcome.PASS), applicable.count(Outcome.DEVIATES), len(applicable))
+        """Count these outcomes. A counter of them is taken as it is."""
+        counts = Counter(outcomes)
+        unsupported = counts[Outcome.UNSUPPORTED]
+        return cls(counts[Outcome.PASS], counts[Outcome.DEVIATES], counts.total() - unsupported, unsupported)
 
     @property
     def as_expected(self) -> int:
+        """The number of checks that conform, or deviate as declared."""
         return self.conforming + self.deviating
 
     @property
     def unexpected(self) -> int:
+        """The number of checks that do not conform, or have no answer."""
         return self.applicable - self.as_expected
 
     @property

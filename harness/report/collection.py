@@ -12,7 +12,7 @@ from encoder_conformance.core.exclusion import Exclusion
 from encoder_conformance.diagnosis.observations import AskInDtype
 from encoder_conformance.experimenting import ask_again
 from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.report.closing import implementation_line
+from encoder_conformance.report.last_lines import implementation_line
 from encoder_conformance.report.ledger import Ledger
 from encoder_conformance.report.terminal import console, record_line
 from encoder_conformance.results import Diagnosis, EndedBy, Record, Report, Shown
@@ -52,7 +52,7 @@ class Collection:
 
         Prints a line for each implementation when its checks are done.
         """
-        standings = self._ledger.digest.standings
+        standings = self._ledger.counts.standings
         bar = progress.add_task("starting workers", total=sum(standing.planned for standing in standings.values()))
         with contextlib.closing(self._run.records(self._ledger.keep, meanwhile)) as records:
             for record in records:
@@ -108,7 +108,7 @@ class Collection:
         return self._ledger.close(tuple(self._diagnoses), self.shown(), ended_by)
 
     def _asking(self, name: str) -> AskInDtype:
-        """How a diagnosis asks an implementation again."""
+        """Returns what asks an implementation again, for a diagnosis."""
         options = replace(self._run.options, threads=self._run.threads)
         return partial(ask_again, self._ready[name], options=options, logs=self._run.logs / "asked-again")
 

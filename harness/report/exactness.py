@@ -26,21 +26,24 @@ class Count:
     below: int = 0
 
     def add(self, rms: float) -> None:
+        """Count a check of this rms, in σ."""
         self.checks += 1
         self.below += rms < LIMIT
 
     @property
     def is_suspicious(self) -> bool:
+        """Whether most of enough checks are below the limit."""
         return self.checks >= _FEWEST and 2 * self.below > self.checks
 
 
-def counts(record: Record) -> bool:
+def shows_exactness(record: Record) -> bool:
     """Whether the rms of this record says how exact its arithmetic was."""
     judged = record.outcome in (Outcome.PASS, Outcome.FAIL) and record.rms is not None
     return judged and record.dtype in _FORMATS and record.check in _CHECKS
 
 
 def exactness_line(exactness: Exactness) -> str:
+    """A line that says what is suspicious, and how to find out more."""
     which = f"{exactness.below} of {exactness.checks} outputs and gradients are within {LIMIT:g} σ"
     return (
         f"{exactness.implementation} {exactness.dtype}: suspiciously exact: {which}, and rounding makes more. Either "

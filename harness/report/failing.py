@@ -58,5 +58,5 @@ class FailingTensors:
 
 
 def _stored(values: Array) -> Array:
-    """In a dtype that every reader of safetensors has: bfloat16, which NumPy lacks, as float32, exactly."""
+    """Values in a dtype that every reader of safetensors has: bfloat16, which NumPy lacks, as float32, exactly."""
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values

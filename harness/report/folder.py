@@ -1,4 +1,5 @@
-"""The folder of a run: one of its own, which no other run writes to at the same time."""
+"""The folder of a run: one of its own, which no other run writes to at the same time, and whose report is its own from
+its first moment on."""
 
 import contextlib
 import datetime
@@ -18,6 +19,8 @@ NAME = "report.json"
 """The report in a run's folder."""
 LOGS = "logs"
 """The folder of the workers' logs in it."""
+EARLIER = f"{NAME}.before"
+"""An earlier run's report, until this one has planned its checks."""
 _NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 _MANY = 20
 """Runs from which their number is worth a line."""
@@ -41,6 +44,33 @@ def run_folder(out: Path | None) -> Generator[Path]:
         yield folder
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def begun_run(out: Path | None) -> Generator[Path]:
+    """`run_folder`, in which an earlier report is set aside before anything else happens.
+
+    If the block raises InputError before it has written a report, there was no run, and everything is as it was.
+    However else it ends, `conform explain` does not read the earlier run.
+    """
+    link = RUNS / LATEST
+    last = link.readlink().name if link.is_symlink() else None
+    with run_folder(out) as folder:
+        report, earlier = folder / NAME, folder / EARLIER
+        set_aside = report.is_file()
+        if set_aside:
+            report.replace(earlier)
+        try:
+            yield folder
+        except InputError:
+            if not report.exists():
+                if set_aside:
+                    earlier.replace(report)
+                if out is None:
+                    _remove(folder, last)
+            raise
+        if report.exists():
+            earlier.unlink(missing_ok=True)
 
 
 def many_runs() -> str:
@@ -96,3 +126,14 @@ def _lock(folder: int, where: str) -> None:
         raise InputError("another run is writing there", where=where, hint=hint) from None
     except OSError:
         pass  # a file system without locks: nothing worse than before there were any
+
+
+def _remove(folder: Path, last: str | None) -> None:
+    """Remove the folder of a run that was none, and let `latest` point to the one before again."""
+    with contextlib.suppress(OSError):  # somebody has put something into it
+        (folder / LOGS).rmdir()
+        folder.rmdir()
+        link = folder.with_name(LATEST)
+        if link.readlink().name == folder.name:
+            point_latest_to(folder.with_name(last)) if last else link.unlink()
+        folder.parent.rmdir()  # it was made for this run, or is not empty

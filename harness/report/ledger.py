@@ -16,11 +16,11 @@ from encoder_conformance.golden.store import case_digest
 from encoder_conformance.impl.interpreter import Missing
 from encoder_conformance.impl.lock import lock_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.report.digest import Digest
+from encoder_conformance.report.counts import RunCounts
 from encoder_conformance.report.folder import NAME
 from encoder_conformance.report.journal import NAME as JOURNAL
 from encoder_conformance.report.journal import Journal
-from encoder_conformance.results import Absent, Diagnosis, EndedBy, Environment, Judged, Record, Report, Shard, Shown
+from encoder_conformance.results import Absent, Diagnosis, EndedBy, Judged, Record, Report, RunEnvironment, Shard, Shown
 from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.spec.constants import constants
@@ -33,7 +33,7 @@ CASE_DIGITS = 16
 class Ledger:
     """Collects records. The report is `complete` only if `close` finds every check in the journal.
 
-    Nothing raises if a file cannot be written: `problem` says which and why, and `digest` counts everything all the
+    Nothing raises if a file cannot be written: `problem` says which and why, and `counts` counts everything all the
     same.
     """
 
@@ -43,7 +43,7 @@ class Ledger:
         assignments: Sequence[Assignment],
         absent: Sequence[Missing],
         run: SuiteRun,
-        environment: Environment,
+        environment: RunEnvironment,
         shard: Shard | None = None,
     ) -> None:
         """Begin the report in the folder `out`. What an earlier run left there is gone before anything else is."""
@@ -57,7 +57,7 @@ class Ledger:
         self._locks = {assignment.name: lock_of(assignment.ready) for assignment in assignments}
         self._early: dict[int, Record] = {}
         self._started, self._problem = _now(), ""
-        self.digest = Digest(assignments)
+        self.counts = RunCounts(assignments)
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
@@ -76,7 +76,7 @@ class Ledger:
         number = self._numbers[record.key]
         if self._early.pop(number, None) is not record:
             self._journal.append(number, record.model_dump_json().encode())
-        self.digest.add(number, self._tasks[number], record.model_copy(update={"tensors": ()}))
+        self.counts.add(number, self._tasks[number], record.model_copy(update={"tensors": ()}))
         return self._tasks[number]
 
     def close(
@@ -86,12 +86,12 @@ class Ledger:
         ended_by: EndedBy | None = None,
     ) -> Report:
         """Write the final report. Returns it without its records."""
-        whole = not self._journal.problem and not self.digest.outcomes[Outcome.NOT_RUN]
+        whole = not self._journal.problem and not self.counts.outcomes[Outcome.NOT_RUN]
         complete = whole and ended_by != "interrupt"  # a diagnosis may have been interrupted
         changes = {
             "diagnoses": diagnoses,
             "shown": shown,
-            "suspicious": self.digest.suspicious(),
+            "suspicious": self.counts.suspicious(),
             "ended_by": None if complete else ended_by,
         }
         report = self._report(complete=complete).model_copy(update=changes)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import encoder_conformance
 from encoder_conformance.processors import processor
-from encoder_conformance.results import Environment
+from encoder_conformance.results import RunEnvironment
 from encoder_conformance.runner import SuiteRun
 from encoder_conformance.scheduling import Assignment
 
 
-def environment(assignments: Sequence[Assignment], run: SuiteRun) -> Environment:
+def environment(assignments: Sequence[Assignment], run: SuiteRun) -> RunEnvironment:
     """The machine, versions and sizes of a run, for its report."""
     cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
-    return Environment(
+    return RunEnvironment(
         conform=encoder_conformance.__version__,
         python=platform.python_version(),
         platform=platform.platform(),

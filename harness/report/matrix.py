@@ -8,48 +8,54 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.judge.outcome import SEVERITY, Outcome
-from encoder_conformance.report.digest import Cell, Digest
-from encoder_conformance.report.marks import MARKS
-from encoder_conformance.report.sizes import format_sigma
+from encoder_conformance.judge.outcome import SEVERITY, Category, Outcome
+from encoder_conformance.report.counts import Cell, RunCounts
 from encoder_conformance.results import Report
 
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
-_STYLE = {Outcome.PASS: "green", Outcome.DEVIATES: "cyan", Outcome.UNSUPPORTED: "dim", Outcome.NOT_RUN: "dim"}
-_MARK = {outcome: mark for outcome, mark in MARKS.items() if not mark.isalpha()}
-"""An outcome with a letter is written out, where there is room."""
+_STYLES: dict[Category, str] = {"good": "green", "declared": "cyan", "bad": "bold red", "unasked": "dim"}
 _IN_A_GROUP = 5
 _OF_ONE, _OF_NAME = 7, 10
 """Columns of one outcome with its size; and of an implementation, whose name may take several lines."""
 
 
-def matrix(digest: Digest, width: int) -> RenderableType:
+def format_sigma(sigma: float) -> str:
+    """A size in σ in at most six characters."""
+    if sigma < 9.995:
+        return f"{sigma:.2f}"
+    if sigma < 9999.5:
+        return f"{sigma:.0f}"
+    mantissa, _, exponent = f"{sigma:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def matrix(counts: RunCounts, width: int) -> RenderableType:
     """The matrix. A cell has the worst outcome of its checks and the largest rms σ of any tensor.
 
     Where it does not fit, a cell stands for all dtypes of the case; and where that does not fit, it is a sign alone.
     """
-    names = list(digest.standings)
-    dtypes = _dtypes_by_case(digest)
+    names = list(counts.standings)
+    dtypes = _dtypes_by_case(counts)
     of_case = max(len(case.partition("/")[2]) for case in dtypes) + 4
     of_each = max(map(len, dtypes.values())) * _OF_ONE
     if of_case + len(" (bf16, f16)") + sum(max(of_each, cell_len(name)) + 1 for name in names) <= width:
-        return _by_dtype(digest, names, dtypes)
+        return _by_dtype(counts, names, dtypes)
     if of_case + len(names) * (_OF_NAME + 1) <= width:
-        return _by_case(digest, names, dtypes)
-    return _signs(digest, names, dtypes, width)
+        return _by_case(counts, names, dtypes)
+    return _signs(counts, names, dtypes, width)
 
 
-def _dtypes_by_case(digest: Digest) -> dict[str, list[str]]:
+def _dtypes_by_case(counts: RunCounts) -> dict[str, list[str]]:
     """Case → its dtypes, sorted; the cases of a layer stand together."""
     dtypes: dict[str, list[str]] = {}
-    for case, _, dtype in digest.reached_cells():
+    for case, _, dtype in counts.reached_cells():
         if dtype not in dtypes.setdefault(case, []):
             dtypes[case].append(dtype)
     layers = list(dict.fromkeys(case.partition("/")[0] for case in dtypes))
     return {case: sorted(dtypes[case]) for case in sorted(dtypes, key=lambda c: layers.index(c.partition("/")[0]))}
 
 
-def _by_dtype(digest: Digest, names: list[str], dtypes: dict[str, list[str]]) -> Table:
+def _by_dtype(counts: RunCounts, names: list[str], dtypes: dict[str, list[str]]) -> Table:
     usual = max(dtypes.values(), key=list(dtypes.values()).count)
     heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in usual)
     table = _table("case, rms σ", [f"{name}\n{heading}" for name in names])
@@ -57,23 +63,23 @@ def _by_dtype(digest: Digest, names: list[str], dtypes: dict[str, list[str]]) ->
         if layer:
             table.add_row(Text(layer, style="bold"))
         others = "" if dtypes[case] == usual else f" ({', '.join(_DTYPE[dtype] for dtype in dtypes[case])})"
-        cells = ([_cell(digest.cells.get((case, name, dtype))) for dtype in dtypes[case]] for name in names)
+        cells = ([_cell(counts.cells.get((case, name, dtype))) for dtype in dtypes[case]] for name in names)
         table.add_row(f"  {situation}{others}", *(Text(" ").join(row) for row in cells))
     return table
 
 
-def _by_case(digest: Digest, names: list[str], dtypes: dict[str, list[str]]) -> Table:
+def _by_case(counts: RunCounts, names: list[str], dtypes: dict[str, list[str]]) -> Table:
     table = _table("case, rms σ", [])
     for name in names:
         table.add_column(name, overflow="fold", min_width=_OF_NAME)
     for layer, case, situation in _with_layers(dtypes):
         if layer:
             table.add_row(Text(layer, style="bold"))
-        table.add_row(f"  {situation}", *(_cell(_together(digest, case, name, dtypes[case])) for name in names))
+        table.add_row(f"  {situation}", *(_cell(_together(counts, case, name, dtypes[case])) for name in names))
     return table
 
 
-def _signs(digest: Digest, names: list[str], dtypes: dict[str, list[str]], width: int) -> RenderableType:
+def _signs(counts: RunCounts, names: list[str], dtypes: dict[str, list[str]], width: int) -> RenderableType:
     """A sign for each implementation; which is which, a list above says."""
     columns = [f"{number:<{_IN_A_GROUP}}" for number in range(1, len(names) + 1, _IN_A_GROUP)]
     table = _table("case", [])
@@ -83,11 +89,11 @@ def _signs(digest: Digest, names: list[str], dtypes: dict[str, list[str]], width
             table.add_row(Text(layer, style="bold"))
         row = Text()
         for number, name in enumerate(names):
-            cell = _together(digest, case, name, dtypes[case])
+            cell = _together(counts, case, name, dtypes[case])
             if number and number % _IN_A_GROUP == 0:
                 row.append(" ")
             worst = cell.worst or (Outcome.NOT_RUN if cell.left else Outcome.UNSUPPORTED)
-            row.append(MARKS[worst], style=_STYLE.get(worst, "bold red"))
+            row.append(worst.sign, style=_STYLES[worst.category])
         table.add_row(f"  {situation}", row)
     listed = Text(
         "   ".join(f"{number}\N{NO-BREAK SPACE}{name}" for number, name in enumerate(names, 1)), overflow="fold"
@@ -112,11 +118,11 @@ def _with_layers(cases: Iterable[str]) -> Iterable[tuple[str, str, str]]:
         before = layer
 
 
-def _together(digest: Digest, case: str, name: str, dtypes: Iterable[str]) -> Cell:
+def _together(counts: RunCounts, case: str, name: str, dtypes: Iterable[str]) -> Cell:
     """The cells of a case in all dtypes as one."""
     whole = Cell()
     for dtype in dtypes:
-        cell = digest.cells.get((case, name, dtype))
+        cell = counts.cells.get((case, name, dtype))
         if cell is None:
             continue
         whole.left += cell.left
@@ -130,11 +136,11 @@ def _cell(cell: Cell | None) -> Text:
     if cell is None or cell.worst is None:
         return Text(f"{'·' if cell and cell.left else '–':<6}", style="dim")
     worst, rms = cell.worst, cell.rms
-    numeric = worst in _MARK and rms is not None
-    text = (
-        f"{_MARK[worst]}{format_sigma(rms)}" if numeric and rms is not None else f"{_MARK.get(worst, '!')}{worst.value}"
-    )
-    return Text(f"{text[:7]:<6}", style=_STYLE.get(worst, "bold red"))
+    if worst.sign.isalpha():  # written out, where there is room
+        text = f"!{worst.value}"
+    else:
+        text = f"{worst.sign}{worst.value if rms is None else format_sigma(rms)}"
+    return Text(f"{text[:7]:<6}", style=_STYLES[worst.category])
 
 
 _COLUMNS = {
@@ -151,7 +157,7 @@ _COLUMNS = {
 _WIDE = 140
 
 
-def summary(report: Report, digest: Digest, width: int) -> Table:
+def summary(report: Report, counts: RunCounts, width: int) -> Table:
     """A row for each implementation: its checks by outcome, and what they cover."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("implementation", overflow="fold")
@@ -160,7 +166,7 @@ def summary(report: Report, digest: Digest, width: int) -> Table:
         table.add_column(heading, no_wrap=True)
     of = " / " if width >= _WIDE else "/"
     coverage_by_name = {coverage.implementation: coverage for coverage in report.shown}
-    for name, standing in digest.standings.items():
+    for name, standing in counts.standings.items():
         coverage, tally = coverage_by_name.get(name), standing.tally
         row: tuple[Text | str, ...] = (
             Text(str(tally.conforming), style="green"),
@@ -170,7 +176,7 @@ def summary(report: Report, digest: Digest, width: int) -> Table:
             f"{coverage.cited}{of}{coverage.clauses}" if coverage else "–",
             "" if standing.rms is None else format_sigma(standing.rms),
             "" if standing.max is None else format_sigma(standing.max),
-            str(standing.planned - tally.applicable),
+            str(tally.unsupported),
         )
         table.add_row(name, *(cell for cell, heading in zip(row, headings, strict=True) if heading))
     return table

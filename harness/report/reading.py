@@ -78,7 +78,7 @@ class StoredReport:
                     yield json.loads(journal.readline())
 
     def record(self, raw: Raw) -> Record:
-        """Raises InputError."""
+        """Validate a record. Raises InputError."""
         try:
             return Record.model_validate(cleaned(raw, _LEVELS))
         except ValidationError as error:
@@ -133,8 +133,8 @@ def _key(record: Raw) -> tuple[str, ...]:
 
 
 def _judged(path: Path) -> dict[tuple[str, ...], int]:
-    """What the records in a journal are of, and where each begins. The last line of a run that was killed may be a
-    part of one."""
+    """Key of each record in a journal → where its line begins. The last line of a run that was killed may be a part of
+    one."""
     found: dict[tuple[str, ...], int] = {}
     begin = 0
     try:

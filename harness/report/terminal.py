@@ -1,20 +1,19 @@
-"""What the terminal shows of a run: the matrix, what is not asked, and last what is wrong."""
+"""Prints a run: the matrix, what is not asked, and last what is wrong."""
 
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.tally import Tally
-from encoder_conformance.report.closing import Remainder, closing_lines
-from encoder_conformance.report.digest import Digest
-from encoder_conformance.report.marks import MARKS
-from encoder_conformance.report.matrix import matrix, summary
-from encoder_conformance.report.sizes import format_sigma
+from encoder_conformance.report.counts import RunCounts
+from encoder_conformance.report.last_lines import Remainder, last_lines
+from encoder_conformance.report.matrix import format_sigma, matrix, summary
 from encoder_conformance.results import Diagnosis, Record, Report
 from encoder_conformance.wire.findings import Finding, Severity
 
@@ -22,8 +21,6 @@ SEVERITIES: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning
 """Severity of a finding → its mark and style."""
 _LONGEST_MESSAGE = 400
 _SHOWN_INDISTINGUISHABLE = 3
-_CONFORMS = frozenset({Outcome.PASS, Outcome.DEVIATES})
-_NO_FAILURE = EXPECTED | {Outcome.NOT_RUN}
 
 
 class _Screen(Console):
@@ -57,44 +54,44 @@ def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
 
 
 def show_report(
-    screen: Console, report: Report, digest: Digest, out: Path | None, remaining: Remainder, *, quiet: bool = False
+    screen: Console, report: Report, counts: RunCounts, out: Path | None, remaining: Remainder, *, quiet: bool = False
 ) -> None:
     """Print a run. What is wrong comes last: the diagnoses, then the failures. `out`: its --out.
 
     `quiet`: nothing but what is wrong, and the last line.
     """
     if not quiet:
-        screen.print(matrix(digest, screen.width))
-        screen.print(summary(report, digest, screen.width))
+        screen.print(matrix(counts, screen.width))
+        screen.print(summary(report, counts, screen.width))
         for implementation in report.implementations:
             versions = ", ".join(f"{name} {version}" for name, version in implementation.versions.items())
             line = f"{implementation.name}: {versions or 'never started'}"
             screen.print(line, style="dim", soft_wrap=True)
-        _show_gaps(screen, report, digest)
-        for line in closing_lines(report, digest, remaining):
+        _show_gaps(screen, report, counts)
+        for line in last_lines(report, counts, remaining):
             screen.print(line, soft_wrap=True)
     for diagnosis in report.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True)
-    _show_failures(screen, digest, out)
-    screen.print(_last_line(report, digest.outcomes), soft_wrap=True)
+    _show_failures(screen, counts, out)
+    screen.print(_last_line(report, counts.outcomes), soft_wrap=True)
 
 
-def _show_gaps(screen: Console, report: Report, digest: Digest) -> None:
-    for (name, reason), count in digest.reasons.items():
+def _show_gaps(screen: Console, report: Report, counts: RunCounts) -> None:
+    for (name, reason), count in counts.reasons.items():
         screen.print(f"– {name}, {count} unsupported: {reason}", style="dim", soft_wrap=True)
-    for (name, reason), count in digest.given_up.items():
+    for (name, reason), count in counts.given_up.items():
         screen.print(f"✗ {name}, {count} not run: {_on_one_line(reason)}", style="bold red", soft_wrap=True)
     for absent in report.absent:
         line = f"Not judged: {absent.name} ({absent.reason}). To judge it: {absent.hint}"
         screen.print(line, style="yellow", soft_wrap=True)
 
 
-def _show_failures(screen: Console, digest: Digest, out: Path | None) -> None:
-    failures = digest.failures
+def _show_failures(screen: Console, counts: RunCounts, out: Path | None) -> None:
+    failures = counts.failures
     for record in failures:
         text = f"✗ {record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}: "
         screen.print(text + _on_one_line(record.message), style="red", soft_wrap=True)
-    more = sum(n for outcome, n in digest.outcomes.items() if outcome not in _NO_FAILURE) - len(failures)
+    more = sum(n for outcome, n in counts.outcomes.items() if outcome.category == "bad") - len(failures)
     if more:
         screen.print(f"… and {more} more", style="red")
     if failures:
@@ -105,16 +102,16 @@ def _show_failures(screen: Console, digest: Digest, out: Path | None) -> None:
 
 
 def record_line(record: Record) -> Text:
-    """One check, as --verbose prints it."""
+    """The line of one check, as --verbose prints it."""
     what = f"{record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}"
     size = f", rms {format_sigma(record.rms)} σ" if record.rms is not None else ""
     message = f": {_on_one_line(record.message)}" if record.message else ""
-    style = "dim" if record.outcome in _NO_FAILURE else "red"
-    return Text(f"{MARKS[record.outcome]} {what}{size}{message}", style=style)
+    style = "red" if record.outcome.category == "bad" else "dim"
+    return Text(f"{record.outcome.sign} {what}{size}{message}", style=style)
 
 
 def _on_one_line(message: str) -> str:
-    """As much of a message as helps; `conform explain` and the report have all of it."""
+    """The beginning of a message; `conform explain` and the report have all of it."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
@@ -124,43 +121,54 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     prefix = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
     if diagnosis.of == "backward":
         prefix += ": the forward pass is right, and the backward pass is not"
-    stage = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
-    if diagnosis.right_before:
-        stage += f" Right before it: {', '.join(diagnosis.right_before)}."
+    stage = _stage_text(diagnosis)
     if diagnosis.cut_short:
         return f"{prefix}: the time ended before the catalogue was tried; run it without --budget.{stage}"
     if diagnosis.confidence == "seen":
-        more = len(diagnosis.cases) - 1
-        where = diagnosis.cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
-        return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {where}."
-    by_equations = diagnosis.equations and not diagnosis.deviations
-    if by_equations and diagnosis.confidence in ("explained", "closest"):
-        return f"{prefix}: {_equations_text(diagnosis)}{stage}{''.join(f' {each}' for each in diagnosis.observed)}"
-    if diagnosis.confidence == "unknown" and diagnosis.of == "backward":
-        return (
-            f"{prefix}: no term of the backward pass, left out or multiplied, accounts for it.{_found_out(diagnosis)}"
-        )
+        return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {_and_more(diagnosis.cases)}."
     if diagnosis.confidence == "unknown":
-        text = f"{prefix}: no deviation of the catalogue, nor any two, account for most of it.{stage}"
-        return text + _found_out(diagnosis)
-    names = " and ".join(diagnosis.deviations)
+        text = f"no deviation of the catalogue, nor any two, account for most of it.{stage}"
+        if diagnosis.of == "backward":
+            text = "no term of the backward pass, left out or multiplied, accounts for it."
+        return f"{prefix}: {text}{_identified(diagnosis)}"
+    if diagnosis.equations and not diagnosis.deviations:
+        return f"{prefix}: {_equations_text(diagnosis)}{stage}{''.join(f' {each}' for each in diagnosis.observed)}"
+    return f"{prefix}: {_deviations_text(diagnosis)}{stage}{_doubts(diagnosis)}"
+
+
+def _stage_text(diagnosis: Diagnosis) -> str:
+    text = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
+    return text + (f" Right before it: {', '.join(diagnosis.right_before)}." if diagnosis.right_before else "")
+
+
+def _and_more(cases: Sequence[str]) -> str:
+    more = len(cases) - 1
+    return cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
+
+
+def _deviations_text(diagnosis: Diagnosis) -> str:
+    """The deviations, how well they fit, and those that fit as well."""
     unit = "of the scatter that it predicts" if diagnosis.by_size else "σ"
     size = f"{format_sigma(diagnosis.rms or 0)} {unit}"
-    text = f"{prefix}: your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
+    names = " and ".join(diagnosis.deviations)
+    text = f"your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
     if diagnosis.came_true:
         text += f" Predicted and seen: {'; '.join(diagnosis.came_true)}."
     elif diagnosis.by_size:
         text += " Its size fits, and no more is known of it."
-    if diagnosis.indistinguishable:
-        indistinguishable = [
-            " and ".join(deviations) for deviations in diagnosis.indistinguishable[:_SHOWN_INDISTINGUISHABLE]
-        ]
-        more = len(diagnosis.indistinguishable) - len(indistinguishable)
-        text += f" Or, not to be told apart here: {', '.join(indistinguishable)}{f', and {more} more' if more else ''}."
-    text += stage
+    if others := diagnosis.indistinguishable:
+        shown = ", ".join(" and ".join(deviations) for deviations in others[:_SHOWN_INDISTINGUISHABLE])
+        more = len(others) - _SHOWN_INDISTINGUISHABLE
+        text += f" Or, not to be told apart here: {shown}{f', and {more} more' if more > 0 else ''}."
+    return text
+
+
+def _doubts(diagnosis: Diagnosis) -> str:
+    """A stage at which it would show first and did not, what was identified beside it, and the runner-up."""
+    text = ""
     if diagnosis.predicted_stage and diagnosis.predicted_stage != diagnosis.first_stage:
         text += f" (It would itself show first at {diagnosis.predicted_stage}.)"
-    text += _found_out(diagnosis)
+    text += _identified(diagnosis)
     if diagnosis.runner_up:
         rms = f" ({format_sigma(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
         text += f" Next best: {' and '.join(diagnosis.runner_up)}{rms}."
@@ -181,8 +189,8 @@ def _equations_text(diagnosis: Diagnosis) -> str:
     return " ".join(sentences)
 
 
-def _found_out(diagnosis: Diagnosis) -> str:
-    """What is known where no cause explains everything."""
+def _identified(diagnosis: Diagnosis) -> str:
+    """The equations that were identified, the stages that were not, and what was observed of the first."""
     text = f" Found: {_equations_text(diagnosis)}" if diagnosis.equations else ""
     if diagnosis.left_open and diagnosis.equations:
         text += f" Left open: {', '.join(diagnosis.left_open)}."
@@ -190,8 +198,8 @@ def _found_out(diagnosis: Diagnosis) -> str:
 
 
 def _last_line(report: Report, count: Counter[Outcome]) -> Text:
-    tally = Tally.of(count.elements())
-    others = [f"{n} {outcome.value}" for outcome, n in count.items() if outcome not in _CONFORMS]
+    tally = Tally.of(count)
+    others = [f"{n} {outcome.value}" for outcome, n in count.items() if not outcome.is_in_line]
     text = str(tally) + (f" ({', '.join(others)})" if others else "")
     if report.environment.seed:
         text += f", seed {report.environment.seed}"

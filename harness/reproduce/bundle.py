@@ -102,7 +102,7 @@ class Bundle:
                 yield from self._assignments(module, node)
 
     def _assignments(self, module: Module, statement: ast.ImportFrom) -> list[str]:
-        """What stands for an import of this project's own."""
+        """The lines in place of an import of this project's own."""
         return [
             f"{each.local} = {each.module.function}()" + (f".{each.name}" if each.name else "")
             for each in module.imports

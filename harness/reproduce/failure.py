@@ -4,20 +4,20 @@ from encoder_conformance.golden.goldens import Goldens
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.judge.expected import Expected
 from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.reproduce.script import Shown
+from encoder_conformance.reproduce.script import FailingCheck
 from encoder_conformance.reproduce.selection import smallest_failure, task_of
 from encoder_conformance.results import Record, Report
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check
 
 
-def failure_of(report: Report, pattern: str, dtype: str | None, ready: Ready) -> Shown:
+def failure_of(report: Report, pattern: str, dtype: str | None, ready: Ready) -> FailingCheck:
     """The smallest failing check that matches, with all that its script needs. Raises InputError if there is none."""
     deployed = ready.implementation.capabilities.export  # a model that shows its output alone
     checks: frozenset[Check] = frozenset({"output"}) if deployed else WITH_GOLDEN
     record, case = smallest_failure(report, ready.implementation.name, pattern, dtype, checks)
     judged = next(each for each in report.implementations if each.name == record.implementation)
-    return Shown(
+    return FailingCheck(
         record=record,
         task=task_of(record, case, ready),
         ready=ready,

@@ -15,7 +15,7 @@ OWN = "encoder_conformance"
 
 @dataclass(frozen=True)
 class Import:
-    """One name that an `import` statement takes out of another module of this project."""
+    """A name that an `import` statement takes out of another module of this project."""
 
     statement: ast.ImportFrom
     module: "Module"
@@ -51,7 +51,7 @@ class Module:
 
     @cached_property
     def imports(self) -> list[Import]:
-        """What it takes out of modules of this project, wherever the statement stands."""
+        """The names that it takes out of modules of this project, wherever the statement stands."""
         return list(self._imports())
 
     def _imports(self) -> Iterator[Import]:

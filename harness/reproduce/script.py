@@ -29,8 +29,8 @@ _BYTES_IN_A_LINE = 100
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What the script is about: the failing check and its task, its adapter, what the run said, and the versions."""
+class FailingCheck:
+    """A check that fails, for a script: its task, its adapter, what the run said of it, and the versions."""
 
     record: Record
     task: Task
@@ -42,7 +42,7 @@ class Shown:
     diagnosis: str
 
 
-def script_of(shown: Shown) -> str:
+def script_of(shown: FailingCheck) -> str:
     """The script. It imports NumPy and what the adapter itself imports, and nothing of this project."""
     if shown.ready.implementation.capabilities.export:
         return _of_model(shown)
@@ -76,7 +76,7 @@ def script_of(shown: Shown) -> str:
     )
 
 
-def _of_model(shown: Shown) -> str:
+def _of_model(shown: FailingCheck) -> str:
     """A script of ONNX Runtime and the model that the exporter writes."""
     settings = shown.settings
     if settings.get("runtime") != "onnxruntime":
@@ -102,7 +102,7 @@ _LEVELS = {
 }
 
 
-def _rendered(template: str, shown: Shown, **values: Any) -> str:
+def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
     """A template with what both kinds of script have: what is wrong, what is expected, and the comparison."""
     task = shown.task
     tensor = shown.record.stage or task.tensors[-1]

@@ -14,9 +14,10 @@ _HINT = "runs that are merged must agree on what was asked, and of what"
 
 
 def merge(reports: Sequence[Report], names: Sequence[str]) -> Report:
-    """One report of all records. `names`: of the reports, for messages. Raises InputError if two contradict each other.
+    """Unite reports into one of all records. `names`: of the reports, for messages. Raises InputError if two contradict
+    each other.
 
-    It is complete if every run is, and if no part of a plan that was divided is missing.
+    The report is complete if every run is, and if no part of a plan that was divided is missing.
     """
     _agree(reports, names, "the seed", lambda report: {"--seed": report.environment.seed})
     _agree(reports, names, "what a case specifies", lambda report: report.cases)
@@ -101,7 +102,8 @@ def _shown(value: object) -> str:
 
 
 def _records(reports: Sequence[Report], names: Sequence[str]) -> list[Record]:
-    """Each check once. What one run did not reach another may have judged; two that judged it must have one outcome."""
+    """The records, each check once. Another run may have judged what one did not reach; two that judged a check must
+    have one outcome."""
     merged: dict[tuple[str, ...], tuple[Record, str]] = {}
     for report, name in zip(reports, names, strict=True):
         for record in report.records:
@@ -118,7 +120,7 @@ def _records(reports: Sequence[Report], names: Sequence[str]) -> list[Record]:
 
 
 def _implementations(reports: Iterable[Report]) -> tuple[Judged, ...]:
-    """Each once: as the run has it in which it started."""
+    """The implementations, each once: as the run has it in which it started."""
     found: dict[str, Judged] = {}
     for report in reports:
         for each in report.implementations:
@@ -130,7 +132,7 @@ def _implementations(reports: Iterable[Report]) -> tuple[Judged, ...]:
 
 
 def _diagnoses(reports: Iterable[Report]) -> tuple[Diagnosis, ...]:
-    """All of them. Two that say the same of one implementation in one format are one, over the cases of both."""
+    """The diagnoses. Two that say the same of one implementation in one format are one, over the cases of both."""
     found: dict[tuple[object, ...], Diagnosis] = {}
     for report in reports:
         for each in report.diagnoses:

@@ -15,12 +15,12 @@ _Block = tuple[str, list[Task]]
 
 
 def recorded_seconds(records: Iterable[Record]) -> Seconds:
-    """What each check took, of those that were asked."""
+    """The seconds of each check that was asked."""
     return {record.key: record.seconds for record in records if record.seconds}
 
 
 def part_of(assignments: Sequence[Assignment], shard: Shard, recorded: Seconds) -> list[Assignment]:
-    """One part of the plan. All parts together are the plan, if each is made with the same `recorded` seconds.
+    """A part of the plan. All parts together are the plan, if each is made with the same `recorded` seconds.
 
     No layer is in two parts, so none is built twice: the longest goes first, each to the part that has least (longest
     processing time first, Graham 1969). A check without recorded seconds counts by its estimated work. Raises

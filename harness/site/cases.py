@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.site.columns import Column, Table
+from encoder_conformance.site.coding import Rows
+from encoder_conformance.site.columns import Column
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
@@ -22,7 +23,7 @@ def ordered_keys(columns: Iterable[Column]) -> list[tuple[str, str]]:
     """Every (case, dtype) of which a column has a record: by clause, then as the specification has the cases."""
     formats = list(FORMATS)
     numbers = {case: number for number, case in enumerate(load().cases)}
-    keys = {key for column in columns for key in column.slots}
+    keys = {key for column in columns for key in column.results}
 
     def place(key: tuple[str, str]) -> tuple[int, str, int, str, int]:
         case, dtype = key
@@ -46,29 +47,24 @@ def level_of(case: str) -> int:
 
 
 def facts(cases: Iterable[str]) -> dict[str, Any]:
-    """The facts of these cases, with texts and masks that are written once."""
-    masks, layers, situations = Table(), Table(), Table()
-    rows: list[Any] = []
+    """A row of facts for each of these cases; an empty one for those that the specification does not have."""
+    rows = Rows("layer", "layer_title", "choices", "situation", "situation_title", "sizes", "clauses", "mask")
     for name in cases:
         case = load().cases.get(name)
-        if case is None:
-            rows.append(0)
-            continue
-        rows.append(
-            [
-                layers.number((case.layer.layer, case.layer.title, _choices(case))),
-                situations.number((case.situation.situation, case.situation.title)),
-                _sizes(case),
-                list(case.clauses),
-                masks.number(_mask(case)),
-            ]
-        )
+        rows.add({} if case is None else _row(case))
+    return {"rows": rows.written(), "clauses": clauses()}
+
+
+def _row(case: Case) -> dict[str, Any]:
     return {
-        "rows": rows,
-        "layers": layers.values,
-        "situations": situations.values,
-        "masks": masks.values,
-        "clauses": clauses(),
+        "layer": case.layer.layer,
+        "layer_title": case.layer.title,
+        "choices": _choices(case),
+        "situation": case.situation.situation,
+        "situation_title": case.situation.title,
+        "sizes": _sizes(case),
+        "clauses": case.clauses,
+        "mask": _mask(case),
     }
 
 

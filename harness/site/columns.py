@@ -1,18 +1,18 @@
 """A column of the matrix: one implementation of one run, its records compactly encoded."""
 
+from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
+from encoder_conformance.compare.state import explained_by, state_of
+from encoder_conformance.compare.trend import Point
 from encoder_conformance.judge.outcome import SEVERITY, Outcome
+from encoder_conformance.judge.tally import Tally
 from encoder_conformance.judge.verdict import TensorVerdict
 from encoder_conformance.results import Absent, Diagnosis, Judged, Record, Report, Shown
-from encoder_conformance.site.coding import MISSING, encode
-from encoder_conformance.trend.state import named_by, state_of
-from encoder_conformance.trend.trend import Point
+from encoder_conformance.site.coding import CODES, MISSING, NO_RECORD, Rows, encode
 
-OUTCOMES = tuple(Outcome)
-NO_RECORD = " "
-_WITHOUT_NUMBERS = (Outcome.UNSUPPORTED, Outcome.NOT_RUN)
 _MOST_IN_FULL = 4
 """How many tensors out of line of one check are kept in full. The others have their size."""
 
@@ -27,34 +27,18 @@ class RunFacts:
     absent: tuple[Absent, ...]
 
 
-class Table:
-    """Texts by number: each is written once."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def number(self, value: Any) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    @property
-    def values(self) -> list[Any]:
-        return list(self._numbers)
-
-
 @dataclass
-class Slot:
-    """One case in one dtype: the worst outcome of what was asked, the largest rms in σ, and an entry for each check."""
+class CaseResults:
+    """The worst outcome of a case in a dtype, the largest rms in σ, and the rows of its checks."""
 
-    worst: Outcome | None = None
+    worst: Outcome
     rms: float | None = None
-    checks: list[list[Any]] = field(default_factory=list)
+    checks: list[int] = field(default_factory=list)
 
-    def add(self, record: Record, entry: list[Any]) -> None:
-        self.checks.append(entry)
-        if self.worst is None or self.worst == Outcome.UNSUPPORTED:
-            self.worst = record.outcome
-        elif record.outcome != Outcome.UNSUPPORTED and SEVERITY[record.outcome] > SEVERITY[self.worst]:
-            self.worst = record.outcome  # what is not asked says nothing beside a verdict
+    def add(self, record: Record, row: int) -> None:
+        """Add a record, and the number of its row."""
+        self.checks.append(row)
+        self.worst = max(self.worst, record.outcome, key=SEVERITY.__getitem__)
         if record.rms is not None and (self.rms is None or record.rms > self.rms):
             self.rms = record.rms
 
@@ -67,74 +51,81 @@ class Column:
         self.label = self.slug = judged.name
         self.diagnoses: list[Diagnosis] = [each for each in run.report.diagnoses if each.implementation == judged.name]
         self.shown: Shown | None = next((s for s in run.report.shown if s.implementation == judged.name), None)
-        self.slots: dict[tuple[str, str], Slot] = {}
-        self.levels: dict[str, dict[Outcome, int]] = {}
-        self.reasons: dict[str, int] = {}
-        self.deviations: dict[str, int] = {}
+        self.results: dict[tuple[str, str], CaseResults] = {}
+        self.levels: dict[str, Counter[Outcome]] = {}
+        self.reasons: Counter[str] = Counter()
+        self.deviations: Counter[str] = Counter()
         self.unexpected: list[Record] = []
         self.largest: float | None = None
         self.point = Point(run.name)
-        self._named = named_by(self.diagnoses, judged.name)
-        self._checks, self._names, self._texts = Table(), Table(), Table()
+        self._explanations = explained_by(self.diagnoses, judged.name)
+        self._checks = Rows("check", "tensors", "text", "deviations")
+
+    @property
+    def page(self) -> str:
+        """The path of its page."""
+        return f"implementations/{self.slug}.html"
+
+    @property
+    def versions(self) -> str:
+        """The versions of what it is made with."""
+        return ", ".join(f"{name} {version}" for name, version in self.judged.versions.items()) or "never started"
+
+    @property
+    def tally(self) -> Tally:
+        """The counts of its checks."""
+        return self.point.tally
 
     def add(self, record: Record) -> None:
         """Add a record of this implementation, which is not kept."""
-        self.point.add(record, state_of(record, self._named))
-        counts = self.levels.setdefault(record.level, dict.fromkeys(OUTCOMES, 0))
-        counts[record.outcome] += 1
+        self.point.add(record, state_of(record, self._explanations))
+        self.levels.setdefault(record.level, Counter())[record.outcome] += 1
         if record.outcome == Outcome.UNSUPPORTED:
-            self.reasons[record.message] = self.reasons.get(record.message, 0) + 1
+            self.reasons[record.message] += 1
         elif record.rms is not None:
             self.largest = max(self.largest or 0.0, record.rms)
-        for name in record.deviations:
-            self.deviations[name] = self.deviations.get(name, 0) + 1
-        if SEVERITY[record.outcome] > SEVERITY[Outcome.UNSUPPORTED] and record.outcome != Outcome.NOT_RUN:
+        self.deviations.update(record.deviations)
+        if record.outcome.category == "bad":
             self.unexpected.append(record.model_copy(update={"tensors": ()}))
-        self.slots.setdefault((record.case, record.dtype), Slot()).add(record, self._entry(record))
+        row = self._checks.add(_row(record))
+        self.results.setdefault((record.case, record.dtype), CaseResults(record.outcome)).add(record, row)
 
     def outcome_at(self, key: tuple[str, str]) -> str:
-        """One character: the number of the worst outcome of a case in a dtype."""
-        slot = self.slots.get(key)
-        return NO_RECORD if slot is None or slot.worst is None else str(OUTCOMES.index(slot.worst))
+        """The character of the worst outcome of a case in a dtype."""
+        found = self.results.get(key)
+        return NO_RECORD if found is None else CODES[found.worst]
 
     def sigma_at(self, key: tuple[str, str]) -> str:
-        """One character: the largest rms of a case in a dtype."""
-        slot = self.slots.get(key)
-        return MISSING if slot is None else encode(slot.rms)
+        """The character of the largest rms of a case in a dtype."""
+        found = self.results.get(key)
+        return MISSING if found is None else encode(found.rms)
 
     def details(self, keys: list[tuple[str, str]]) -> dict[str, Any]:
-        """What opens when a cell is asked for. `keys`: the cases and dtypes of the matrix, in its order."""
-        return {
-            "checks": self._checks.values,
-            "names": self._names.values,
-            "texts": self._texts.values,
-            "slots": [slot.checks if (slot := self.slots.get(key)) else 0 for key in keys],
-        }
+        """Every check, and how many each cell has. `keys`: the cases and dtypes of the matrix, in its order."""
+        rows = [found.checks if (found := self.results.get(key)) else [] for key in keys]
+        return {"checks": self._checks.written(list(chain.from_iterable(rows))), "counts": list(map(len, rows))}
 
-    def _entry(self, record: Record) -> list[Any]:
-        """[check, outcome, text] without numbers, [check, outcome, names, sizes] of what conforms.
 
-        Otherwise [check, outcome, rms, max, names, sizes] and, where there is more to say, a mapping.
-        """
-        entry: list[Any] = [self._checks.number(record.check), OUTCOMES.index(record.outcome)]
-        if record.outcome in _WITHOUT_NUMBERS:
-            return [*entry, self._texts.number(record.message)]
-        names = self._names.number(tuple(tensor.tensor for tensor in record.tensors))
-        sizes = "".join(encode(tensor.rms) + encode(tensor.max) for tensor in record.tensors)
-        if record.outcome == Outcome.PASS:  # most records: their largest sizes are among those of their tensors
-            return [*entry, names, sizes]
-        entry += [_short(record.rms), _short(record.max), names, sizes]
-        more: dict[str, Any] = {}
-        if record.message:
-            more["text"] = self._texts.number(record.message)
-        if record.deviations:
-            more["deviations"] = record.deviations
-        if record.distance is not None:
-            more["distance"] = _short(record.distance)
-        if off := [_in_full(number, each) for number, each in enumerate(record.tensors) if not each.conforms]:
-            more["off"] = off[:_MOST_IN_FULL]
-            more["out"] = [number for number, each in enumerate(record.tensors) if not each.conforms]
-        return [*entry, more] if more else entry
+def _row(record: Record) -> dict[str, Any]:
+    """The values of a check by name, as static/data.js has them: those that it lacks, or that others tell, left out."""
+    row: dict[str, Any] = {"check": record.check, "outcome": CODES[record.outcome]}
+    if record.message and record.outcome is not Outcome.PASS:
+        row["text"] = record.message
+    if record.outcome.category == "unasked":
+        return row
+    row["tensors"] = tuple(tensor.tensor for tensor in record.tensors)
+    row["tensor_rms"] = "".join(encode(tensor.rms) for tensor in record.tensors)
+    row["tensor_max"] = "".join(encode(tensor.max) for tensor in record.tensors)
+    if record.outcome is Outcome.PASS:  # most records: their largest sizes are among those of their tensors
+        return row
+    row |= {"rms": _short(record.rms), "max": _short(record.max)}
+    if record.deviations:
+        row["deviations"] = record.deviations
+    if record.distance is not None:
+        row["distance"] = _short(record.distance)
+    if out := [number for number, each in enumerate(record.tensors) if not each.conforms]:
+        row |= {"out": out, "off": [_in_full(number, record.tensors[number]) for number in out[:_MOST_IN_FULL]]}
+    return row
 
 
 def _in_full(number: int, tensor: TensorVerdict) -> dict[str, Any]:

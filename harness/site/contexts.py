@@ -1,68 +1,32 @@
-"""What the templates show: plain values, in the words of the terminal."""
+"""What the pages say of runs and implementations, in the words of the terminal."""
 
 import shlex
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlencode
 
-from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.tally import Tally
-from encoder_conformance.report.marks import MARKS
+from encoder_conformance.report.matrix import format_sigma
 from encoder_conformance.report.repeating import repeat_command, reproduce_command
-from encoder_conformance.report.sizes import format_sigma
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Diagnosis
 from encoder_conformance.site.columns import Column, RunFacts
-from encoder_conformance.site.links import anchor, web_links
-from encoder_conformance.site.scripts import script_context
-from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import load_deviations
 
-MEANINGS = {
-    Outcome.PASS: "conforms",
-    Outcome.DEVIATES: "deviates as declared, verified",
-    Outcome.UNSUPPORTED: "not asked, with a reason",
-    Outcome.STALE: "a declared deviation is not seen",
-    Outcome.INCONCLUSIVE: "holds for any input",
-    Outcome.FAIL: "does not conform",
-    Outcome.ERROR: "the adapter raised an exception",
-    Outcome.CRASH: "the worker's process ended",
-    Outcome.TIMEOUT: "no answer in time",
-    Outcome.NOT_RUN: "the run ended before",
-}
-MOST_FAILURES = 60
-_Tally = dict[str, int]
+
+def web_links(links: Iterable[str]) -> list[str]:
+    """The links that a browser only opens. A `javascript:` link would run."""
+    return [link for link in links if link.startswith(("https://", "http://"))]
 
 
-def legend() -> list[tuple[str, str, str]]:
-    """Outcome, sign and meaning."""
-    return [(outcome.value, MARKS[outcome], MEANINGS[outcome]) for outcome in Outcome]
+def anchor(**values: str) -> str:
+    """The part of an address after #, as static/data.js reads it."""
+    return urlencode(values)
 
 
-def tally(counts: dict[Outcome, int]) -> _Tally:
-    counted = Tally.of([outcome for outcome, count in counts.items() for _ in range(count)])
-    return {
-        "conforming": counted.conforming,
-        "deviating": counted.deviating,
-        "unexpected": counted.unexpected,
-        "unsupported": counts.get(Outcome.UNSUPPORTED, 0),
-        "applicable": counted.applicable,
-    }
-
-
-def total(column: Column) -> _Tally:
-    together: dict[Outcome, int] = {}
-    for counts in column.levels.values():
-        for outcome, count in counts.items():
-            together[outcome] = together.get(outcome, 0) + count
-    return tally(together)
-
-
-def verdict(counted: _Tally) -> str:
-    """One sentence with both numbers."""
-    good = counted["conforming"] + counted["deviating"]
-    if not counted["applicable"]:
-        return "Nothing was judged."
-    declared = f", {counted['deviating']} of them with declared deviations" if counted["deviating"] else ""
-    return f"{good} of {counted['applicable']} checks conform{declared}."
+def verdict(tally: Tally) -> str:
+    """A sentence with the numbers of checks."""
+    return f"{tally}." if tally.applicable else "Nothing was judged."
 
 
 def diagnosis_context(each: Diagnosis) -> dict[str, Any]:
@@ -88,25 +52,8 @@ def diagnosis_context(each: Diagnosis) -> dict[str, Any]:
     }
 
 
-def row(column: Column) -> dict[str, Any]:
-    """An implementation, as the first page lists it."""
-    return {
-        "label": column.label,
-        "page": f"implementations/{column.slug}.html",
-        "tally": total(column),
-        "largest": "" if column.largest is None else format_sigma(column.largest),
-        "versions": versions(column),
-        "cut_short": column.run.cut_short,
-        "diagnoses": [diagnosis_context(each) for each in column.diagnoses],
-    }
-
-
-def versions(column: Column) -> str:
-    found = column.judged.versions
-    return ", ".join(f"{name} {version}" for name, version in found.items()) or "never started"
-
-
 def machine(run: RunFacts) -> str:
+    """The machine of a run, and how it was used."""
     place = run.report.environment
     return (
         f"{place.processor}, {place.cpus} processors, {place.platform}, Python {place.python}, "
@@ -115,57 +62,29 @@ def machine(run: RunFacts) -> str:
     )
 
 
-def page(column: Column) -> dict[str, Any]:
-    """An implementation's own page."""
-    known = load_deviations()
-    counted = total(column)
-    settings = [(name, str(value)) for name, value in column.judged.settings.items()]
-    return {
-        **row(column),
-        "title": column.judged.title,
-        "verdict": verdict(counted),
-        "levels": [(level, tally(column.levels[level])) for level in LEVELS if level in column.levels],
-        "shown": column.shown,
-        "unexpected": [
-            {
-                "case": each.case,
-                "dtype": each.dtype,
-                "check": each.check,
-                "outcome": each.outcome.value,
-                "message": each.message,
-                "anchor": anchor(case=each.case, impl=column.label),
-            }
-            for each in column.unexpected[:MOST_FAILURES]
-        ],
-        "more_unexpected": max(0, len(column.unexpected) - MOST_FAILURES),
-        "failing_anchor": anchor(outcome="not as expected"),
-        "deviations": [
-            {
-                "name": name,
-                "count": count,
-                "sentence": known[name].sentence if name in known else "",
-                "links": web_links(known[name].links) if name in known else [],
-            }
-            for name, count in column.deviations.items()
-        ],
-        "reasons": sorted(column.reasons.items(), key=lambda item: -item[1]),
-        "facts": [
-            ("framework", column.judged.framework),
-            ("versions", versions(column)),
-            *settings,
-            ("command", shlex.join(column.judged.command)),
-            ("run", f"{column.run.name}: conform {shlex.join(column.run.report.arguments)}"),
-            ("when", column.run.report.started),
-            ("where", machine(column.run)),
-        ],
-        "script": script_context(column, command) if (command := smallest_command(column)) else None,
-        "script_command": command,
-    }
+def declared(name: str, count: int) -> dict[str, Any]:
+    """A declared deviation, which so many checks show."""
+    known = load_deviations().get(name)
+    sentence, links = (known.sentence, web_links(known.links)) if known else ("", [])
+    return {"name": name, "count": count, "sentence": sentence, "links": links}
 
 
-def smallest_command(column: Column) -> str:
-    """The command that writes the smallest failing case; "" if none failed."""
-    return reproduce_command(column.run.report, column.judged.name, "*", None) if column.unexpected else ""
+def facts(column: Column) -> list[tuple[str, str]]:
+    """Versions, settings, command and machine of an implementation."""
+    return [
+        ("framework", column.judged.framework),
+        ("versions", column.versions),
+        *((name, str(value)) for name, value in column.judged.settings.items()),
+        ("command", shlex.join(column.judged.command)),
+        ("run", f"{column.run.name}: {command_of(column.run)}"),
+        ("when", column.run.report.started),
+        ("where", machine(column.run)),
+    ]
+
+
+def command_of(run: RunFacts) -> str:
+    """The command of a run."""
+    return f"conform {shlex.join(run.report.arguments)}"
 
 
 def commands(column: Column) -> tuple[str, str]:

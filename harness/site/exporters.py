@@ -6,12 +6,11 @@ from typing import Any
 from encoder_conformance.errors import InputError
 from encoder_conformance.impl.choices import parse_variant
 from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
-from encoder_conformance.site import contexts
 from encoder_conformance.site.columns import Column
 
 
 def exporters_context(columns: Iterable[Column]) -> dict[str, Any]:
-    """What the page shows: for each exporter a row of each configuration, with the values of its choices."""
+    """The values of the page: for each exporter its choices, and a column of each configuration."""
     by_name: dict[str, list[Column]] = {}
     for column in columns:
         name, _ = parse_variant(column.judged.name)
@@ -31,15 +30,5 @@ def _exports(name: str) -> bool:
 
 def _exporter(name: str, columns: list[Column]) -> dict[str, Any]:
     manifest = read_implementation_manifest(known_folders()[name])
-    names = [choice.name for choice in manifest.choices]
-    rows = []
-    for column in columns:
-        settings = {key: str(value) for key, value in column.judged.settings.items()}
-        rows.append(
-            {
-                **contexts.row(column),
-                "choices": [settings.get(choice, "") for choice in names],
-                "reasons": sorted(column.reasons.items(), key=lambda item: -item[1]),
-            }
-        )
-    return {"name": name, "title": manifest.title, "choices": names, "rows": rows}
+    choices = [choice.name for choice in manifest.choices]
+    return {"name": name, "title": manifest.title, "choices": choices, "columns": columns}

@@ -6,7 +6,7 @@ from typing import Any
 
 from encoder_conformance.core.sensitivity import Sensitivity, read_sensitivity
 from encoder_conformance.site.columns import Column
-from encoder_conformance.site.links import web_links
+from encoder_conformance.site.contexts import web_links
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load, load_deviations
 
@@ -14,7 +14,7 @@ AT_OUTPUT, IN_FLOAT64, INSIDE = 3, 2, 1
 
 
 def kill_context(columns: Sequence[Column]) -> dict[str, Any]:
-    """What the page shows. A field of the heat map says where a case sees it: at the output, or inside alone."""
+    """The values of the page. A field of the heat map says where a case sees it: at the output, or inside alone."""
     table, deviations = read_sensitivity(), load_deviations()
     every = [case for case in load().cases.values() if case.is_required]
     core = sorted((case for case in every if case.in_core), key=lambda case: case.id)

@@ -7,17 +7,25 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.choices import parse_variant
 from encoder_conformance.impl.interpreter import Ready
 from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.report.repeating import reproduce_command
 from encoder_conformance.reproduce.failure import failure_of
 from encoder_conformance.reproduce.script import script_of
 from encoder_conformance.site.columns import Column
 
 
-def script_context(column: Column, command: str) -> dict[str, Any] | None:
-    """Case, dtype, path and text; None where none can be made here.
+def smallest_command(column: Column) -> str:
+    """The command that writes the smallest failing case; "" if none failed."""
+    return reproduce_command(column.run.report, column.judged.name, "*", None) if column.unexpected else ""
+
+
+def script_context(column: Column) -> dict[str, Any] | None:
+    """Case, dtype, path and text of a script; None where nothing failed, or none can be made here.
 
     It is made of the adapter's source as it is now. Nothing is run, and no framework is needed: what exports a file
     first is left to `conform reproduce`.
     """
+    if not column.unexpected:
+        return None
     report = column.run.report.model_copy(update={"records": tuple(column.unexpected)})
     name, _, choices = column.judged.name.partition(":")
     folder = Path(column.judged.folder)
@@ -32,10 +40,4 @@ def script_context(column: Column, command: str) -> dict[str, Any] | None:
     except InputError:
         return None
     record = failure.record
-    return {
-        "case": record.case,
-        "dtype": record.dtype,
-        "path": f"scripts/{column.slug}.py",
-        "text": text,
-        "command": command,
-    }
+    return {"case": record.case, "dtype": record.dtype, "path": f"scripts/{column.slug}.py", "text": text}

@@ -2,9 +2,9 @@
 
 import json
 import os
-import shlex
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import encoder_conformance
 from encoder_conformance.errors import InputError
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.report.marks import MARKS
+from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.judge.tally import Tally
+from encoder_conformance.report.matrix import format_sigma
 from encoder_conformance.site import contexts
 from encoder_conformance.site.cases import facts, group_of, level_of, ordered_keys
-from encoder_conformance.site.coding import alphabet
-from encoder_conformance.site.columns import OUTCOMES, Column
+from encoder_conformance.site.coding import Rows, alphabet, outcomes
+from encoder_conformance.site.columns import Column
 from encoder_conformance.site.exporters import exporters_context
 from encoder_conformance.site.kill import kill_context
+from encoder_conformance.site.scripts import script_context, smallest_command
 from encoder_conformance.site.trends import trends
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.level import LEVELS
@@ -29,7 +31,9 @@ from encoder_conformance.spec.load import clauses, load
 MARKER = "encoder-conformance-site"
 """A file that a site has, and by which --overwrite knows one."""
 STATIC = Path(__file__).with_name("static")
-_MOST_DIAGNOSED = 12
+_MOST_DIAGNOSED, _MOST_FAILURES = 12, 60
+_Script = dict[str, Any] | None
+"""The script of an implementation, as script_context has it."""
 _MENU = (
     ("index.html", "Matrix"),
     ("case.html", "Cases"),
@@ -99,62 +103,61 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
     (made / "data").mkdir()
     (made / "implementations").mkdir()
     (made / MARKER).write_text(f"conform {encoder_conformance.__version__}\n")
-    pages = [contexts.page(column) for column in columns]
-    _data(made, "index", index(columns, keys, names, pages))
+    scripts = list(map(script_context, columns))
+    _data(made, "index", index(columns, keys, names, scripts))
     _data(made, "cases", facts(names))
     for number, column in enumerate(columns):
         diagnoses = [contexts.diagnosis_context(each) for each in column.diagnoses]
         machine = contexts.machine(column.run)
         _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": machine})
-    _pages(made, columns, pages, changes)
+    _pages(made, columns, scripts, changes)
 
 
 def index(
-    columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], pages: Sequence[dict[str, Any]]
+    columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], scripts: Sequence[_Script]
 ) -> dict[str, Any]:
-    """What the matrix needs at once: cases, and the outcome and size of each in each column; `pages` are theirs."""
+    """The data of the matrix. `keys`: its cases and dtypes; `names`: its cases; `scripts`: each column's."""
     groups = list(dict.fromkeys(map(group_of, names)))
-    dtypes = list(dict.fromkeys(sorted(dtype for _, dtype in keys)))
+    slots = Rows("dtype")
     numbers = {case: number for number, case in enumerate(names)}
-    cited = list(clauses())
-    cases = load().cases
-    rows = []
-    for column, page in zip(columns, pages, strict=True):
-        again, script = contexts.commands(column)
-        rows.append(
-            {
-                "label": column.label,
-                "page": f"implementations/{column.slug}.html",
-                "versions": contexts.versions(column),
-                "repeat": again,
-                "reproduce": script,
-                "script": [page["script"]["case"], page["script"]["dtype"]] if page["script"] else None,
-                "cells": "".join(map(column.outcome_at, keys)),
-                "sigmas": "".join(map(column.sigma_at, keys)),
-            }
-        )
+    for case, dtype in keys:
+        slots.add({"case": numbers[case], "dtype": dtype})
     return {
-        "columns": rows,
-        "cases": [
-            [
-                name,
-                level_of(name),
-                groups.index(group_of(name)),
-                [cited.index(clause) for clause in cases[name].clauses] if name in cases else [],
-            ]
-            for name in names
-        ],
-        "slots": [[numbers[case], dtypes.index(dtype)] for case, dtype in keys],
+        "columns": [_column(column, keys, script) for column, script in zip(columns, scripts, strict=True)],
+        "cases": _cases(names),
+        "slots": slots.written(),
         "groups": groups,
-        "clauses": cited,
+        "clauses": list(clauses()),
         "clauseTexts": {name: text for name, text in clauses().items() if name in groups},
-        "dtypes": dtypes,
+        "dtypes": sorted({dtype for _, dtype in keys}),
         "levels": LEVELS,
-        "outcomes": OUTCOMES,
-        "unexpected": [each for each in Outcome if each not in EXPECTED and each is not Outcome.NOT_RUN],
-        "marks": MARKS,
+        "outcomes": outcomes(),
         "limits": {"rms": constants().rms_limit, "max": constants().max_limit},
         "code": alphabet(),
+    }
+
+
+def _cases(names: Sequence[str]) -> dict[str, Any]:
+    known = load().cases
+    rows = Rows("group", "clauses")
+    for name in names:
+        cited = known[name].clauses if name in known else ()
+        rows.add({"name": name, "level": level_of(name), "group": group_of(name), "clauses": cited})
+    return rows.written()
+
+
+def _column(column: Column, keys: Sequence[tuple[str, str]], script: _Script) -> dict[str, Any]:
+    """An implementation, and the outcome and size of each of its cells."""
+    repeat, reproduce = contexts.commands(column)
+    return {
+        "label": column.label,
+        "page": column.page,
+        "versions": column.versions,
+        "repeat": repeat,
+        "reproduce": reproduce,
+        "script": {name: script[name] for name in ("case", "dtype")} if script else None,
+        "cells": "".join(map(column.outcome_at, keys)),
+        "sigmas": "".join(map(column.sigma_at, keys)),
     }
 
 
@@ -164,73 +167,75 @@ def _data(made: Path, name: str, value: Any) -> None:
     (made / "data" / f"{name}.js").write_text(f'conform.receive("{name}",{text});\n', encoding="ascii")
 
 
-def _pages(
-    made: Path, columns: Sequence[Column], pages: Sequence[dict[str, Any]], changes: dict[str, Any] | None
-) -> None:
-    loader = PackageLoader("encoder_conformance.site")
-    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], changes: dict[str, Any] | None) -> None:
     runs = list({id(column.run): column.run for column in columns}.values())
-    templates.globals |= {
-        "conform": encoder_conformance.__version__,
-        "limits": {"rms": f"{constants().rms_limit:g}", "max": f"{constants().max_limit:g}"},
-        "made_of": f"Made of {len(runs)} run{'s' * (len(runs) != 1)}.",
-        "marks": contexts.legend(),
-        "menu": [*_MENU, *([("changes.html", "Changes")] if changes else [])],
-    }
+    templates = _templates(len(runs), [*_MENU, *([("changes.html", "Changes")] if changes else [])])
 
     def write(path: str, template: str, **values: Any) -> None:
         root = "../" * path.count("/")
         text = templates.get_template(template).render(page=path, root=root, **values)
         (made / path).write_text(text, encoding="utf-8")
 
-    rows = [contexts.row(column) for column in columns]
-    failing = [each for each in rows if each["tally"]["unexpected"]]
-    write(
-        "index.html",
-        "index.html",
-        columns=rows,
-        failing=failing[:_MOST_DIAGNOSED],
-        headline=_headline(rows),
-        summary=_summary(rows),
-        runs=[
-            {
-                "name": run.name,
-                "command": shlex.join(run.report.arguments),
-                "started": run.report.started,
-                "cut_short": run.cut_short,
-                "machine": contexts.machine(run),
-                "absent": run.absent,
-            }
-            for run in runs
-        ],
-    )
+    failing = [each for each in columns if each.tally.unexpected][:_MOST_DIAGNOSED]
+    write("index.html", "index.html", columns=columns, runs=runs, failing=failing, **_heading(columns))
     write("case.html", "case.html")
     write("deviations.html", "deviations.html", **kill_context(columns))
     write("exporters.html", "exporters.html", **exporters_context(columns))
     if changes:
         write("changes.html", "changes.html", **changes)
     over_runs = trends(columns)
-    for column, page in zip(columns, pages, strict=True):
-        if page["script"]:
+    for column, script in zip(columns, scripts, strict=True):
+        if script:
             (made / "scripts").mkdir(exist_ok=True)
-            (made / page["script"]["path"]).write_text(page["script"]["text"], encoding="utf-8")
-        trend = over_runs.get(column.judged.name)
-        write(f"implementations/{column.slug}.html", "implementation.html", column=page, trend=trend)
+            (made / script["path"]).write_text(script["text"], encoding="utf-8")
+        values = {
+            "trend": over_runs.get(column.judged.name),
+            "script": script,
+            "command": smallest_command(column),
+            "declared": [contexts.declared(name, count) for name, count in column.deviations.items()],
+            "facts": contexts.facts(column),
+        }
+        write(column.page, "implementation.html", column=column, **values)
 
 
-def _headline(rows: Sequence[dict[str, Any]]) -> str:
-    bad = sum(bool(each["tally"]["unexpected"]) for each in rows)
-    of = f"{len(rows)} implementation{'s' * (len(rows) != 1)}"
+def _templates(runs: int, menu: Sequence[tuple[str, str]]) -> Environment:
+    loader = PackageLoader("encoder_conformance.site")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    templates.globals |= {
+        "conform": encoder_conformance.__version__,
+        "limits": {"rms": f"{constants().rms_limit:g}", "max": f"{constants().max_limit:g}"},
+        "made_of": f"Made of {runs} run{'s' * (runs != 1)}.",
+        "outcomes": list(Outcome),
+        "levels": LEVELS,
+        "menu": menu,
+        "anchor": contexts.anchor,
+        "most_failures": _MOST_FAILURES,
+    }
+    templates.filters |= {
+        "sigma": lambda size: "" if size is None else format_sigma(size),
+        "tally": Tally.of,
+        "verdict": contexts.verdict,
+        "diagnosis": contexts.diagnosis_context,
+        "command": contexts.command_of,
+        "machine": contexts.machine,
+    }
+    return templates
+
+
+def _heading(columns: Sequence[Column]) -> dict[str, str]:
+    every = sum((column.point.outcomes for column in columns), Counter[Outcome]())
+    summary = contexts.verdict(Tally.of(every)) if columns else "No implementation took part."
+    return {"headline": _headline([column.tally for column in columns]), "summary": summary}
+
+
+def _headline(tallies: Sequence[Tally]) -> str:
+    bad = sum(bool(each.unexpected) for each in tallies)
+    of = f"{len(tallies)} implementation{'s' * (len(tallies) != 1)}"
     if bad:
         return f"{bad} of {of} do{'es' * (bad == 1)} not conform"
-    conforming = sum(each["tally"]["conforming"] + each["tally"]["deviating"] > 0 for each in rows)
+    conforming = sum(each.as_expected > 0 for each in tallies)
     if not conforming:
-        return f"{of}, and none was asked anything" if len(rows) > 1 else f"{of}, which was asked nothing"
+        return f"{of}, and none was asked anything" if len(tallies) > 1 else f"{of}, which was asked nothing"
     text = f"{conforming} implementation{'s' * (conforming != 1)} conform{'s' * (conforming == 1)}"
-    unasked = len(rows) - conforming
+    unasked = len(tallies) - conforming
     return f"{text}, {unasked} {'was' if unasked == 1 else 'were'} asked nothing" if unasked else text
-
-
-def _summary(rows: Sequence[dict[str, Any]]) -> str:
-    together = {name: sum(each["tally"][name] for each in rows) for name in rows[0]["tally"]} if rows else {}
-    return contexts.verdict(together) if rows else "No implementation took part."

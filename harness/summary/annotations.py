@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Judged, Record, Report
 
@@ -25,7 +25,8 @@ def _commands(report: Report, root: Path) -> Iterator[str]:
         yield _command("error", implementation, root, diagnosis.first_stage or "", title, diagnosis_text(diagnosis))
     explained = {diagnosis.implementation for diagnosis in report.diagnoses}
     for name, implementation in by_name.items():
-        failed = [record for record in report.records if record.implementation == name and _failed(record)]
+        of_it = (record for record in report.records if record.implementation == name)
+        failed = [record for record in of_it if record.outcome.category == "bad"]
         if not failed or name in explained:
             continue
         first, more = failed[0], len(failed) - 1
@@ -35,12 +36,8 @@ def _commands(report: Report, root: Path) -> Iterator[str]:
         yield _command("error", implementation, root, _deviation(first), title, text)
 
 
-def _failed(record: Record) -> bool:
-    return record.outcome not in EXPECTED | {Outcome.NOT_RUN}
-
-
 def _deviation(record: Record) -> str:
-    """What a stale declaration names, which is in the manifest; else the stage."""
+    """The deviation that a stale declaration names, which is in the manifest; else the stage."""
     return record.deviations[0] if record.outcome is Outcome.STALE and record.deviations else record.stage or ""
 
 

@@ -8,8 +8,6 @@ from encoder_conformance.judge.outcome import EXPECTED, Outcome
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Diagnosis, Record, Report
 
-_FAILURES = frozenset({Outcome.FAIL, Outcome.STALE, Outcome.INCONCLUSIVE})
-
 
 def junit(report: Report) -> bytes:
     """The report as JUnit XML, in UTF-8.
@@ -49,7 +47,7 @@ def _result(record: Record, report: Report) -> junitparser.Failure | junitparser
     message = " ".join(record.message.split())
     if record.outcome is Outcome.UNSUPPORTED or (record.outcome is Outcome.NOT_RUN and report.ended_by):
         return junitparser.Skipped(message)
-    kind = junitparser.Failure if record.outcome in _FAILURES else junitparser.Error
+    kind = junitparser.Failure if record.outcome.state in ("stale", "out of line") else junitparser.Error
     result = kind(message, record.outcome.value)
     result.text = "\n".join([record.message, *map(diagnosis_text, diagnoses_of(record, report.diagnoses))])
     return result

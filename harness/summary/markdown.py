@@ -1,8 +1,10 @@
-"""A run as Markdown: the verdict, what fails and why first, then the counts. For a CI's step summary or a comment."""
+"""A run to look at in CI: as Markdown for a step summary or a comment, with the verdict, what fails and why first, then
+the counts; and as a badge."""
 
 from collections.abc import Iterable
 
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
+from anybadge import Badge
+
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Record, Report
@@ -17,7 +19,7 @@ _SPECIAL = str.maketrans(
 def markdown(report: Report) -> str:
     """The report in Markdown as GitHub and GitLab read it."""
     lines = [f"## {verdict(report)}", ""]
-    failed = [record for record in report.records if record.outcome not in EXPECTED | {Outcome.NOT_RUN}]
+    failed = [record for record in report.records if record.outcome.category == "bad"]
     for diagnosis in report.diagnoses[:_SHOWN_DIAGNOSES]:
         lines += [f"- **{_escaped(diagnosis_text(diagnosis))}**"]
     lines += _more(len(report.diagnoses) - _SHOWN_DIAGNOSES, "diagnoses")
@@ -31,6 +33,17 @@ def markdown(report: Report) -> str:
     for absent in report.absent:
         lines += ["", f"Not judged: {_escaped(absent.name)} ({_escaped(absent.reason)})."]
     return "\n".join(lines) + "\n"
+
+
+def badge(report: Report) -> str:
+    """An SVG image. Green: all conform; blue: with declared deviations; red: some do not; grey: incomplete."""
+    tally = Tally.of(record.outcome for record in report.records)
+    color = "#e05d44" if tally.unexpected else "#007ec6" if tally.deviating else "#4c1"
+    value = f"{tally.as_expected} of {tally.applicable}"
+    if not report.complete or not tally.applicable:
+        color, value = "#9f9f9f", "incomplete"
+    svg: str = Badge("conform", value, default_color=color).badge_svg_text
+    return svg
 
 
 def verdict(report: Report) -> str:

@@ -22,6 +22,7 @@ from encoder_conformance.survey.results import kept
 
 
 def main() -> None:
+    """Run the survey, or write its pages."""
     parser = argparse.ArgumentParser(prog="python -m encoder_conformance.survey")
     parser.add_argument("names", nargs="*", metavar="NAME", help="judge these only")
     parser.add_argument("--anew", action="append", default=[], metavar="NAME", help="delete the rows of this one first")

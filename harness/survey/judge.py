@@ -29,7 +29,7 @@ from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
 from encoder_conformance.subjects.starting import require_ready
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, Row, keep, kept
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, SurveyRow, keep, kept
 from encoder_conformance.task import Task
 
 
@@ -55,8 +55,8 @@ def _configurations_of(implementation: Implementation) -> Iterator[str]:
 
 
 def judge_waiting(
-    path: Path, configurations: Iterable[str], anew: Collection[str], judged: Callable[[str], Row], jobs: int
-) -> dict[str, Row]:
+    path: Path, configurations: Iterable[str], anew: Collection[str], judged: Callable[[str], SurveyRow], jobs: int
+) -> dict[str, SurveyRow]:
     """Judge the configurations without a row or with failures. Returns all rows by variant.
 
     The rows of the implementations `anew` are deleted first. Each row is stored when it is done, so that an interrupted
@@ -87,7 +87,7 @@ def expected() -> dict[str, Expected]:
     return {case.id: read_golden(case, read_golden_manifest(), constants()) for case in cases()}
 
 
-def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[str, str] | None = None) -> Row:
+def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[str, str] | None = None) -> SurveyRow:
     """The row of a variant: every required case in these dtypes. `interpreters`: name → path, as of --python.
 
     Raises InputError if the variant cannot be started.
@@ -104,7 +104,7 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
     passed = [record for record in judged_records if record.outcome in EXPECTED]
     # The rms of an invariant that is broken as declared is a distance, and not an error.
     with_error = [record for record in passed if record.outcome == Outcome.PASS or record.check != "invariant"]
-    return Row(
+    return SurveyRow(
         variant=variant,
         implementation=implementation.folder_name,
         choices=dict(implementation.chosen),

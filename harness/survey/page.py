@@ -12,7 +12,7 @@ from encoder_conformance.impl.choices import variant_suffix
 from encoder_conformance.impl.limitations import ManifestEntry
 from encoder_conformance.impl.manifest import Implementation, find_implementation, read_implementation_manifest
 from encoder_conformance.paths import IMPLS, ROOT
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, Row
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, SurveyRow
 
 KEPT = ROOT / "docs" / "findings.json"
 PAGE = ROOT / "docs" / "findings.md"
@@ -21,9 +21,9 @@ RULE = "[specs/README.md](../specs/README.md), V-5 to V-7"
 NEW = "**New.** "
 
 
-def page(rows: Collection[Row], waiting: Collection[str], scripts: Path = SCRIPTS) -> str:
+def page(rows: Collection[SurveyRow], waiting: Collection[str], scripts: Path = SCRIPTS) -> str:
     """The page. `waiting`: the variants without a row; `scripts`: the folder docs/findings/."""
-    rows_by_name: dict[str, list[Row]] = {}
+    rows_by_name: dict[str, list[SurveyRow]] = {}
     for row in rows:
         rows_by_name.setdefault(row.implementation, []).append(row)
     names = [
@@ -48,7 +48,7 @@ def _waiting_text(waiting: Collection[str]) -> str:
     return f"\nNot judged yet: {len(waiting)} ways to run {names}.\n"
 
 
-def matrix(rows: Collection[Row]) -> str:
+def matrix(rows: Collection[SurveyRow]) -> str:
     """The table of README.md, a line for each row."""
     lines = []
     for row in sorted(rows, key=lambda row: row.variant):
@@ -66,7 +66,7 @@ def matrix(rows: Collection[Row]) -> str:
     return markdown(("implementation", "version", "conforms", "largest rms σ", "deviates by", "not asked"), lines)
 
 
-def short(row: Row) -> str:
+def short(row: SurveyRow) -> str:
     """The implementation, with its choices if they are not the default ones."""
     implementation = read_implementation_manifest(IMPLS / row.implementation)
     return row.implementation + variant_suffix(implementation.choices, row.choices)
@@ -83,16 +83,16 @@ def scripts_of(name: str, folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{name}-*.py"))
 
 
-def _has_findings(row: Row) -> bool:
+def _has_findings(row: SurveyRow) -> bool:
     return bool(row.deviates or row.unsupported or row.failed)
 
 
-def _versions(row: Row) -> str:
+def _versions(row: SurveyRow) -> str:
     shown = [f"{name} {version}" for name, version in row.versions.items() if name != "numpy"]
     return ", ".join(shown)
 
 
-def _section(name: str, rows: list[Row], scripts: Path) -> str:
+def _section(name: str, rows: list[SurveyRow], scripts: Path) -> str:
     implementation = read_implementation_manifest(IMPLS / name)
     parts = [f"## {implementation.title}\n\n`{name}`, {_versions(rows[0])}. {implementation.homepage}\n"]
     if deviating := list(_deviation_points(rows, scripts)):
@@ -104,7 +104,7 @@ def _section(name: str, rows: list[Row], scripts: Path) -> str:
     return "\n".join(parts)
 
 
-def _other_findings(implementation: Implementation, rows: list[Row], scripts: Path) -> Iterator[str]:
+def _other_findings(implementation: Implementation, rows: list[SurveyRow], scripts: Path) -> Iterator[str]:
     """The manifest's entries about formats and levels outside the rows, and scripts that no entry names."""
     reasons_shown = {reason.text for row in rows for reason in (*row.unsupported, *row.failed)}
     reasons_shown |= {
@@ -122,12 +122,12 @@ def _other_findings(implementation: Implementation, rows: list[Row], scripts: Pa
             yield _bullet(_script_line(path.name, scripts))
 
 
-def _find_entry(row: Row, deviation: str) -> ManifestEntry | None:
+def _find_entry(row: SurveyRow, deviation: str) -> ManifestEntry | None:
     return next((entry for entry in _read_manifest(row).deviations if entry.deviation == deviation), None)
 
 
-def _deviation_points(rows: list[Row], scripts: Path) -> Iterator[str]:
-    by_deviation: dict[str, list[tuple[Row, DeviationCount]]] = {}
+def _deviation_points(rows: list[SurveyRow], scripts: Path) -> Iterator[str]:
+    by_deviation: dict[str, list[tuple[SurveyRow, DeviationCount]]] = {}
     for row in rows:
         for count in row.deviates:
             by_deviation.setdefault(count.deviation, []).append((row, count))
@@ -156,17 +156,17 @@ def _script_line(script: str, scripts: Path) -> str:
     return f"[{script}](findings/{script}): {sentence}"
 
 
-def _variants_text(some_rows: Iterable[Row], rows: list[Row]) -> str:
+def _variants_text(some_rows: Iterable[SurveyRow], rows: list[SurveyRow]) -> str:
     """The variants of `some_rows`; "" if they are all of `rows`."""
     variants = sorted({short(row) for row in some_rows})
     return "" if len(variants) == len(rows) else f" ({', '.join(f'`{variant}`' for variant in variants)})"
 
 
-def _read_manifest(row: Row) -> Implementation:
+def _read_manifest(row: SurveyRow) -> Implementation:
     return find_implementation(row.variant)[1]
 
 
-def _dtypes(pairs: Iterable[tuple[Row, DeviationCount]]) -> list[str]:
+def _dtypes(pairs: Iterable[tuple[SurveyRow, DeviationCount]]) -> list[str]:
     return sorted({count.dtype for _, count in pairs}, reverse=True)
 
 
@@ -177,9 +177,9 @@ def _distance(dtype: str, counts: list[DeviationCount]) -> str:
     return f"{dtype}: {size}, {largest.checks} checks ({largest.cases})"
 
 
-def _opt_out_points(rows: list[Row], scripts: Path) -> Iterator[str]:
+def _opt_out_points(rows: list[SurveyRow], scripts: Path) -> Iterator[str]:
     entries_by_reason = entries(rows[0].implementation)
-    by_text: dict[str, list[tuple[Row, ReasonCount]]] = {}
+    by_text: dict[str, list[tuple[SurveyRow, ReasonCount]]] = {}
     for row in rows:
         for reason in (*row.unsupported, *row.failed):
             by_text.setdefault(reason.text, []).append((row, reason))

@@ -39,7 +39,7 @@ class DeviationCount:
 
 
 @dataclass(frozen=True)
-class Row:
+class SurveyRow:
     """The results of one implementation in one configuration."""
 
     variant: str
@@ -58,7 +58,7 @@ class Row:
     versions: dict[str, str]
 
 
-def kept(path: Path) -> dict[str, Row]:
+def kept(path: Path) -> dict[str, SurveyRow]:
     """The stored rows by variant; empty if there is no file."""
     if not path.is_file():
         return {}
@@ -66,12 +66,12 @@ def kept(path: Path) -> dict[str, Row]:
     return {row["variant"]: _row(row) for row in rows}
 
 
-def keep(path: Path, rows: dict[str, Row]) -> None:
+def keep(path: Path, rows: dict[str, SurveyRow]) -> None:
     """Store rows, sorted by variant."""
     sorted_rows = [asdict(rows[variant]) for variant in sorted(rows)]
     replace_file(path, (json.dumps(sorted_rows, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def _row(row: dict[str, Any]) -> Row:
+def _row(row: dict[str, Any]) -> SurveyRow:
     reasons = {key: [ReasonCount(**reason) for reason in row[key]] for key in ("unsupported", "failed")}
-    return Row(**{**row, **reasons, "deviates": [DeviationCount(**count) for count in row["deviates"]]})
+    return SurveyRow(**{**row, **reasons, "deviates": [DeviationCount(**count) for count in row["deviates"]]})

@@ -44,8 +44,8 @@ def package_of(implementation: Implementation) -> str:
 
 
 def requirements_of(implementation: Implementation, folder: Path) -> tuple[str, ...]:
-    """What an environment needs: the folder's requirements.txt, or else the manifest's modules by name, and what every
-    adapter needs."""
+    """The requirements of an environment: the folder's requirements.txt, or else the manifest's modules by name, and
+    what every adapter needs."""
     try:
         lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -70,11 +70,13 @@ def with_version(requirements: Iterable[str], package: str, version: str, *, loo
 
 
 def name_of(requirement: str) -> str:
+    """The package that a line of requirements names."""
     match = _NAME.match(requirement)
     return match[1] if match else requirement
 
 
 def extras_of(requirement: str) -> str:
+    """The extras that a line of requirements asks for, in brackets; "" without any."""
     match = _NAME.match(requirement)
     return match[2] or "" if match else ""
 

@@ -25,8 +25,8 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import active_parts, changes, deviant
 from encoder_conformance.paths import SPECS
 from encoder_conformance.plan import plan
-from encoder_conformance.report.closing import Remainder, closing_lines
-from encoder_conformance.report.digest import Digest, Standing
+from encoder_conformance.report.counts import RunCounts, Standing
+from encoder_conformance.report.last_lines import Remainder, last_lines
 from encoder_conformance.report.reading import read_report
 from encoder_conformance.report.terminal import diagnosis_text
 from encoder_conformance.results import Diagnosis, Report
@@ -403,11 +403,11 @@ def test_what_shows_in_evaluation_alone_is_not_asked_of_dropout(conform: Callabl
 
 @pytest.mark.parametrize(("predicting", "said"), [(61.0, True), (9.0, False)])
 def test_declarations_that_take_longer_than_the_answers_are_said(predicting: float, said: bool) -> None:
-    digest = Digest([])
+    digest = RunCounts([])
     digest.standings["slow"] = Standing(1, seconds=20.0)
     digest.predicting["slow"] = round(1000 * predicting)
     report = SimpleNamespace(ended_by=None, shown=(), suspicious=())
-    lines = closing_lines(cast(Report, report), digest, Remainder(1, 1, "", None))
+    lines = last_lines(cast(Report, report), digest, Remainder(1, 1, "", None))
     line = (
         "slow: 61 s went into what its declared deviations predict, and 20 s into its answers; `when` in impl.yaml "
         "narrows a declaration"

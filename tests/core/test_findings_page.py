@@ -9,7 +9,7 @@ from encoder_conformance.errors import InputError
 from encoder_conformance.impl.manifest import find_folder, find_implementation, read_implementation_manifest
 from encoder_conformance.survey.judge import configurations
 from encoder_conformance.survey.page import entries, matrix, page, with_table
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, Row, kept
+from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, SurveyRow, kept
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 """The checkout: what is tested may be an installed package, which has no pages."""
@@ -36,7 +36,7 @@ def test_a_readme_without_the_marks_is_refused() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.variant)
-def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row: Row) -> None:
+def test_what_a_row_does_not_pass_has_a_reason_and_a_link(row: SurveyRow) -> None:
     _, implementation = find_implementation(row.variant)
     assert implementation.chosen == row.choices
     assert row.passed == row.applicable > 0, row.failed

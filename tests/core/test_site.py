@@ -4,8 +4,11 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 from encoder_conformance.judge.heat import MOST_COLUMNS, MOST_ROWS, heat_map
 from encoder_conformance.judge.outcome import SEVERITY, Outcome
 from encoder_conformance.site.coding import LEVELS, MISSING, ZERO, alphabet, encode
+from encoder_conformance.site.writing import STATIC
 
 CASES = ("--case", "pre-gelu/padding-right", "--case", "post-relu/no-mask")
 LATE_ERROR = """
@@ -47,12 +51,25 @@ class Page(HTMLParser):
 
 
 def data(site: Path, name: str) -> Any:
-    """What a data script hands over."""
+    """What a data script hands over, rows decoded as static/data.js does."""
     text = (site / "data" / f"{name}.js").read_text(encoding="ascii")
     match = re.fullmatch(r'conform\.receive\("(.+?)",(.*)\);\n', text, re.DOTALL)
     assert match
     assert match[1] == name
-    return json.loads(match[2])
+    found = json.loads(match[2])
+    return {key: rows(value) if isinstance(value, dict) and "kinds" in value else value for key, value in found.items()}
+
+
+def rows(written: dict[str, Any]) -> list[dict[str, Any]]:
+    left = [
+        iter([dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)])
+        for table in written["tables"]
+    ]
+    shared = written["shared"]
+    return [
+        {name: shared[name][value] if name in shared else value for name, value in next(left[kind]).items()}
+        for kind in written["kinds"]
+    ]
 
 
 def pages(site: Path) -> Iterator[tuple[Path, Page]]:
@@ -85,26 +102,26 @@ def test_the_site_has_what_the_report_has(conform: Callable, failed: Path, tmp_p
     site, report = tmp_path / "site", json.loads((failed / "report.json").read_text())
     index, detail, cases = data(site, "index"), data(site, "0"), data(site, "cases")
     [column] = index["columns"]
-    keys = [(index["cases"][case][0], index["dtypes"][dtype]) for case, dtype in index["slots"]]
+    keys = [(index["cases"][slot["case"]]["name"], slot["dtype"]) for slot in index["slots"]]
     assert set(keys) == {(record["case"], record["dtype"]) for record in report["records"]}
+    checks = iter(detail["checks"])
     for n, (case, dtype) in enumerate(keys):
         records = [record for record in report["records"] if (record["case"], record["dtype"]) == (case, dtype)]
         worst = max((Outcome(record["outcome"]) for record in records), key=lambda outcome: SEVERITY[outcome])
-        assert index["outcomes"][int(column["cells"][n])] == worst
-        assert [detail["checks"][entry[0]] for entry in detail["slots"][n]] == [each["check"] for each in records]
-        for entry, record in zip(detail["slots"][n], records, strict=True):
+        assert index["outcomes"][column["cells"][n]]["name"] == worst
+        for record, row in zip(records, islice(checks, detail["counts"][n]), strict=True):
+            assert (row["check"], index["outcomes"][row["outcome"]]["name"]) == (record["check"], record["outcome"])
+            assert row["tensors"] == [tensor["tensor"] for tensor in record["tensors"]]
             if record["outcome"] == "fail":
-                *_, rms, largest, names, sizes, more = entry
-                assert rms == float(f"{record['rms']:.3g}")
-                assert largest == float(f"{record['max']:.3g}")
-                assert detail["names"][names] == [tensor["tensor"] for tensor in record["tensors"]]
-                assert len(sizes) == 2 * len(record["tensors"])
-                first = more["off"][0]
-                assert detail["names"][names][first["n"]] == record["stage"] == "ffn_output"
+                assert row["rms"] == float(f"{record['rms']:.3g}")
+                assert row["max"] == float(f"{record['max']:.3g}")
+                assert len(row["tensor_rms"]) == len(row["tensor_max"]) == len(record["tensors"])
+                first = row["off"][0]
+                assert row["tensors"][first["n"]] == record["stage"] == "ffn_output"
                 assert max(map(max, first["heat"])) == encode(record["max"])
-                assert detail["texts"][more["text"]] == record["message"]
-    masks = [cases["masks"][row[4]] for row in cases["rows"]]
-    assert sorted(map(len, masks)) == [0, 3], "one has no mask, the other queries, keys and panels"
+                assert row["text"] == record["message"]
+    assert next(checks, None) is None
+    assert sorted(len(row["mask"]) for row in cases["rows"]) == [0, 3], "one has no mask, the other panels"
     page = Page(site / "implementations" / "late.html")
     assert "ffn_output" in page.text
     tally = [record["outcome"] for record in report["records"]]
@@ -132,7 +149,7 @@ def test_what_is_not_asked_is_no_verdict(conform: Callable, failed: Path, tmp_pa
     site = tmp_path / "site"
     assert conform("report", there, "--to", site).status == 0
     index = data(site, "index")
-    outcomes = [{index["outcomes"][int(cell)] for cell in column["cells"]} for column in index["columns"]]
+    outcomes = [{index["outcomes"][cell]["name"] for cell in column["cells"]} for column in index["columns"]]
     assert outcomes == [{"pass"}, {"unsupported"}]
     assert "1 implementation conforms, 1 was asked nothing" in Page(site / "index.html").text
 
@@ -342,3 +359,59 @@ def test_exporters_have_a_page(conform: Callable, failed: Path, tmp_path: Path) 
     assert re.search(r"23\s*onnxruntime\s*basic", text)
     assert conform("report", failed, "--to", tmp_path / "none").status == 0
     assert "No exporter took part" in Page(tmp_path / "none" / "exporters.html").text
+
+
+ELEVENTH = 'DISTURBED = "disturbed", "D", "another process took the machine", "no answer"'
+WITH_ELEVENTH = """
+import sys, types
+from pathlib import Path
+import encoder_conformance.judge as room
+source = Path(room.__file__).with_name("outcome.py").read_text(encoding="utf-8")
+name = room.__name__ + ".outcome"
+module = sys.modules[name] = room.outcome = types.ModuleType(name)
+before, mark, after = source.partition("    NOT_RUN = ")
+assert mark
+exec(before + "    " + sys.argv.pop(1) + "\\n" + mark + after, vars(module))
+from encoder_conformance.cli.main import main
+main()
+"""
+
+
+def test_an_eleventh_outcome_is_a_row_and_nothing_else(failed: Path, tmp_path: Path) -> None:
+    """Its number is 10: nothing that shows outcomes may take one for a digit, or know them by their places."""
+    report = json.loads((failed / "report.json").read_text())
+    records = [{**each, "outcome": "disturbed", "message": "noise"} for each in report["records"][:3]]
+    there = changed(failed, tmp_path / "changed", records=[*records, *report["records"][3:]])
+
+    def conform(*arguments: str | Path) -> str:
+        command = [sys.executable, "-c", WITH_ELEVENTH, ELEVENTH, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode in (0, 1), ended.stderr
+        return ended.stdout
+
+    site = tmp_path / "site"
+    conform("report", there, "--to", site)
+    index = data(site, "index")
+    [column] = index["columns"]
+    assert len(column["cells"]) == len(index["slots"])
+    found = {index["outcomes"][cell]["name"]: index["outcomes"][cell] for cell in column["cells"]}
+    assert found["disturbed"] == {
+        "name": "disturbed",
+        "sign": "D",
+        "category": "bad",
+        "severity": SEVERITY[Outcome.NOT_RUN],
+        "applicable": True,
+    }
+    assert [index["outcomes"][row["outcome"]]["name"] for row in data(site, "0")["checks"]].count("disturbed") == 3
+    assert "another process took the machine" in Page(site / "index.html").text
+    assert '<td class="bad">disturbed</td>' in (site / "implementations" / "late.html").read_text(encoding="utf-8")
+    assert conform("summarize", there, "--junit", "-").count('<error message="noise" type="disturbed"') == 3
+    assert "→ disturbed" in conform("compare", failed, there)
+
+
+def test_scripts_and_styles_know_no_outcome_by_its_name_or_place() -> None:
+    for path in STATIC.glob("*.*"):
+        text = path.read_text(encoding="utf-8")
+        quoted = set(re.findall(r"[\"'`.]([a-z-]+)[\"'`\s,:{]", text)) if path.suffix == ".css" else set()
+        quoted |= set(re.findall(r"[\"'`]([\w-]+)[\"'`]", text))
+        assert not quoted & {*Outcome, *map(str, range(2, 10))}, path.name

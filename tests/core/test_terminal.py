@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.report.digest import Cell, Digest, Standing
+from encoder_conformance.report.counts import Cell, RunCounts, Standing
 from encoder_conformance.report.matrix import matrix, summary
-from encoder_conformance.results import Environment, Report
+from encoder_conformance.results import Report, RunEnvironment
 
 CASE = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 WRONG = """
@@ -25,9 +25,9 @@ def build(self, layer, parameters, dtype):
 """
 
 
-def digest(implementations: int) -> Digest:
+def digest(implementations: int) -> RunCounts:
     """Counts of a run of this many implementations, of which each seventh fails."""
-    made = Digest([])
+    made = RunCounts([])
     for number in range(implementations):
         name = f"implementation_{number}"
         outcome = Outcome.FAIL if number % 7 == 3 else Outcome.PASS
@@ -40,7 +40,7 @@ def digest(implementations: int) -> Digest:
 
 
 def printed(implementations: int, width: int) -> list[str]:
-    place = Environment(
+    place = RunEnvironment(
         conform="", python="", platform="", processor="", cpus=1, jobs=1, threads_per_worker=1, device="cpu", seed=0,
         specification={},
     )  # fmt: skip

@@ -1,10 +1,10 @@
 """Since which run what is so: records of several runs, put in a row."""
 
+from encoder_conformance.compare.show_trend import last_line
+from encoder_conformance.compare.state import explained_by, state_of
+from encoder_conformance.compare.trend import Point, Trend
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.results import Diagnosis, Record
-from encoder_conformance.trend.show import last_line
-from encoder_conformance.trend.state import named_by, state_of
-from encoder_conformance.trend.trend import Point, Trend
 
 CASE = "pre-gelu/fully-masked-row"
 
@@ -17,7 +17,7 @@ def record(outcome: Outcome, check: str = "output", **more: object) -> Record:
 def point(label: str, *records: Record, diagnoses: tuple[Diagnosis, ...] = ()) -> Point:
     made = Point(label)
     for each in records:
-        made.add(each, state_of(each, named_by(diagnoses, "layer")))
+        made.add(each, state_of(each, explained_by(diagnoses, "layer")))
     return made
 
 

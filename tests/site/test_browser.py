@@ -146,10 +146,10 @@ def test_nothing_of_a_hostile_report_runs(page: Page, site: Path, tmp_path: Path
 
 def test_the_smallest_failing_case_leads_to_its_script(page: Page, site: Path) -> None:
     open_page(page, site, "index.html")
-    name, dtype = page.evaluate("conform.index.columns[0].script")
-    open_page(page, site, f"index.html#case={name.replace('/', '%2F')}&impl=late")
+    script = page.evaluate("conform.index.columns[0].script")
+    open_page(page, site, f"index.html#case={script['case'].replace('/', '%2F')}&impl=late")
     page.reload()
     page.get_by_role("dialog").get_by_role("link", name="The script, to copy").click()
     expect(page.get_by_role("heading", name="As a script of the framework alone")).to_be_visible()
     page.get_by_text("The script", exact=True).click()
-    expect(page.locator("#script-text")).to_contain_text(dtype)
+    expect(page.locator("#script-text")).to_contain_text(script["dtype"])

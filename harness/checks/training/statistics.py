@@ -13,8 +13,6 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.binomial import smaller_tail
-
 FALSE_ALARM = 1e-6
 Masks = npt.NDArray[np.uint8]
 """DROPPED, KEPT, or HIDDEN where it is not visible which."""
@@ -25,6 +23,16 @@ _IN_CACHE = 1 << 16
 _FEWEST = 200
 _MANY = 10_000
 """Sample size from which the limiting distribution is as good as the exact one."""
+
+
+def smaller_tail(dropped: int, count: int, rate: float) -> float:
+    """The smaller tail probability of the binomial distribution with `count` trials and probability `rate`.
+
+    The lower tail is P(X ≤ dropped), the upper tail P(X ≥ dropped).
+    """
+    from scipy.special import bdtr, bdtrc
+
+    return float(min(bdtr(dropped, count, rate), bdtrc(dropped - 1, count, rate) if dropped else 1.0))
 
 
 @dataclass(frozen=True)

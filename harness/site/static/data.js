@@ -6,8 +6,19 @@ const conform = {
   parts: {},
   waiting: {},
   receive(name, value) {
-    if (name === "index") conform.index = value;
-    conform.parts[name] = value;
+    conform.parts[name] = Object.fromEntries(
+      Object.entries(value).map(([key, each]) => [key, each && each.shared ? conform.rows(each) : each]),
+    );
+    if (name === "index") conform.index = conform.parts[name];
+  },
+  // Rows by name: each is the next one of a table that has a column for each name (harness/site/coding.py: Rows).
+  rows({ kinds, tables, shared }) {
+    const taken = tables.map(() => 0);
+    return kinds.map((kind) => {
+      const n = taken[kind]++;
+      const named = ([name, values]) => [name, name in shared ? shared[name][values[n]] : values[n]];
+      return Object.fromEntries(Object.entries(tables[kind]).map(named));
+    });
   },
   load(name) {
     if (name in conform.parts) return Promise.resolve(conform.parts[name]);
@@ -62,23 +73,25 @@ const conform = {
   asked() {
     return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   },
-  // One check of a cell, as data/N.js has it (harness/site/columns.py).
-  check(part, entry) {
-    const [check, outcome] = entry;
-    const found = { check: part.checks[check], outcome: conform.index.outcomes[outcome], tensors: [], more: {} };
-    if (entry.length === 3) return { ...found, text: part.texts[entry[2]] };
-    const [names, sizes] = entry.length === 4 ? entry.slice(2) : entry.slice(4);
-    const more = entry[6] || {};
-    const out = new Set(more.out || []);
-    found.tensors = part.names[names].map((name, n) => ({
+  outcome(code) {
+    return conform.index.outcomes[code];
+  },
+  // The checks of a cell: `part` is data/N.js, and `slot` the number of its case and dtype.
+  checks(part, slot) {
+    const start = part.counts.slice(0, slot).reduce((sum, count) => sum + count, 0);
+    return part.checks.slice(start, start + part.counts[slot]);
+  },
+  // A check with its tensors, of a row that harness/site/columns.py writes.
+  check(row) {
+    const out = new Set(row.out);
+    const tensors = (row.tensors || []).map((name, n) => ({
       name,
-      rms: conform.decode(sizes[2 * n]),
-      max: conform.decode(sizes[2 * n + 1]),
+      rms: conform.decode(row.tensor_rms[n]),
+      max: conform.decode(row.tensor_max[n]),
       out: out.has(n),
-      ...(more.off || []).find((each) => each.n === n),
+      ...(row.off || []).find((each) => each.n === n),
     }));
-    const largest = (kind) => found.tensors.reduce((most, each) => (each[kind] === null || each[kind] < most ? most : each[kind]), null);
-    const [rms, max] = entry.length === 4 ? [largest("rms"), largest("max")] : entry.slice(2, 4);
-    return { ...found, rms, max, more, text: "text" in more ? part.texts[more.text] : "" };
+    const largest = (kind) => tensors.reduce((most, each) => (each[kind] === null || each[kind] < most ? most : each[kind]), null);
+    return { rms: largest("rms"), max: largest("max"), ...row, outcome: conform.outcome(row.outcome), tensors };
   },
 };

@@ -6,37 +6,38 @@ conform.detail = (() => {
   async function cell(column, name) {
     const [part, cases] = await Promise.all([conform.load(String(column)), conform.load("cases")]);
     const facts = conform.index.columns[column];
-    const number = conform.index.cases.findIndex((each) => each[0] === name);
+    const number = conform.index.cases.findIndex((each) => each.name === name);
     const body = document.createDocumentFragment();
     body.append(description(cases, number, name));
-    const slots = conform.index.slots.map((slot, n) => [slot, n]).filter(([slot]) => slot[0] === number);
-    for (const [slot, n] of slots) {
-      if (part.slots[n]) body.append(...format(conform.index.dtypes[slot[1]], part, part.slots[n], facts, name));
-    }
-    if (!slots.some(([, n]) => part.slots[n])) body.append(element("p", {}, "This run did not ask it."));
+    let asked = false;
+    conform.index.slots.forEach((slot, n) => {
+      if (slot.case !== number || !part.counts[n]) return;
+      asked = true;
+      body.append(...format(slot.dtype, part, conform.checks(part, n).map(conform.check), facts, name));
+    });
+    if (!asked) body.append(element("p", {}, "This run did not ask it."));
     body.append(picture(cases, number), environment(facts, part));
     return body;
   }
 
   function description(cases, number, name) {
-    const row = number < 0 ? 0 : cases.rows[number];
+    const row = number < 0 ? {} : cases.rows[number];
     const link = element("a", { href: "case.html" + conform.anchor({ case: name }) }, name);
-    if (!row) return element("p", {}, link, " is no case of this specification.");
-    const [layer, situation] = [cases.layers[row[0]], cases.situations[row[1]]];
-    return element("p", {}, link, `: ${layer[1]}. ${situation[1]}.`);
+    if (!row.layer) return element("p", {}, link, " is no case of this specification.");
+    return element("p", {}, link, `: ${row.layer_title}. ${row.situation_title}.`);
   }
 
   function format(dtype, part, checks, facts, name) {
     const parts = [element("h3", {}, dtype)];
-    const failed = checks.some((entry) => conform.index.unexpected.includes(conform.index.outcomes[entry[1]]));
+    const failed = checks.some((each) => each.outcome.category === "bad");
     for (const each of part.diagnoses.filter((one) => one.dtypes.includes(dtype))) {
       if (each.cases.includes(name)) parts.push(diagnosis(each, ""));
       else if (failed) parts.push(diagnosis(each, "Of other cases: "));
     }
-    for (const entry of checks) parts.push(...check(conform.check(part, entry)));
+    for (const each of checks) parts.push(...check(each));
     parts.push(command("Again", facts.repeat, name, dtype));
     if (failed) parts.push(command("As a script of the framework alone", facts.reproduce, name, dtype));
-    if (facts.script && facts.script[0] === name && facts.script[1] === dtype) {
+    if (facts.script && facts.script.case === name && facts.script.dtype === dtype) {
       parts.push(element("p", {}, element("a", { href: `${facts.page}#script` }, "The script, to copy")));
     }
     return parts;
@@ -44,15 +45,15 @@ conform.detail = (() => {
 
   function check(found) {
     const size = found.rms === undefined || found.rms === null ? "" : `: rms ${sigma(found.rms)} σ, largest ${sigma(found.max)} σ`;
-    const mark = conform.index.marks[found.outcome];
+    const { name, sign, category } = found.outcome;
     const parts = [
-      element("p", { class: "check" }, element("span", { class: `mark ${found.outcome}`, "aria-hidden": "true" }, mark), ` ${found.check} `,
-        element("b", { class: found.outcome }, found.outcome), size),
+      element("p", { class: "check" }, element("span", { class: `mark ${category}`, "aria-hidden": "true" }, sign), ` ${found.check} `,
+        element("b", { class: category }, name), size),
     ];
     if (found.text) parts.push(element("p", { class: "message" }, found.text));
-    if (found.more && found.more.deviations) {
-      const distance = found.more.distance === undefined ? "" : `, ${sigma(found.more.distance)} σ from the specification`;
-      parts.push(element("p", {}, `Deviates by ${found.more.deviations.join(", ")}${distance}.`));
+    if (found.deviations) {
+      const distance = found.distance === undefined ? "" : `, ${sigma(found.distance)} σ from the specification`;
+      parts.push(element("p", {}, `Deviates by ${found.deviations.join(", ")}${distance}.`));
     }
     const worst = found.tensors.find((each) => each.heat);
     if (found.tensors.length > 1 || worst) parts.push(conform.charts.stages(found.tensors, conform.index.limits));
@@ -81,9 +82,8 @@ conform.detail = (() => {
   }
 
   function picture(cases, number) {
-    const row = number < 0 ? 0 : cases.rows[number];
-    const panels = row ? cases.masks[row[4]] : [];
-    if (!panels.length) return element("p", { class: "quiet" }, "No mask.");
+    const panels = number < 0 ? undefined : cases.rows[number].mask;
+    if (!panels || !panels.length) return element("p", { class: "quiet" }, "No mask.");
     return element("section", {}, element("h3", {}, "Mask"), conform.charts.mask(panels));
   }
 

@@ -7,16 +7,15 @@
   const form = document.getElementById("filters"), box = document.getElementById("matrix");
   const dialog = document.getElementById("detail");
   index.slotsOf = index.cases.map(() => []);
-  index.slots.forEach(([number], n) => index.slotsOf[number].push(n));
-  const bad = new Set(index.unexpected.map((name) => String(index.outcomes.indexOf(name))));
+  index.slots.forEach((slot, n) => index.slotsOf[slot.case].push(n));
   const wide = index.columns.length <= WIDE;
   const groups = new Map();
   const chosen = new Map(); // group → open or closed, where the reader said so
   let rows = [], counted, chosenFilters = "";
   const ofColumn = index.columns.map((column) => anchor({ impl: column.label }).slice(1));
-  const samples = Object.fromEntries(index.outcomes.map((name) => {
-    const link = element("a", { tabindex: "-1", "aria-label": name }, index.marks[name]);
-    return [name, element("td", { class: name }, link)];
+  const samples = Object.fromEntries(Object.entries(index.outcomes).map(([code, { name, sign, category }]) => {
+    const link = element("a", { tabindex: "-1", "aria-label": name }, sign);
+    return [code, element("td", { class: category }, link)];
   }));
   const empty = element("td", { class: "none" });
 
@@ -49,7 +48,7 @@
     const values = filters.read(form);
     rows = filters.rows(index, values);
     for (const group of groups.values()) group.rows = [];
-    for (const row of rows) groups.get(index.groups[row.group]).rows.push(row);
+    for (const row of rows) groups.get(row.group).rows.push(row);
     chosenFilters = anchor(values).slice(1);
     const narrowed = rows.length * index.columns.length <= OPEN_AT_MOST;
     for (const group of groups.values()) {
@@ -65,12 +64,13 @@
   function total(cell, n) {
     let good = 0, applicable = 0;
     for (const { outcomes } of rows) {
-      if (outcomes[n] === " " || outcomes[n] === "2") continue;
+      const found = conform.outcome(outcomes[n]);
+      if (!found || !found.applicable) continue;
       applicable += 1;
-      good += outcomes[n] === "0" || outcomes[n] === "1";
+      good += found.category === "good" || found.category === "declared";
     }
     cell.textContent = wide ? `${good} / ${applicable}` : good === applicable ? String(good) : `−${applicable - good}`;
-    cell.className = good < applicable ? "fail" : "";
+    cell.className = good < applicable ? "bad" : "";
     cell.title = `${good} of ${applicable} cases conform as expected`;
   }
 
@@ -79,16 +79,15 @@
     group.cells.forEach((cell, n) => {
       let wrong = 0, all = " ";
       for (const { outcomes } of group.rows) {
-        if (bad.has(outcomes[n])) wrong += 1;
+        if (outcomes[n] !== " " && conform.outcome(outcomes[n]).category === "bad") wrong += 1;
         all = filters.worse(all, outcomes[n]);
       }
       const seen = `${all}${wrong} ${group.rows.length}`;
       if (cell.seen === seen) return;
       cell.seen = seen;
-      const name = all === " " ? "" : index.outcomes[all];
-      const mark = name ? index.marks[name] : "";
-      cell.className = name;
-      cell.textContent = wrong ? `${mark}${wide ? ` ${wrong} of ${group.rows.length}` : ""}` : mark;
+      const { name, sign, category } = conform.outcome(all) || { name: "", sign: "", category: "" };
+      cell.className = category;
+      cell.textContent = wrong ? `${sign}${wide ? ` ${wrong} of ${group.rows.length}` : ""}` : sign;
       cell.title = name ? `${index.columns[n].label}: ${wrong ? `${wrong} of ${group.rows.length} not as expected` : name}` : "";
     });
   }
@@ -109,12 +108,12 @@
   // A copy of a sample, and as little else as can be: there may be forty thousand of them.
   function cell(row, outcome, n, address) {
     if (outcome === " ") return empty.cloneNode();
-    const name = index.outcomes[outcome], made = samples[name].cloneNode(true), link = made.firstChild;
+    const made = samples[outcome].cloneNode(true), link = made.firstChild;
     link.setAttribute("href", address + ofColumn[n]);
     const size = wide ? largest(index.columns[n], row.slots) : null;
     if (size !== null) {
       link.firstChild.data += ` ${conform.sigma(size)}`;
-      link.setAttribute("aria-label", `${name}, ${conform.sigma(size)} σ`);
+      link.setAttribute("aria-label", `${conform.outcome(outcome).name}, ${conform.sigma(size)} σ`);
     }
     return made;
   }

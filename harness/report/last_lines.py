@@ -9,7 +9,7 @@ from rich.text import Text
 
 from encoder_conformance.core.order import work_of
 from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.report.digest import Digest, Standing
+from encoder_conformance.report.counts import RunCounts, Standing
 from encoder_conformance.report.exactness import exactness_line
 from encoder_conformance.results import Report, Shown
 from encoder_conformance.run_options import RANDOM
@@ -28,21 +28,22 @@ _INVARIANTS_ALONE = (
 
 
 @dataclass(frozen=True)
-class Everything:
-    """All that could be asked of an implementation: its cases, and the estimated work of its checks."""
+class WholePlan:
+    """The plan without options that narrow it: all cases of an implementation, and the estimated work of its checks."""
 
     cases: frozenset[str]
     work: float
 
     @classmethod
-    def of(cls, tasks: Iterable[Task]) -> "Everything":
+    def of(cls, tasks: Iterable[Task]) -> "WholePlan":
+        """The plan of these tasks."""
         listed = list(tasks)
         return cls(frozenset(task.case.id for task in listed), sum(map(work_of, listed)))
 
 
 @dataclass(frozen=True)
 class Remainder:
-    """How many cases were run of how many, and the command and estimated seconds of running all; None if unknown."""
+    """The numbers of cases that were run and of all, and the command and estimated seconds of all; None if unknown."""
 
     run_cases: int
     cases: int
@@ -51,7 +52,7 @@ class Remainder:
 
 
 def remainder(
-    report: Report, digest: Digest, assignments: Sequence[Assignment], everything: Sequence[Everything]
+    report: Report, counts: RunCounts, assignments: Sequence[Assignment], everything: Sequence[WholePlan]
 ) -> Remainder:
     """The remainder of a run. `everything`: for each assignment, what there is to ask of its implementation.
 
@@ -60,7 +61,7 @@ def remainder(
     run_cases = {task.case.id for assignment in assignments for task in assignment.tasks}
     total_seconds: float | None = 0.0
     for assignment, each in zip(assignments, everything, strict=True):
-        standing = digest.standings[assignment.name]
+        standing = counts.standings[assignment.name]
         if not standing.work:
             total_seconds = None
         elif total_seconds is not None:
@@ -93,18 +94,18 @@ def implementation_line(name: str, standing: Standing, begun: float) -> Text:
     return Text(f"{name}: {tally}{size}, after {time.monotonic() - begun:.0f} s", style=tally.style)
 
 
-def closing_lines(report: Report, digest: Digest, remaining: Remainder) -> list[str]:
+def last_lines(report: Report, counts: RunCounts, remaining: Remainder) -> list[str]:
     """The number of cases run, the deviations not excluded and clauses not cited, and the command for all cases."""
     lines = [f"Asked {remaining.run_cases} of {remaining.cases} cases."]
     if report.ended_by in ("budget", "first failure"):
-        planned, not_run = digest.outcomes.total(), digest.outcomes[Outcome.NOT_RUN]
+        planned, not_run = counts.outcomes.total(), counts.outcomes[Outcome.NOT_RUN]
         lines[0] = f"Ended by the {report.ended_by}: {planned - not_run} of {planned} checks asked."
-    lines += _not_asked_lines(digest.taken_out)
-    lines += _slow_declarations(digest)
-    if digest.checks == {"invariant"}:
+    lines += _not_asked_lines(counts.taken_out)
+    lines += _slow_declarations(counts)
+    if counts.checks == {"invariant"}:
         lines.append(_INVARIANTS_ALONE)
     for shown in report.shown:
-        if not digest.standings[shown.implementation].failed:  # what fails excludes little, and has a diagnosis to read
+        if not counts.standings[shown.implementation].failed:  # what fails excludes little, and has a diagnosis to read
             lines += _coverage_lines(shown)
     lines += map(exactness_line, report.suspicious)
     if remaining.run_cases < remaining.cases or report.ended_by:
@@ -114,7 +115,7 @@ def closing_lines(report: Report, digest: Digest, remaining: Remainder) -> list[
 
 
 def _not_asked_lines(taken_out: Mapping[str, int]) -> list[str]:
-    """What each implementation's declared deviations take out of judgement."""
+    """The number of checks that each implementation's declared deviations take out of judgement."""
     return [
         f"{name}: {count} check{'s are' if count > 1 else ' is'} not asked because of declared deviations; `when` in "
         "impl.yaml narrows a declaration"
@@ -123,13 +124,13 @@ def _not_asked_lines(taken_out: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _slow_declarations(digest: Digest) -> list[str]:
+def _slow_declarations(counts: RunCounts) -> list[str]:
     """Implementations whose checks take less time than what their declared deviations predict of them."""
     return [
         f"{name}: {milliseconds / 1000:.0f} s went into what its declared deviations predict, and "
         f"{standing.seconds:.0f} s into its answers; `when` in impl.yaml narrows a declaration"
-        for name, standing in digest.standings.items()
-        if (milliseconds := digest.predicting[name]) > 1000 * max(standing.seconds, _SHORT)
+        for name, standing in counts.standings.items()
+        if (milliseconds := counts.predicting[name]) > 1000 * max(standing.seconds, _SHORT)
     ]
 
 

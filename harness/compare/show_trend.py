@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.compare.comparison import clauses_cited
-from encoder_conformance.report.sizes import format_sigma
-from encoder_conformance.trend.trend import Change, Point, Trend, by_case
+from encoder_conformance.compare.trend import History, Point, Trend
+from encoder_conformance.report.matrix import format_sigma
 
 _CASES, _CHANGES, _CLAUSES = 4, 12, 8
 
@@ -39,14 +39,14 @@ def _numbers(point: Point, same: tuple[int, int] | None) -> list[str | Text]:
         str(tally.conforming or "–"),
         str(tally.deviating or "–"),
         bad,
-        str(point.outcomes.total() - tally.applicable or "–"),
+        str(tally.unsupported or "–"),
         "–" if point.largest is None else format_sigma(point.largest),
         "" if same is None else f"{same[0]} of {same[1]}",
     ]
 
 
-def _show_change(screen: Console, change: Change) -> None:
-    cases = list(by_case(change.keys))
+def _show_change(screen: Console, change: History) -> None:
+    cases = change.cases
     more = f" and {len(cases) - _CASES} more" if len(cases) > _CASES else ""
     clauses = ", ".join(name for name, _ in clauses_cited(cases).most_common(_CLAUSES))
     count = f"{len(change.keys)} check{'s' * (len(change.keys) != 1)}"
@@ -57,7 +57,7 @@ def _show_change(screen: Console, change: Change) -> None:
 
 
 def last_line(trend: Trend) -> Text:
-    """What changed, in one line."""
+    """A line that says how much changed."""
     present = trend.present
     if len(present) < 2:
         said = f"{trend.implementation}: {len(present)} of {len(trend.points)} versions were judged; a trend needs two"

@@ -1,4 +1,4 @@
-"""What the terminal shows of a run's records, counted as they arrive: none of them stays in memory."""
+"""Counts of a run's records for the terminal, made as they arrive: none of them stays in memory."""
 
 from bisect import insort
 from collections import Counter
@@ -9,7 +9,7 @@ from encoder_conformance.core.order import work_of
 from encoder_conformance.judge.outcome import EXPECTED, SEVERITY, Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.reason import Kind
-from encoder_conformance.report.exactness import Count, counts
+from encoder_conformance.report.exactness import Count, shows_exactness
 from encoder_conformance.results import Exactness, Record
 from encoder_conformance.scheduling import Assignment
 from encoder_conformance.task import Task
@@ -33,6 +33,7 @@ class Cell:
     rms: float | None = None
 
     def add(self, record: Record) -> None:
+        """Count one check. An opt-out is no verdict."""
         self.left, self.seen = self.left - 1, self.seen + 1
         if record.outcome == Outcome.UNSUPPORTED:
             return
@@ -56,6 +57,7 @@ class Standing:
     work: float = 0.0
 
     def add(self, task: Task, record: Record) -> None:
+        """Count one check."""
         self.outcomes[record.outcome] += 1
         self.rms, self.max = _larger(self.rms, record.rms), _larger(self.max, record.max)
         self.seconds += record.seconds
@@ -63,6 +65,7 @@ class Standing:
 
     @property
     def left(self) -> int:
+        """The number of checks without a record."""
         return self.planned - self.outcomes.total()
 
     @property
@@ -72,14 +75,16 @@ class Standing:
 
     @property
     def tally(self) -> Tally:
-        return Tally.of(self.with_left.elements())
+        """The counts of all planned checks."""
+        return Tally.of(self.with_left)
 
     @property
     def failed(self) -> bool:
+        """Whether an outcome is not as expected."""
         return any(outcome not in EXPECTED for outcome in self.outcomes)
 
 
-class Digest:
+class RunCounts:
     """The counts of a run. `add` takes each record once; checks without one count as not run."""
 
     def __init__(self, assignments: Sequence[Assignment]) -> None:
@@ -114,7 +119,7 @@ class Digest:
             return
         self.checks.add(record.check)
         self.predicting[record.implementation] += round(1000 * record.predicting)
-        if counts(record) and record.rms is not None:
+        if shows_exactness(record) and record.rms is not None:
             self._exact.setdefault((record.implementation, record.dtype), Count()).add(record.rms)
         if record.outcome not in EXPECTED:
             insort(self._failures, (number, record), key=lambda entry: entry[0])
@@ -127,11 +132,11 @@ class Digest:
 
     @property
     def outcomes(self) -> Counter[Outcome]:
-        """Of all implementations, with the checks that were not reached."""
+        """The outcomes of all implementations, with the checks that were not reached."""
         return sum((standing.with_left for standing in self.standings.values()), Counter())
 
     def suspicious(self) -> tuple[Exactness, ...]:
-        """Where an implementation is more exact than rounding allows."""
+        """The implementations that are more exact than rounding allows, by dtype."""
         return tuple(
             Exactness(implementation=name, dtype=dtype, checks=count.checks, below=count.below)
             for (name, dtype), count in self._exact.items()

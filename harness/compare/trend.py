@@ -1,15 +1,15 @@
 """Puts runs of one implementation in a row, and finds what changed at which of them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from encoder_conformance.compare.state import NOT_ASKED, State, explained_by, state_of
 from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.judge.tally import Tally
 from encoder_conformance.results import Record, Report
-from encoder_conformance.trend.state import NOT_ASKED, State, named_by, state_of
 
 Key = tuple[str, str, str]
 """Case, dtype, check."""
@@ -18,7 +18,7 @@ _IN_LINE = frozenset({"conforms", "deviates"})
 
 @dataclass
 class Point:
-    """One run of the implementation. `label`: by which it is told from the others, such as a version."""
+    """A run of the implementation. `label`: by which it is told from the others, such as a version."""
 
     label: str
     states: dict[Key, State] = field(default_factory=dict)
@@ -30,6 +30,7 @@ class Point:
     """Why there is no run of it: what is said in place of the numbers."""
 
     def add(self, record: Record, state: State) -> None:
+        """Add a record, which came to this state."""
         key = record.case, record.dtype, record.check
         self.states[key] = state
         self.outcomes[record.outcome] += 1
@@ -40,25 +41,31 @@ class Point:
 
     @property
     def tally(self) -> Tally:
-        return Tally.of(self.outcomes.elements())
+        """The counts of its checks."""
+        return Tally.of(self.outcomes)
 
 
 def point_of(report: Report, implementation: str, label: str) -> Point:
     """The run's records of this implementation as a point."""
-    named = named_by(report.diagnoses, implementation)
+    explanations = explained_by(report.diagnoses, implementation)
     point = Point(label)
     for record in report.records:
         if record.implementation == implementation:
-            point.add(record, state_of(record, named))
+            point.add(record, state_of(record, explanations))
     return point
 
 
 @dataclass(frozen=True)
-class Change:
+class History:
     """Checks that went through the same states. `spans`: (first label, last label, state), newest first."""
 
     spans: tuple[tuple[str, str, State], ...]
     keys: tuple[Key, ...]
+
+    @property
+    def cases(self) -> list[str]:
+        """The cases of these checks."""
+        return list(dict.fromkeys(case for case, _, _ in self.keys))
 
     @property
     def worse(self) -> bool:
@@ -68,7 +75,7 @@ class Change:
 
     @property
     def sentence(self) -> str:
-        """Such as "since 2.5: conforms; before: out of line by fully-masked-row-nan"."""
+        """A sentence such as "since 2.5: conforms; before: out of line by fully-masked-row-nan"."""
         said = []
         for number, (first, last, state) in enumerate(self.spans):
             if number == 0:
@@ -90,23 +97,24 @@ class Trend:
 
     @property
     def present(self) -> list[Point]:
+        """The points that have a run."""
         return [point for point in self.points if not point.absent]
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
-        """What did not stay the same, the most checks first. A check that some run did not ask changes by that alone
-        only where the others disagree."""
+    def changes(self) -> tuple[History, ...]:
+        """The histories of checks that did not stay the same, those of most checks first. That a run did not ask a
+        check is no change of it."""
         labels = [point.label for point in self.present]
         grouped: dict[tuple[State, ...], list[Key]] = {}
         for key in dict.fromkeys(key for point in self.present for key in point.states):
             states = tuple(point.states.get(key, NOT_ASKED) for point in self.present)
             if len({state for state in states if state != NOT_ASKED}) > 1:
                 grouped.setdefault(states, []).append(key)
-        changes = [Change(_spans(labels, states), tuple(keys)) for states, keys in grouped.items()]
+        changes = [History(_spans(labels, states), tuple(keys)) for states, keys in grouped.items()]
         return tuple(sorted(changes, key=lambda change: -len(change.keys)))
 
     def same_bits(self, number: int) -> tuple[int, int] | None:
-        """Of the answers that this point and the one before it both have, how many have the same bits, and all."""
+        """The number of answers with the same bits as at the point before, and of all that both have."""
         before = [point for point in self.points[:number] if not point.absent]
         now = self.points[number]
         if not before or now.absent:
@@ -137,8 +145,3 @@ def _spans(labels: Sequence[str], states: Sequence[State]) -> tuple[tuple[str, s
         found = [label for label, _ in members]
         spans.append((found[0], found[-1], state))
     return tuple(reversed(spans))
-
-
-def by_case(keys: Sequence[Key]) -> Mapping[str, int]:
-    """Case → the number of these checks that are of it."""
-    return Counter(case for case, _, _ in keys)

@@ -1,1 +1,0 @@
-"""What became of an implementation over several runs: since which version what is so."""
