@@ -33,9 +33,12 @@ def _problem(holds: Callable[..., None], element: tuple[Any, ...]) -> str:
 
 
 def _label(element: tuple[Any, ...]) -> str:
-    """The ids of the arguments: a case's, a layer's, a function's name, or the value itself."""
-    names = ((getattr(each, name, None) for name in ("id", "layer", "__name__")) for each in element)
-    return ", ".join(
-        next((str(name) for name in of_one if name is not None), ascii(each))
-        for of_one, each in zip(names, element, strict=True)
-    )
+    return ", ".join(map(_name, element))
+
+
+def _name(argument: object) -> str:
+    """A case's or a layer's id, a vector's or a function's name, or the value itself."""
+    if isinstance(argument, dict):
+        return ascii(argument["name"])
+    names = (getattr(argument, key, None) for key in ("id", "layer", "__name__"))
+    return next((str(name) for name in names if name is not None), ascii(argument))
