@@ -28,24 +28,24 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "plants"))
 
 from encoder_conformance import Masks  # noqa: E402
-from encoder_conformance.core.criteria import small_required  # noqa: E402
-from encoder_conformance.deviations.catalogue import catalogue  # noqa: E402
-from encoder_conformance.deviations.simulate import simulate  # noqa: E402
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
-from encoder_conformance.golden.store import read_golden, read_golden_manifest  # noqa: E402
-from encoder_conformance.judge.observation import Observation, observation_of  # noqa: E402
-from encoder_conformance.judge.outcome import Outcome  # noqa: E402
-from encoder_conformance.judge.verdict import judge  # noqa: E402
+from encoder_conformance.judging.observation import Observation, observation_of  # noqa: E402
+from encoder_conformance.judging.records import Diagnosis  # noqa: E402
+from encoder_conformance.judging.simulate import simulate  # noqa: E402
+from encoder_conformance.judging.verdict import judge  # noqa: E402
+from encoder_conformance.oracle.catalogue import catalogue  # noqa: E402
 from encoder_conformance.oracle.deviant import changes  # noqa: E402
-from encoder_conformance.plan import select  # noqa: E402
-from encoder_conformance.results import Diagnosis  # noqa: E402
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest  # noqa: E402
 from encoder_conformance.spec.case import Case  # noqa: E402
 from encoder_conformance.spec.constants import constants  # noqa: E402
 from encoder_conformance.spec.dtypes import FORMATS  # noqa: E402
 from encoder_conformance.spec.level import Level  # noqa: E402
 from encoder_conformance.spec.load import load  # noqa: E402
+from encoder_conformance.spec.outcome import Outcome  # noqa: E402
 from encoder_conformance.spec.situation import Check  # noqa: E402
 from encoder_conformance.spec.stages import stages  # noqa: E402
+from encoder_conformance.subjects.plan import select  # noqa: E402
+from tools.core.criteria import small_required  # noqa: E402
 
 FLOAT32 = FORMATS["float32"]
 ADAPTERS = {"pytorch": ("planted_pytorch.adapter", "PlantedPyTorch"), "jax": ("planted_jax.adapter", "PlantedJax")}

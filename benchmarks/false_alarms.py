@@ -14,12 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from encoder_conformance.docs.tables import markdown
-from encoder_conformance.impl.manifest import known_folders
-from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.judge.tally import Tally
-from encoder_conformance.report.reading import read_report
-from encoder_conformance.results import Record
+from encoder_conformance.implementation.manifest import known_folders
+from encoder_conformance.judging.records import Record
+from encoder_conformance.judging.tally import Tally
+from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.spec.outcome import EXPECTED
+from tools.pages.tables import markdown
 
 IMPLEMENTATIONS = tuple(sorted(known_folders()))
 SEEDS, THREADS = (0, 1, 2), (1, 2)
@@ -31,7 +31,7 @@ def records_of(seed: int, threads: int, out: Path) -> list[Record]:
     how = ["--seed", str(seed), "--threads", str(threads), "--out", str(out)]
     begun = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-m", "encoder_conformance.cli.main", "run", *chosen, *how],
+        [sys.executable, "-m", "encoder_conformance.commands.main", "run", *chosen, *how],
         stdout=subprocess.PIPE,
         text=True,
         check=False,

@@ -11,16 +11,16 @@ import time
 
 import numpy as np
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.simulate import simulate
+from encoder_conformance.judging.verdict import judge
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 
 FLOAT32 = FORMATS["float32"]

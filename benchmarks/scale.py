@@ -14,8 +14,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.report.reading import read_report
+from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.spec.outcome import Outcome
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FIGURES, PAGE = DOCS / "scale.json", DOCS / "scale.md"

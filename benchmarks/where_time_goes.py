@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from encoder_conformance.asking import ask
-from encoder_conformance.docs.tables import markdown
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import find_implementation, known_folders
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.plan import plan, select
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import find_implementation, known_folders
+from encoder_conformance.judging.asking import ask
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.protocol.frames import Frame
+from encoder_conformance.protocol.messages import Request, Run
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
-from encoder_conformance.wire.frames import Frame
-from encoder_conformance.wire.messages import Request, Run
+from encoder_conformance.subjects.plan import plan, select
 from encoder_conformance.worker.process import WorkerProcess
 from encoder_conformance.worker.session import Session
+from tools.pages.tables import markdown
 
 COLUMNS = ("start", "build", "output", "stages", "gradients", "stop")
 OTHERS = "other checks"

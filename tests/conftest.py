@@ -17,10 +17,10 @@ import forked
 import pytest
 from alone import alone
 
-from encoder_conformance.errors import InputError
-from encoder_conformance.impl.manifest import read_implementation_manifest
+from encoder_conformance.implementation.manifest import read_implementation_manifest
 from encoder_conformance.oracle.steps import VARIANTS
-from encoder_conformance.paths import IMPLS
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import IMPLS
 from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.worker.sandbox import require_sandbox
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 CONTEXT = multiprocessing.get_context("forkserver")
 _COMMANDS = [
-    f"encoder_conformance.cli.{name}"
+    f"encoder_conformance.commands.{name}"
     for name in (
         *("main", "run", "suite", "smoke", "explain", "validate", "trace", "list", "new"),
         *("compare", "merge", "summarize", "report", "reproduce"),
@@ -47,7 +47,7 @@ def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float, *
 
 
 def _command(words: list[str], cwd: Path, environment: dict[str, str], out: Path, err: Path, diagnosed: bool) -> None:
-    from encoder_conformance.cli.main import main
+    from encoder_conformance.commands.main import main
     from encoder_conformance.diagnosis.observations import Observations
 
     if not diagnosed:

@@ -3,6 +3,6 @@ SciPy, which takes longer to import than most of what is asked takes."""
 
 import scipy.special  # noqa: F401
 
-from encoder_conformance.deviations.catalogue import catalogue
+from encoder_conformance.oracle.catalogue import catalogue
 
 catalogue()

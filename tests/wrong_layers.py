@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stage_equations import stage_equations
 from encoder_conformance.spec.stages import stages
 

@@ -11,20 +11,20 @@ import numpy as np
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import SimulatedCase
 from encoder_conformance.diagnosis.explanation import named_deviations
-from encoder_conformance.golden.build import compute
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic, Array
 from encoder_conformance.oracle.deviant import Deviant, deviant
-from encoder_conformance.results import Diagnosis
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages, step_of
 
 FLOAT32 = FORMATS["float32"]

@@ -15,19 +15,19 @@ import onnxruntime as ort
 import torch
 from torch import nn
 
-from encoder_conformance.golden.build import compute
-from encoder_conformance.impls.onnx_file.inspection import inspect
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.progress import Progress
+from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.results import Validation
+from encoder_conformance.commands.validate.validation import validate
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.readers.onnx_file.inspection import inspect
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.subjects.subject import SubjectRequest
-from encoder_conformance.validate.request import ValidationRequest
-from encoder_conformance.validate.results import Validation
-from encoder_conformance.validate.validation import validate
 
 LEVELS = (("onnxruntime", "disable"), ("onnxruntime", "all"))
-PHASES = "encoder_conformance.validate.phases.situations"
+PHASES = "encoder_conformance.commands.validate.phases.situations"
 FEWER = {
     f"{PHASES}.SIZES": ((1, 1), (2, 7)),
     f"{PHASES}.MASKS": (
@@ -45,8 +45,10 @@ def benchmarked(*, fewer: bool) -> Iterator[None]:
     """In two levels, or with `fewer` situations in one. What a file should give is computed here, once for all files
     that hold the same numbers."""
     with ExitStack() as stack:
-        stack.enter_context(patch("encoder_conformance.validate.runtimes.RUNTIMES", LEVELS[1:] if fewer else LEVELS))
-        stack.enter_context(patch("encoder_conformance.golden.at_once.compute_all", _compute_here))
+        stack.enter_context(
+            patch("encoder_conformance.commands.validate.runtimes.RUNTIMES", LEVELS[1:] if fewer else LEVELS)
+        )
+        stack.enter_context(patch("encoder_conformance.oracle.golden.at_once.compute_all", _compute_here))
         for name, value in FEWER.items() if fewer else ():
             stack.enter_context(patch(name, value))
         yield

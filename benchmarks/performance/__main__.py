@@ -17,7 +17,7 @@ from benchmarks.performance import files, layer_times, load, memory, overhead, s
 from benchmarks.performance.machine import machine, versions
 from benchmarks.performance.measuring import ROOT
 from benchmarks.performance.page import Answer, Kept, Measured, read, still_known, write
-from encoder_conformance.processors import processor
+from encoder_conformance.platform.processors import processor
 
 QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
     "overhead": (overhead.QUESTION, overhead.measure),

@@ -60,7 +60,7 @@ def _both(id: str, what: str, taken: list[Validated], at_most: float) -> Iterato
 
 def validated(scratch: Path, file: str, *words: str) -> Validated:
     took = command(
-        [sys.executable, "-m", "encoder_conformance.cli.main", *asked(scratch, file), *words], scratch / "log"
+        [sys.executable, "-m", "encoder_conformance.commands.main", *asked(scratch, file), *words], scratch / "log"
     )
     return Validated(took.wall, took.processor)
 
@@ -111,6 +111,6 @@ def _resident(pid: int) -> int:
 
 if __name__ == "__main__":
     peak, words = Path(sys.argv[1]), sys.argv[2:]
-    process = subprocess.Popen([sys.executable, "-m", "encoder_conformance.cli.main", *words])
+    process = subprocess.Popen([sys.executable, "-m", "encoder_conformance.commands.main", *words])
     peak.write_text(str(largest_of_all(process)))
     raise SystemExit(process.returncode)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.performance.measuring import CORES, Took, command, in_turns, ratios
 from benchmarks.performance.page import Figure, Measured, median_of
-from encoder_conformance.processors import blas_threads
+from encoder_conformance.platform.processors import blas_threads
 
 QUESTION = (
     "How much longer does `conform run` take than a script that makes the very same adapter calls? The script is "
@@ -51,7 +51,7 @@ class Contest:
         }
 
     def run(self, *options: str) -> Took:
-        conform = [sys.executable, "-m", "encoder_conformance.cli.main", *self.words, *options]
+        conform = [sys.executable, "-m", "encoder_conformance.commands.main", *self.words, *options]
         return command(conform, self.folder / "log")
 
     def bare(self) -> Took:

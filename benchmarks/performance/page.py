@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from encoder_conformance.docs.tables import markdown
-from encoder_conformance.files import replace_file
+from encoder_conformance.platform.files import replace_file
+from tools.pages.tables import markdown
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, KEPT = DOCS / "performance.md", DOCS / "performance.json"

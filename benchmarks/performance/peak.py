@@ -9,7 +9,7 @@ import resource
 import sys
 from pathlib import Path
 
-from encoder_conformance.cli import main as conform
+from encoder_conformance.commands import main as conform
 
 
 def largest() -> int:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from encoder_conformance.cli import main as conform
-from encoder_conformance.wire.frames import Sendable, Tensors
-from encoder_conformance.wire.messages import Request
-from encoder_conformance.wire.streamed import whole
+from encoder_conformance.commands import main as conform
+from encoder_conformance.protocol.frames import Sendable, Tensors
+from encoder_conformance.protocol.messages import Request
+from encoder_conformance.protocol.streamed import whole
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.process import Pending, WorkerProcess
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.performance.measuring import command
 from benchmarks.performance.page import Measured, median_of
-from encoder_conformance.report.reading import read_report
+from encoder_conformance.reports.run.reading import read_report
 
 QUESTION = (
     "How large is the site that `conform report` writes of all implementations and all required cases, and how fast is "
@@ -43,7 +43,7 @@ _OPEN = """() => new Promise(done => {
 def measure(scratch: Path) -> Measured:
     scratch.mkdir(parents=True)
     run = Path(os.environ.get("CONFORM_RUN", scratch / "run")).resolve()
-    conform = [sys.executable, "-m", "encoder_conformance.cli.main"]
+    conform = [sys.executable, "-m", "encoder_conformance.commands.main"]
     if not run.exists():
         command([*conform, "run", "--level", "required", "--out", str(run)], scratch / "log", accepted=(0, 1))
     site = scratch / "site"

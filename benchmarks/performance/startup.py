@@ -14,10 +14,10 @@ QUESTION = (
 )
 REPEATS = 11
 COMMANDS = {
-    "help": ("`conform --help`", ("-m", "encoder_conformance.cli.main", "--help")),
-    "run-help": ("`conform run --help`", ("-m", "encoder_conformance.cli.main", "run", "--help")),
-    "list-cases": ("`conform list cases`", ("-m", "encoder_conformance.cli.main", "list", "cases")),
-    "list-impls": ("`conform list impls`", ("-m", "encoder_conformance.cli.main", "list", "impls")),
+    "help": ("`conform --help`", ("-m", "encoder_conformance.commands.main", "--help")),
+    "run-help": ("`conform run --help`", ("-m", "encoder_conformance.commands.main", "run", "--help")),
+    "list-cases": ("`conform list cases`", ("-m", "encoder_conformance.commands.main", "list", "cases")),
+    "list-impls": ("`conform list impls`", ("-m", "encoder_conformance.commands.main", "list", "impls")),
     "python": ("Python alone", ("-c", "pass")),
     "packages": ("Python and numpy, pydantic, yaml", ("-c", "import numpy, pydantic, yaml")),
 }

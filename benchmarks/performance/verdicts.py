@@ -36,7 +36,7 @@ class Conform:
 
     def judged(self, cases: tuple[str, ...]) -> tuple[int, Took]:
         words = ["run", "--impl", "pytorch", *cases, "--out", str(self.folder / "report")]
-        took = command([sys.executable, "-m", "encoder_conformance.cli.main", *words], self.folder / "log")
+        took = command([sys.executable, "-m", "encoder_conformance.commands.main", *words], self.folder / "log")
         records = json.loads((self.folder / "report" / "report.json").read_bytes())["records"]
         return sum(record["outcome"] == "pass" for record in records), took
 

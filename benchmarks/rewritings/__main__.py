@@ -14,8 +14,8 @@ from benchmarks.rewritings.catalogue import CATALOGUE
 from benchmarks.rewritings.judging import judged, numbers
 from benchmarks.rewritings.page import PAGE, write
 from benchmarks.rewritings.results import Judged, Results, Row, largest_of
-from encoder_conformance.pool import Pool
-from encoder_conformance.processors import blas_threads
+from encoder_conformance.platform.pool import Pool
+from encoder_conformance.platform.processors import blas_threads
 
 SEEDS = (0, 1, 2)
 

@@ -10,18 +10,18 @@ from torch import Tensor
 from benchmarks.rewritings.catalogue import CATALOGUE, Rewriting
 from benchmarks.rewritings.layer import Allowed, Tensors, layer_stages
 from benchmarks.rewritings.results import Judged
-from encoder_conformance.core.criteria import small_required
-from encoder_conformance.golden.build import compute
-from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
-from encoder_conformance.judge.expected import Expected, key
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.judging.verdict import judge
+from encoder_conformance.oracle.expected import Expected, key
+from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Check
+from tools.core.criteria import small_required
 
 CHECKS: tuple[Check, ...] = ("stages", "output", "gradients")
 FORWARD: tuple[Check, ...] = ("stages", "output")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.rewritings.results import DTYPES, Largest, Results, Row
-from encoder_conformance.docs.tables import markdown
+from tools.pages.tables import markdown
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, KEPT = DOCS / "rewritings.md", DOCS / "rewritings.json"

@@ -10,7 +10,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from encoder_conformance.cli.main import cli
+from encoder_conformance.commands.main import cli
 from encoder_conformance.spec.load import clauses, load
 
 ROOT = Path(__file__).resolve().parents[2]

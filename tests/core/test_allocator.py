@@ -8,7 +8,7 @@ import pytest
 GIVEN_BACK = """
 import sys
 import numpy as np
-from encoder_conformance.memory import give_large_arrays_back
+from encoder_conformance.platform.memory import give_large_arrays_back
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096

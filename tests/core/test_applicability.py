@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from products import every_third
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.reasons import why_not
-from encoder_conformance.deviations.simulate import simulate
+from encoder_conformance.judging.simulate import simulate
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
+from tools.deviations.reasons import why_not
 
 SPECIFICATION = load()
 E = "pre-gelu-shared-heads"

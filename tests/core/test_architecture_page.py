@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.paths import PACKAGE
+from encoder_conformance.platform.paths import PACKAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: an installed package has no docs/."""

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from products import daily
 
-from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
 from encoder_conformance.diagnosis.epsilon import measured_epsilon
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.backward import gradients, played
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes, deviant
 from encoder_conformance.oracle.encoder import evaluate, given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, named_inputs
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.steps.needs import has_empty_row
-from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.results import Diagnosis
+from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.cluster.dispatch import MOST_LOSSES, dispatch
-from encoder_conformance.cluster.part import PlanPart, RunQuestion
-from encoder_conformance.cluster.worker import Result, judge, offer
-from encoder_conformance.results import Report, Shard
+from encoder_conformance.commands.cluster.dispatch import MOST_LOSSES, dispatch
+from encoder_conformance.commands.cluster.part import PlanPart, RunQuestion
+from encoder_conformance.commands.cluster.worker import Result, judge, offer
+from encoder_conformance.judging.records import Report, Shard
 
 
 class Fake:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.paths import SPECS
-from encoder_conformance.report.reading import read_report
+from encoder_conformance.platform.paths import SPECS
+from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.load import load
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")

@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder_conformance.core.build import choose
-from encoder_conformance.core.cover import greedy_cover, order_by_gain
-from encoder_conformance.core.criteria import LARGEST, of_deviations, of_text, small_required
-from encoder_conformance.core.sensitivity import (
+from encoder_conformance.judging.core.kill import kills
+from encoder_conformance.judging.core.sensitivity import (
     CONFORMING_RMS,
     MARGIN,
     Sensitivity,
@@ -19,15 +17,17 @@ from encoder_conformance.core.sensitivity import (
     patch_digest,
     read_sensitivity,
 )
-from encoder_conformance.deviations.catalogue import catalogue, seen_in_evaluation
-from encoder_conformance.deviations.kill import kills
-from encoder_conformance.errors import InputError
-from encoder_conformance.paths import SPECS
+from encoder_conformance.oracle.catalogue import catalogue, seen_in_evaluation
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import clauses, load
+from tools.core.build import choose
+from tools.core.cover import greedy_cover, order_by_gain
+from tools.core.criteria import LARGEST, of_deviations, of_text, small_required
 
 README = Path(__file__).resolve().parents[2] / "README.md"
-REBUILD = "conform core build finds a core that covers it"
+REBUILD = "python -m tools core build finds a core that covers it"
 
 
 @cache
@@ -127,7 +127,7 @@ def test_a_new_deviation_is_not_covered_until_the_core_is_built_anew(specs: Path
     )
     with pytest.raises(InputError, match="another catalogue; norm-eps-3 differ") as raised:
         read_sensitivity(specs)
-    assert "conform core build" in raised.value.hint
+    assert "python -m tools core build" in raised.value.hint
 
 
 def test_nothing_is_known_of_other_numbers_or_of_other_padding() -> None:

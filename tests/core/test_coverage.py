@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from encoder_conformance.paths import SPECS
-from encoder_conformance.plan import select
+from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.spec.coverage import LANGUAGES, coverage, page, values_of
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Situation
+from encoder_conformance.subjects.plan import select
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
 CASES = load().cases

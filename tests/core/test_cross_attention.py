@@ -9,8 +9,8 @@ import pytest
 import yaml
 from products import daily
 
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.paths import SPECS
+from encoder_conformance.platform.paths import SPECS
+from encoder_conformance.spec.outcome import Outcome
 
 CASES = "cross-attention/memory-*"
 NO_MASK = "masks = replace(masks, padding=None, attention=None)"

@@ -10,31 +10,31 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.update import update_declared
+from encoder_conformance.commands.run.update import update_declared
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
-from encoder_conformance.errors import InputError
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.records import Diagnosis, Report
+from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import active_parts, changes, deviant
-from encoder_conformance.paths import SPECS
-from encoder_conformance.plan import plan
-from encoder_conformance.report.counts import RunCounts, Standing
-from encoder_conformance.report.last_lines import Remainder, last_lines
-from encoder_conformance.report.reading import read_report
-from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.results import Diagnosis, Report
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import SPECS
+from encoder_conformance.reports.run.counts import RunCounts, Standing
+from encoder_conformance.reports.run.last_lines import Remainder, last_lines
+from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
+from encoder_conformance.subjects.plan import plan
 
 LAYERS = ("pre-gelu", "post-relu")
 SITUATIONS = ("padding-right", "extreme-logits", "low-variance", "no-mask")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.deviations.catalogue import catalogue, seen_in_evaluation
-from encoder_conformance.deviations.kill import Kill, best, kills
-from encoder_conformance.docs.deviations import graded, tolerance_table, tolerances_seen
-from encoder_conformance.docs.tables import kill_table
+from encoder_conformance.judging.core.kill import Kill, best, kills
+from encoder_conformance.oracle.catalogue import catalogue, seen_in_evaluation
 from encoder_conformance.spec.constants import constants
+from tools.pages.deviations import graded, tolerance_table, tolerances_seen
+from tools.pages.tables import kill_table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"
 SMALL = graded()

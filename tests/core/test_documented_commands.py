@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from encoder_conformance.cli.main import cli
-from encoder_conformance.impl.manifest import find_implementation
+from encoder_conformance.commands.main import cli
+from encoder_conformance.implementation.manifest import find_implementation
 from encoder_conformance.spec.load import load, load_deviations
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoder_conformance.deviations.simulate import simulate
+from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.encoder import LayerInputs, forward, given

@@ -11,11 +11,11 @@ from wrong_layers import CASES, FLOAT32, Wrong, computed, observed
 from encoder_conformance.diagnosis.dependence import dependence
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.golden.build import compute
-from encoder_conformance.judge.expected import NOTHING
-from encoder_conformance.judge.observation import Observation
-from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.results import Diagnosis
+from encoder_conformance.judging.observation import Observation
+from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.oracle.expected import NOTHING
+from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 

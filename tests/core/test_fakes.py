@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.asking import ask
-from encoder_conformance.golden.store import golden_path, read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import DtypeName, read_implementation
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.paths import IMPLS, PACKAGE, SPECS
-from encoder_conformance.plan import plan
-from encoder_conformance.results import Record
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import DtypeName, read_implementation
+from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.golden.store import golden_path, read_golden, read_golden_manifest
+from encoder_conformance.platform.paths import IMPLS, PACKAGE, SPECS
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.subjects.plan import plan
 from encoder_conformance.worker.session import Session
 
 PADDED, PLAIN, SMALL = "pre-gelu/padding-right", "pre-gelu/no-mask", "pre-gelu/single-position"
@@ -179,8 +179,8 @@ def test_the_right_answer_to_the_previous_case_fails(fake: Callable, check: str)
 WIRE = """
 import runpy, sys
 from encoder_conformance.adapter.serve import _answer
-from encoder_conformance.wire.descriptors import open_wire
-from encoder_conformance.wire.frames import encode, read_frame
+from encoder_conformance.protocol.descriptors import open_wire
+from encoder_conformance.protocol.frames import encode, read_frame
 adapter = runpy.run_path("{honest}/adapter.py")["Honest"]()
 (requests, out), last = open_wire(), b""
 while True:
@@ -321,7 +321,7 @@ def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callab
     lie = f"""
     def output(self, x, masks, run):
         import safetensors.numpy
-        from encoder_conformance.golden.store import golden_path
+        from encoder_conformance.oracle.golden.store import golden_path
         wrong = super().output(x, masks, run) - 1
         held = safetensors.numpy.load_file(golden_path("{SMALL}"))
         held["output"] = wrong.astype("float64").reshape(-1)
@@ -329,7 +329,7 @@ def test_expected_values_that_the_code_under_test_wrote_are_refused(fake: Callab
         return wrong
     """
     words = ["run", "--impl", fake("author", lie, checks="[output]", dtypes="[float32]"), "--case", SMALL]
-    command = [sys.executable, "-m", "encoder_conformance.cli.main", *words, "--out", tmp_path / "report"]
+    command = [sys.executable, "-m", "encoder_conformance.commands.main", *words, "--out", tmp_path / "report"]
     first, second = (
         subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=copy, check=False) for _ in range(2)
     )

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.errors import InputError
-from encoder_conformance.impl.manifest import find_folder, find_implementation, read_implementation_manifest
-from encoder_conformance.survey.judge import configurations
-from encoder_conformance.survey.page import entries, matrix, page, with_table
-from encoder_conformance.survey.results import WHATEVER_IS_DECLARED, SurveyRow, kept
+from encoder_conformance.implementation.manifest import find_folder, find_implementation, read_implementation_manifest
+from encoder_conformance.platform.errors import InputError
+from tools.survey.judge import configurations
+from tools.survey.page import entries, matrix, page, with_table
+from tools.survey.results import WHATEVER_IS_DECLARED, SurveyRow, kept
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 """The checkout: what is tested may be an installed package, which has no pages."""

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.simulate import simulate
+from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.arithmetic import Arithmetic, Float32
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.steps import VARIANTS
 from encoder_conformance.spec.load import load

@@ -12,7 +12,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder_conformance.wire.frames import (
+from encoder_conformance.protocol.frames import (
     LARGE,
     LARGEST_FRAME,
     EndOfStream,
@@ -23,7 +23,7 @@ from encoder_conformance.wire.frames import (
     read_frame,
     write_frame,
 )
-from encoder_conformance.wire.streamed import PART, Streamed
+from encoder_conformance.protocol.streamed import PART, Streamed
 
 DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "uint64", "bool")
 MESSAGE = {"op": "run", "check": "output"}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from encoder_conformance import Masks
-from encoder_conformance.judge.outcome import Outcome
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 
 CASES = {case.partition("/")[2]: case for case in load().cases if case.startswith("pre-gelu/")}
 READS = """
@@ -206,8 +206,8 @@ def test_numbers_in_a_mask_that_do_not_mask_are_a_bias() -> None:
 
 def test_what_is_given_wrongly_is_refused(tmp_path: Path) -> None:
     """Each of these is a situation that no implementation could be given."""
-    from encoder_conformance.errors import InputError
-    from encoder_conformance.paths import SPECS
+    from encoder_conformance.platform.errors import InputError
+    from encoder_conformance.platform.paths import SPECS
     from encoder_conformance.spec.situation import Situation
     from encoder_conformance.spec.yaml_file import read_model
 

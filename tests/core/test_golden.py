@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from catalogue import of_every
 
-from encoder_conformance.errors import InputError
-from encoder_conformance.golden.build import compute, compute_all
-from encoder_conformance.golden.store import (
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.build import compute, compute_all
+from encoder_conformance.oracle.golden.store import (
     GOLDEN,
     Manifest,
     case_digest,
@@ -24,12 +24,12 @@ from encoder_conformance.golden.store import (
     write_golden,
     write_golden_manifest,
 )
-from encoder_conformance.golden.thinning import compared_tensors
-from encoder_conformance.golden.verify import disagreement, still_frozen
-from encoder_conformance.judge.expected import Expected
+from encoder_conformance.oracle.golden.thinning import compared_tensors
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from tools.golden.verify import disagreement, still_frozen
 
 CASES = load().with_golden
 FULL = {name: case for name, case in CASES.items() if case.situation.batch}
@@ -188,7 +188,7 @@ def test_a_case_that_changes_makes_its_golden_stale(copy: Path, case: Case) -> N
     assert f"{SMALL.id}.safetensors" in error.where
     assert "post-relu.yaml" in error.problem
     assert "single-position.yaml" in error.problem
-    assert f"conform golden build --case '{SMALL.id}'" in error.hint
+    assert f"python -m tools golden build --case '{SMALL.id}'" in error.hint
 
 
 def test_words_and_limits_may_change_without_a_rebuild(copy: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_renamed_case_is_told_both_ways() -> None:
         check_ids(renamed, manifest)
     assert "name it back" in caught.value.hint
     assert SMALL.id in caught.value.hint
-    assert "conform golden build" in caught.value.hint
+    assert "python -m tools golden build" in caught.value.hint
     assert "manifest.json" in caught.value.where
     gone = [name for name in CASES if name != SMALL.id]
     with pytest.raises(InputError, match=f"{SMALL.id} belongs to no case") as caught:
@@ -241,7 +241,7 @@ def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not there") as caught:
         read_golden_manifest(tmp_path)
-    assert "conform golden build" in caught.value.hint
+    assert "python -m tools golden build" in caught.value.hint
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.head_start import HeadStart, first_served, head_start, next_item
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import read_implementation
+from encoder_conformance.engine.head_start import HeadStart, first_served, head_start, next_item
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import WorkerLimits
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from wrong_layers import CASES, FLOAT32, Wrong, observed
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.simulate import simulate
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.explanation import as_closest, unaccounted
 from encoder_conformance.diagnosis.identify.from_output import output_samples
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.observation import observation_of
-from encoder_conformance.report.terminal import diagnosis_text
-from encoder_conformance.results import Diagnosis, StageEquation
+from encoder_conformance.judging.observation import observation_of
+from encoder_conformance.judging.records import Diagnosis, StageEquation
+from encoder_conformance.judging.simulate import simulate
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import load

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from encoder_conformance.paths import SPECS
+from encoder_conformance.platform.paths import SPECS
 
 SITUATIONS = ("padding-right", "padding-left", "padding-holes", "padded-item", "no-mask")
 ANOTHER_SHAPE = """

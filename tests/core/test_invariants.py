@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from encoder_conformance.asking import ask
-from encoder_conformance.checks.invariants.follow_ups import base_of, follow_ups, permutation
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.outcome import Outcome
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.checks.invariants.follow_ups import base_of, follow_ups, permutation
+from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.measured import measured_condition
-from encoder_conformance.plan import plan
-from encoder_conformance.results import Record
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import Situation
+from encoder_conformance.subjects.plan import plan
 from encoder_conformance.worker.session import Session
 
 CASES = {name: case for name, case in load().cases.items() if case.situation.invariant}

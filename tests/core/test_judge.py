@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from catalogue import of_every
 
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.expected import Expected, ExpectedTensor, key
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
+from encoder_conformance.judging.verdict import Verdict, judge, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import scipy.special  # noqa: F401  # else a statistic imports it, and it is counted
 
-from encoder_conformance.asking import ask, judged, put
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import DtypeName, read_implementation
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.plan import plan
-from encoder_conformance.results import Record
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import DtypeName, read_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.asking import ask, judged, put
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
-from encoder_conformance.task import Task
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.subjects.plan import plan
 from encoder_conformance.worker.session import Failure, Session
 
 CASES = load().cases

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from catalogue import of_every
 
-from encoder_conformance.paths import IMPLS, PACKAGE
+from encoder_conformance.platform.paths import IMPLS, PACKAGE
 
 FRAMEWORKS = frozenset(
     {
@@ -169,15 +169,13 @@ def test_importing_the_whole_harness_loads_no_framework() -> None:
 
 
 def test_help_of_a_run_needs_click_and_little_else() -> None:
-    loaded = loaded_after("import encoder_conformance.cli.main, encoder_conformance.cli.run")
+    loaded = loaded_after("import encoder_conformance.commands.main, encoder_conformance.commands.run.command")
     assert {OWN, "click"} <= loaded
     assert not loaded & {"numpy", "pydantic", "yaml", "rich"}
 
 
 def test_a_run_starts_its_workers_before_it_imports_what_judges_and_prints() -> None:
-    statement = (
-        "import encoder_conformance.head_start, encoder_conformance.cli.chosen, encoder_conformance.cli.resuming"
-    )
+    statement = "import encoder_conformance.engine.head_start, encoder_conformance.commands.run.chosen, encoder_conformance.commands.run.resuming"
     reached = f"{statement}; sys.modules = {{m.replace('{OWN}.', '', 1): 0 for m in sys.modules}}"
     loaded = loaded_after(reached)
     assert {"head_start", "worker", "pydantic"} <= loaded

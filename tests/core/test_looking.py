@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.inspect.layer_selection import at_size, find_layer
-from encoder_conformance.inspect.trace import stage_notes
+from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer
+from encoder_conformance.commands.inspect.trace import stage_notes
 from encoder_conformance.spec.stages import SHAPES, stages
 
 

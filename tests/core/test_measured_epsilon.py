@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 from products import of_a_release
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.update import update_declared
+from encoder_conformance.commands.run.update import update_declared
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.oracle.encoder import forward
-from encoder_conformance.report.reading import read_report
-from encoder_conformance.report.terminal import diagnosis_text
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 
 LAYERS = ("post-gelu-bert", "pre-rms-silu", "pre-gelu", "post-relu")

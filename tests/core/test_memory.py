@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder_conformance.errors import InputError
-from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
-from encoder_conformance.inspect.liveness import liveness
-from encoder_conformance.inspect.memory import (
+from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer, resized
+from encoder_conformance.commands.inspect.liveness import liveness
+from encoder_conformance.commands.inspect.memory import (
     PARTS,
     added_as_shown,
     growth,
@@ -23,6 +22,7 @@ from encoder_conformance.inspect.memory import (
     states,
     total,
 )
+from encoder_conformance.platform.errors import InputError
 
 LAYER = find_layer("pre-gelu-512")
 
@@ -111,7 +111,7 @@ def test_what_is_no_amount_of_memory(text: str) -> None:
 
 
 def test_what_is_alive_when() -> None:
-    """Counted by hand from the model in harness/inspect/liveness.py, at B = 32, S = 50: x is one BSD, F is four."""
+    """Counted by hand from the model in harness/encoder_conformance/commands/inspect/liveness.py, at B = 32, S = 50: x is one BSD, F is four."""
     bsd, scores = 32 * 50 * 512, 32 * 8 * 50 * 50
     for placement in ("pre", "post"):
         found = liveness(at_size(LAYER, 32, 50), placement)

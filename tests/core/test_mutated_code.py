@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.judging.verdict import judge
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 
 ROOT = Path(__file__).resolve().parents[2]

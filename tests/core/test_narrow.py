@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from products import every_third
 
-from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
+from encoder_conformance.judging.verdict import Verdict, judge, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.kinks import MARGIN, condition_at_kinks
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.axes import Array
@@ -22,6 +21,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 
 NARROW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}

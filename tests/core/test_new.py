@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
-from encoder_conformance.new.frameworks import FRAMEWORKS
-from encoder_conformance.paths import IMPLS
+from encoder_conformance.commands.new.frameworks import FRAMEWORKS
+from encoder_conformance.implementation.manifest import known_folders, read_implementation_manifest
+from encoder_conformance.platform.paths import IMPLS
 
 LINES, FILES = 100, 2
 """What an adapter for a new Python backend takes, beside impl.yaml and an encoder of its own."""

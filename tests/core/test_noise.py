@@ -10,22 +10,22 @@ import pytest
 import scipy.special
 from catalogue import of_every
 
-from encoder_conformance import portable
-from encoder_conformance.core.criteria import LARGEST
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.simulate import simulate_with_noise
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.expected import ExpectedTensor
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import Verdict, judge, judge_tensor
+from encoder_conformance.judging.simulate import simulate_with_noise
+from encoder_conformance.judging.verdict import Verdict, judge, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.expected import ExpectedTensor
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
+from tools.core.criteria import LARGEST
 
 Array = np.ndarray[Any, Any]
 CASES = {

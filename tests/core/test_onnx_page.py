@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from encoder_conformance.impl.manifest import find_implementation
-from encoder_conformance.impls.bases.onnx_model.table.configurations import configurations
-from encoder_conformance.impls.bases.onnx_model.table.page import page
-from encoder_conformance.survey.page import entries
-from encoder_conformance.survey.results import kept
+from encoder_conformance.implementation.manifest import find_implementation
+from tools.onnx_table.configurations import configurations
+from tools.onnx_table.page import page
+from tools.survey.page import entries
+from tools.survey.results import kept
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 """The checkout's: what is tested may be an installed package, which has none."""

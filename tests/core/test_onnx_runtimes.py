@@ -1,10 +1,10 @@
 """A runtime of ONNX files, and a phase of a validation, is listed once: what else names them follows."""
 
-from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
-from encoder_conformance.validate.phases.table import VALIDATION_PHASES
-from encoder_conformance.validate.runtimes import DEPLOYED, RUNTIMES
-from encoder_conformance.wire.findings import PHASES
-from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES
+from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
+from encoder_conformance.commands.validate.runtimes import DEPLOYED, RUNTIMES
+from encoder_conformance.implementation.manifest import known_folders, read_implementation_manifest
+from encoder_conformance.protocol.findings import PHASES
+from encoder_conformance.protocol.onnx_runtimes import ONNX_RUNTIMES
 
 
 def test_every_phase_that_a_finding_can_be_of_is_an_object_in_the_same_order() -> None:

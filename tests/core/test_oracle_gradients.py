@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder_conformance import portable
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.encoder import LayerInputs, LayerPlay, evaluate
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.tape import Tape
+from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.core.exclusion import Exclusion
-from encoder_conformance.core.order import excludes, sharpest_first
-from encoder_conformance.core.sensitivity import read_sensitivity
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.paths import IMPLS
-from encoder_conformance.plan import plan, select
-from encoder_conformance.results import Record
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.core.exclusion import Exclusion
+from encoder_conformance.judging.core.order import excludes, sharpest_first
+from encoder_conformance.judging.core.sensitivity import read_sensitivity
+from encoder_conformance.judging.records import Record
+from encoder_conformance.platform.paths import IMPLS
 from encoder_conformance.spec.load import load
-from encoder_conformance.task import Task
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.subjects.plan import plan, select
 
 OURS = ("pytorch", "keras_tf", "jax_pure", "onnx_pytorch")
 FIRST = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder_conformance.inspect.layer_selection import at_size, find_layer
+from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.spec.parameters import parameter_count, parameters_of

@@ -18,16 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from products import daily
 
-from encoder_conformance import portable
-from encoder_conformance.golden.thinning import compared_tensors, kept_positions
-from encoder_conformance.paths import SPECS
-from encoder_conformance.portable import Pattern
+from encoder_conformance.oracle.golden.thinning import compared_tensors, kept_positions
+from encoder_conformance.platform.paths import SPECS
+from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.masking import Blind
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
+from encoder_conformance.spec.portable import Pattern
 
 VECTORS = SPECS / "vectors" / "portable.json"
 LAYERS, CASES = load().layers, load().with_golden

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.module_check.findings import findings_of
+from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.phases.layer import assess
+from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.protocol.description import FileDescription, ModuleDescription, Port, Roles
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.published import published, unusual
-from encoder_conformance.validate.evidence import ExaminedFile, ValidationEvidence
-from encoder_conformance.validate.phases.layer import assess
-from encoder_conformance.validate.request import ValidationRequest
-from encoder_conformance.wire.description import FileDescription, ModuleDescription, Port, Roles
 
 
 def changed(layer: str = "bert-base", **choices: object) -> Layer:

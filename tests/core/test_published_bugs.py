@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from encoder_conformance import Masks, RunRequest
-from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.selection import choose, screening
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.observation import Observation, observation_of
+from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load

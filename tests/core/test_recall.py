@@ -5,8 +5,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.deviations.simulate import Player, simulate
+from encoder_conformance.judging.simulate import Player, simulate
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.load import load
 

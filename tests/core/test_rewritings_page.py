@@ -7,9 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from encoder_conformance.core.criteria import small_required
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from tools.core.criteria import small_required
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: what is tested may be an installed package, which has neither benchmarks nor pages."""

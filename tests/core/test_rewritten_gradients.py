@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoder_conformance.core.sensitivity import CONFORMING_RMS
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.verdict import TensorVerdict, judge_tensor
+from encoder_conformance.judging.core.sensitivity import CONFORMING_RMS
+from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import MATTERS, matters
 from encoder_conformance.oracle.encoder import evaluate, given
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, get_origin
 
-from encoder_conformance.paths import IMPLS, PACKAGE
+from encoder_conformance.platform.paths import IMPLS, PACKAGE
 from encoder_conformance.spec import axes
 
 ROOMS = ("oracle", "spec", "judge", "checks", "inspect", "deviations", "core")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.scheduling import Pace, speed_beside
+from encoder_conformance.engine.scheduling import Pace, speed_beside
 
 COUNTING = """
     def start(self, device, threads):

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder_conformance.judge.heat import MOST_COLUMNS, MOST_ROWS, heat_map
-from encoder_conformance.judge.outcome import SEVERITY, Outcome
-from encoder_conformance.site.coding import LEVELS, MISSING, ZERO, alphabet, encode
-from encoder_conformance.site.writing import STATIC
+from encoder_conformance.judging.heat import MOST_COLUMNS, MOST_ROWS, heat_map
+from encoder_conformance.reports.site.coding import LEVELS, MISSING, ZERO, alphabet, encode
+from encoder_conformance.reports.site.writing import STATIC
+from encoder_conformance.spec.outcome import SEVERITY, Outcome
 
 CASES = ("--case", "pre-gelu/padding-right", "--case", "post-relu/no-mask")
 LATE_ERROR = """
@@ -365,14 +365,14 @@ ELEVENTH = 'DISTURBED = "disturbed", "D", "another process took the machine", "n
 WITH_ELEVENTH = """
 import sys, types
 from pathlib import Path
-import encoder_conformance.judge as room
+import encoder_conformance.judging as room
 source = Path(room.__file__).with_name("outcome.py").read_text(encoding="utf-8")
 name = room.__name__ + ".outcome"
 module = sys.modules[name] = room.outcome = types.ModuleType(name)
 before, mark, after = source.partition("    NOT_RUN = ")
 assert mark
 exec(before + "    " + sys.argv.pop(1) + "\\n" + mark + after, vars(module))
-from encoder_conformance.cli.main import main
+from encoder_conformance.commands.main import main
 main()
 """
 

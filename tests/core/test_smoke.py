@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from products import daily
 
-from encoder_conformance.smoke.step import NAMES
+from encoder_conformance.commands.smoke.step import NAMES
 
 
 def steps(ended: Any) -> dict[str, dict[str, Any]]:
@@ -136,8 +136,8 @@ def test_what_is_raised_elsewhere_is_told_from_the_line_that_called_it(conform: 
 
 RAW = """
 import sys
-from encoder_conformance.wire.descriptors import open_wire
-from encoder_conformance.wire.frames import read_frame, write_frame
+from encoder_conformance.protocol.descriptors import open_wire
+from encoder_conformance.protocol.frames import read_frame, write_frame
 requests, answers = open_wire()
 request = read_frame(requests)
 {lie}

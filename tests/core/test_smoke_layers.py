@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.paths import SPECS
+from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.spec.load import load
 
 

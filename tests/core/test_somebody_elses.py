@@ -5,17 +5,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 
 EPSILON = """

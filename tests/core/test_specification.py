@@ -11,16 +11,16 @@ import pytest
 import yaml
 from products import every_third
 
-from encoder_conformance.docs.schema import schema_files
-from encoder_conformance.errors import InputError
-from encoder_conformance.golden.thinning import compared_tensors
-from encoder_conformance.paths import IMPLS, SPECS
+from encoder_conformance.oracle.golden.thinning import compared_tensors
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import IMPLS, SPECS
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST
 from encoder_conformance.spec.load import clauses, load
 from encoder_conformance.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
 from encoder_conformance.spec.stages import SHAPES, stages
 from encoder_conformance.spec.yaml_file import read_model
+from tools.pages.schema import schema_files
 
 LAYER, SITUATION = "layers/pre-gelu.yaml", "situations/padding-right.yaml"
 CLAUSES_OF_LAYER = "clauses: [L-1, E-3, E-7]"
@@ -67,7 +67,7 @@ def test_every_schema_refuses_an_unknown_key(path: Path) -> None:
 
 
 def test_schemas_have_not_drifted() -> None:
-    """python -m encoder_conformance.docs.schema writes them."""
+    """python -m tools.pages.schema writes them."""
     emitted = schema_files()
     assert {path.name for path in emitted} == {path.name for path in (SPECS / "schema").iterdir()}
     for path, content in emitted.items():

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from encoder_conformance.checks.training.probe import Probe
+from encoder_conformance.judging.checks.training.probe import Probe
+from encoder_conformance.platform.spool import Spool
+from encoder_conformance.protocol.streamed import PART
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import parameters_of
-from encoder_conformance.spool import Spool
-from encoder_conformance.wire.streamed import PART
 
 SIZE, FLOAT = 2 * PART + 5, np.dtype(np.float32)
 VALUES = np.arange(SIZE, dtype=FLOAT)

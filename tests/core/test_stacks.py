@@ -12,17 +12,17 @@ import pytest
 from mpmath import mp, mpf
 
 from encoder_conformance import ParameterMap, Take, stack_of
-from encoder_conformance.deviations.catalogue import catalogue
 from encoder_conformance.diagnosis.diagnose import diagnose
 from encoder_conformance.diagnosis.identify.identify import deviation_of
-from encoder_conformance.golden.store import case_digest, read_golden, read_golden_manifest
-from encoder_conformance.judge.observation import Observation, observation_of
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.deviant import changes, deviant
 from encoder_conformance.oracle.encoder import LayerInputs, LayerPlay, encoder, evaluate, given
+from encoder_conformance.oracle.golden.store import case_digest, read_golden, read_golden_manifest
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.steps.embedding import table
 from encoder_conformance.oracle.tape import Tape
@@ -34,8 +34,8 @@ from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.masking import Blind
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
-from encoder_conformance.task import Task
 from encoder_conformance.worker.marshalling import encode_inputs, run_request
 
 Array = np.ndarray[Any, Any]
@@ -236,7 +236,7 @@ def test_a_layer_that_makes_no_mask_of_padding_ids_fails_or_says_so(conform: Cal
 
 @pytest.fixture
 def honest_task(honest: Path) -> Callable[[Case], Task]:
-    from encoder_conformance.impl.manifest import read_implementation
+    from encoder_conformance.implementation.manifest import read_implementation
 
     return lambda case: Task(read_implementation(honest), case, "float32", "output", None)
 

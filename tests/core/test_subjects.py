@@ -9,11 +9,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from encoder_conformance.diagnosis.observations import Observations
-from encoder_conformance.errors import InputError
-from encoder_conformance.golden.at_once import expectations
 from encoder_conformance.judging.loop import judge
-from encoder_conformance.paths import PACKAGE
-from encoder_conformance.progress import SILENT
+from encoder_conformance.oracle.golden.at_once import expectations
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import PACKAGE
+from encoder_conformance.platform.progress import SILENT
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.load import load
 from encoder_conformance.subjects.opening import open_source, open_subject

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.report.counts import Cell, RunCounts, Standing
-from encoder_conformance.report.matrix import matrix, summary
-from encoder_conformance.results import Report, RunEnvironment
+from encoder_conformance.judging.records import Report, RunEnvironment
+from encoder_conformance.reports.run.counts import Cell, RunCounts, Standing
+from encoder_conformance.reports.run.matrix import matrix, summary
+from encoder_conformance.spec.outcome import Outcome
 
 CASE = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 WRONG = """

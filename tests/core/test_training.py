@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from products import daily
 
-from encoder_conformance.asking import ask
-from encoder_conformance.checks.training.embedded import EmbeddedProbe
-from encoder_conformance.checks.training.probe import Probe
-from encoder_conformance.checks.training.reading import read
-from encoder_conformance.checks.training.statistics import (
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import DtypeName, read_implementation
+from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.checks.training.embedded import EmbeddedProbe
+from encoder_conformance.judging.checks.training.probe import Probe
+from encoder_conformance.judging.checks.training.reading import read
+from encoder_conformance.judging.checks.training.statistics import (
     FALSE_ALARM,
     HIDDEN,
     Z_LIMIT,
@@ -21,15 +23,13 @@ from encoder_conformance.checks.training.statistics import (
     uniform,
     variance,
 )
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import DtypeName, read_implementation
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.plan import plan
-from encoder_conformance.results import Record
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.subjects.plan import plan
 from encoder_conformance.worker.session import Session
 
 SPECIFICATION = load()

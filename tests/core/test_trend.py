@@ -1,10 +1,10 @@
 """Since which run what is so: records of several runs, put in a row."""
 
-from encoder_conformance.compare.show_trend import last_line
-from encoder_conformance.compare.state import explained_by, state_of
-from encoder_conformance.compare.trend import Point, Trend
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.results import Diagnosis, Record
+from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.reports.compare.show_trend import last_line
+from encoder_conformance.reports.compare.state import explained_by, state_of
+from encoder_conformance.reports.compare.trend import Point, Trend
+from encoder_conformance.spec.outcome import Outcome
 
 CASE = "pre-gelu/fully-masked-row"
 

@@ -19,21 +19,21 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save_file
 
-from encoder_conformance.golden.build import compute_all
-from encoder_conformance.golden.store import case_digest
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.progress import Progress
-from encoder_conformance.results import Record
+from encoder_conformance.commands.validate.quantised import unlike_rounding
+from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.results import Validation
+from encoder_conformance.commands.validate.show import show_validation
+from encoder_conformance.commands.validate.validation import validate
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.build import compute_all
+from encoder_conformance.oracle.golden.store import case_digest
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.findings import PHASES
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.validate.quantised import unlike_rounding
-from encoder_conformance.validate.request import ValidationRequest
-from encoder_conformance.validate.results import Validation
-from encoder_conformance.validate.show import show_validation
-from encoder_conformance.validate.validation import validate
-from encoder_conformance.wire.findings import PHASES
 from encoder_conformance.worker.limits import WorkerLimits
 
 LAYER = load().layers["post-relu"]
@@ -147,9 +147,10 @@ def _made_from(case: Case, constants: Constants) -> bytes:
 @pytest.fixture
 def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Validation]:
     """Validate a file that a fake worker looks into."""
-    monkeypatch.setattr("encoder_conformance.golden.at_once.compute_all", computed_once)
+    monkeypatch.setattr("encoder_conformance.oracle.golden.at_once.compute_all", computed_once)
     monkeypatch.setattr(
-        "encoder_conformance.validate.runtimes.RUNTIMES", (("onnxruntime", "disable"), ("onnxruntime", "extended"))
+        "encoder_conformance.commands.validate.runtimes.RUNTIMES",
+        (("onnxruntime", "disable"), ("onnxruntime", "extended")),
     )
     folder: Path = fake("onnx_file", WORKER)
     manifest = folder / "impl.yaml"
@@ -552,8 +553,8 @@ def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
 
 def test_a_large_file_is_sampled_and_that_is_said(validated: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer situations, smaller ones, one level; what is wrong shows all the same."""
-    monkeypatch.setattr("encoder_conformance.validate.large.LARGE", 100)
-    monkeypatch.setattr("encoder_conformance.validate.large.DEPLOYED", ("onnxruntime", "extended"))
+    monkeypatch.setattr("encoder_conformance.commands.validate.large.LARGE", 100)
+    monkeypatch.setattr("encoder_conformance.commands.validate.large.DEPLOYED", ("onnxruntime", "extended"))
     found = validated(runtimes=())
     assert (found.status, errors(found)) == (0, {})
     assert [row.level for row in found.runtimes if row.records] == ["extended"]

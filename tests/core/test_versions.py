@@ -11,10 +11,16 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.errors import InputError
-from encoder_conformance.impl.manifest import known_folders, read_implementation_manifest
-from encoder_conformance.versions import released as releases
-from encoder_conformance.versions.environments import name_of, normal, package_of, requirements_of, with_version
+from encoder_conformance.commands.versions import released as releases
+from encoder_conformance.commands.versions.environments import (
+    name_of,
+    normal,
+    package_of,
+    requirements_of,
+    with_version,
+)
+from encoder_conformance.implementation.manifest import known_folders, read_implementation_manifest
+from encoder_conformance.platform.errors import InputError
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 CHANGED_IN_2 = """

@@ -6,9 +6,9 @@ import json
 import jsonschema
 
 from encoder_conformance.adapter.serve import _answer
-from encoder_conformance.docs.frames import FOLDER, example_frames
-from encoder_conformance.paths import SPECS
-from encoder_conformance.wire.frames import read_frame
+from encoder_conformance.platform.paths import SPECS
+from encoder_conformance.protocol.frames import read_frame
+from tools.pages.frames import FOLDER, example_frames
 
 
 def test_the_example_frames_have_not_drifted() -> None:

@@ -110,8 +110,8 @@ def test_a_worker_that_does_not_even_read_times_out(conform: Callable, fake: Cal
 RAW = """
 import runpy, sys
 from encoder_conformance.adapter.serve import _answer
-from encoder_conformance.wire.descriptors import open_wire
-from encoder_conformance.wire.frames import encode, read_frame
+from encoder_conformance.protocol.descriptors import open_wire
+from encoder_conformance.protocol.frames import encode, read_frame
 adapter = runpy.run_path("{honest}/adapter.py")["Honest"]()
 (requests, out), count = open_wire(), 0
 while True:
@@ -198,8 +198,8 @@ def test_parameters_that_do_not_round_trip(conform: Callable, fake: Callable, li
 
 def test_another_protocol_is_said(conform: Callable, fake: Callable) -> None:
     script = """
-    from encoder_conformance.wire.descriptors import open_wire
-    from encoder_conformance.wire.frames import read_frame, write_frame
+    from encoder_conformance.protocol.descriptors import open_wire
+    from encoder_conformance.protocol.frames import read_frame, write_frame
     requests, answers = open_wire()
     request = read_frame(requests)
     write_frame(answers, {"id": request.message["id"], "ok": True, "protocol": 99})

@@ -11,10 +11,10 @@ import pytest
 from products import daily
 from pydantic import BaseModel
 
-from encoder_conformance.cli.options import deliver
-from encoder_conformance.files import UnwritableError, replace_file
-from encoder_conformance.report.journal import Journal
-from encoder_conformance.report.reading import read_report
+from encoder_conformance.commands.options import deliver
+from encoder_conformance.platform.files import UnwritableError, replace_file
+from encoder_conformance.reports.run.journal import Journal
+from encoder_conformance.reports.run.reading import read_report
 
 PROGRAM = Path(sys.executable).with_name("conform")
 CASES = ("--case", "pre-gelu/mask-*", "--dtype", "float32")

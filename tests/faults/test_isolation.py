@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from encoder_conformance.cli.main import cli
-from encoder_conformance.errors import InputError
-from encoder_conformance.paths import SPECS
+from encoder_conformance.commands.main import cli
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import SPECS
 
 ONE = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 
 
 LOOKS = """
 import json, os, pathlib, socket, sys
-from encoder_conformance.wire.descriptors import open_wire
-from encoder_conformance.wire.frames import read_frame, write_frame
+from encoder_conformance.protocol.descriptors import open_wire
+from encoder_conformance.protocol.frames import read_frame, write_frame
 
 def attempt(action):
     try:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from encoder_conformance.cli.main import cli
-from encoder_conformance.errors import InputError
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.paths import SPECS
+from encoder_conformance.commands.main import cli
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import SPECS
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.yaml_file import read_yaml
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.supervisor import Losses

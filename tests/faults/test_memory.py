@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from encoder_conformance.asking import not_run
-from encoder_conformance.cli.explain import explain
+from encoder_conformance.commands.explain.command import explain
 from encoder_conformance.diagnosis.observations import Observations
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Ready
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import TensorVerdict
-from encoder_conformance.plan import plan
-from encoder_conformance.report.ledger import Ledger
-from encoder_conformance.report.machine import environment
-from encoder_conformance.report.reading import read_report
-from encoder_conformance.results import Record
-from encoder_conformance.run_options import RunOptions
-from encoder_conformance.scheduling import Assignment
+from encoder_conformance.engine.run_options import RunOptions
+from encoder_conformance.engine.scheduling import Assignment
+from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.asking import not_run
+from encoder_conformance.judging.records import Record
+from encoder_conformance.judging.verdict import TensorVerdict
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.reports.run.ledger import Ledger
+from encoder_conformance.reports.run.machine import environment
+from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
-from encoder_conformance.task import Task
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.subjects.plan import plan
 
 WORST = {"worst_index": (0, 1, 2), "observed": 1.0, "expected": 1.0, "sigma": 1e-7}
 TENSORS = tuple(TensorVerdict(tensor=f"stage {n}", conforms=True, rms=0.5, max=2.0, **WORST) for n in range(20))

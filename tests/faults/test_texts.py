@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from products import daily
 
-from encoder_conformance.clean import line
+from encoder_conformance.platform.clean import line
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 FORGED = "745 of 745 checks conform"

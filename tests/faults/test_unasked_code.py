@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.impl.environment import passed_on
-from encoder_conformance.impl.lookup import is_there, places
+from encoder_conformance.implementation.environment import passed_on
+from encoder_conformance.implementation.lookup import is_there, places
 
 ONE = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.plan import plan
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.protocol.messages import Answer, Examine, Inspect
 from encoder_conformance.spec.load import load
-from encoder_conformance.task import Task
-from encoder_conformance.wire.messages import Answer, Examine, Inspect
+from encoder_conformance.subjects.plan import plan
 from encoder_conformance.worker.channel import Channel, EndedError, OverdueError
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
@@ -124,8 +124,8 @@ def test_nothing_in_an_answer_is_converted(message: dict[str, object]) -> None:
 RAW = """
 import os, runpy, sys
 from encoder_conformance.adapter.serve import _answer
-from encoder_conformance.wire.descriptors import open_wire
-from encoder_conformance.wire.frames import encode, read_frame
+from encoder_conformance.protocol.descriptors import open_wire
+from encoder_conformance.protocol.frames import encode, read_frame
 adapter = runpy.run_path("{honest}/adapter.py")["Honest"]()
 requests, out = open_wire()
 count, once = 0, os.path.exists("happened")
@@ -277,8 +277,8 @@ def test_an_adapter_that_knows_only_standard_streams_is_served(conform: Callable
 
 EXAMINED = """
 import numpy
-from encoder_conformance.wire.descriptors import open_wire
-from encoder_conformance.wire.frames import encode, read_frame
+from encoder_conformance.protocol.descriptors import open_wire
+from encoder_conformance.protocol.frames import encode, read_frame
 
 requests, out = open_wire()
 while True:

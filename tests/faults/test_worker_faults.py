@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from products import thinned
 
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.wire.messages import AsGiven, Request, Run, Start
+from encoder_conformance.protocol.messages import AsGiven, Request, Run, Start
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.worker.failure import WorkerFailure
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.process import WorkerProcess
@@ -95,7 +95,7 @@ import os, sys
 from pathlib import Path
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.process import WorkerProcess
-from encoder_conformance.wire.messages import Start
+from encoder_conformance.protocol.messages import Start
 folder = Path(sys.argv[1])
 worker = WorkerProcess(Launch(tuple(sys.argv[2:]), folder, dict(os.environ), folder / "log", 1 << 32))
 print(worker.pid, flush=True)

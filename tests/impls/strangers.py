@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import Masks, RunRequest
-from encoder_conformance.impls.onnx_file.adapter import OnnxFile
-from encoder_conformance.impls.onnx_file.inspection import Inspection, inspect
+from encoder_conformance.readers.onnx_file.adapter import OnnxFile
+from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 
 Array = np.ndarray[Any, Any]
 

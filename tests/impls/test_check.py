@@ -17,11 +17,11 @@ import torch
 from products import daily
 from torch import nn
 
-from encoder_conformance.impls.module_target.errors import BadTarget
-from encoder_conformance.impls.module_target.examination import Examination, examine
-from encoder_conformance.impls.module_target.frameworks.pytorch import FRAMEWORK
-from encoder_conformance.impls.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
-from encoder_conformance.impls.onnx_file.tracing.norms import NormOperand, norm_of, standardised
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.examination import Examination, examine
+from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
+from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
+from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of, standardised
 from encoder_conformance.spec.load import load
 
 MODULES = Path(__file__).with_name("bare_modules.py")

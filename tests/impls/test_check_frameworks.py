@@ -70,7 +70,7 @@ def _bits(leaf: Any) -> tuple[str, bytes]:
 @pytest.mark.parametrize("target", some(READ))
 def test_the_layer_and_its_map_are_read_and_proved(target: str) -> None:
     skip_without(target)
-    from encoder_conformance.impls.module_target.examination import examine
+    from encoder_conformance.readers.module_target.examination import examine
 
     file, _, name = target.partition(":")
     made = runpy.run_path(str(HERE / file))[name]
@@ -93,8 +93,8 @@ def test_the_layer_and_its_map_are_read_and_proved(target: str) -> None:
 def test_parts_of_a_model_of_linen_are_found() -> None:
     """They come into being in a call."""
     skip_without("bare_jax.py:LinenModel")
-    from encoder_conformance.impls.module_target.frameworks.flax_linen import FRAMEWORK
-    from encoder_conformance.impls.module_target.parts import at, candidates
+    from encoder_conformance.readers.module_target.frameworks.flax_linen import FRAMEWORK
+    from encoder_conformance.readers.module_target.parts import at, candidates
 
     model = runpy.run_path(str(HERE / "bare_jax.py"))["LinenModel"]()
     assert candidates(FRAMEWORK.tree, model) == ["layer_0", "layer_1"]

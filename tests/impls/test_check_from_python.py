@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import encoder_conformance
-from encoder_conformance.errors import InputError
+from encoder_conformance.platform.errors import InputError
 
 MODULES = Path(__file__).with_name("bare_modules.py")
 BARE: dict[str, Any] = runpy.run_path(str(MODULES), run_name="bare_modules_by_value")

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.module_check.checking import Checking
-from encoder_conformance.module_check.findings import findings_of
-from encoder_conformance.module_check.results import PartResult
-from encoder_conformance.module_check.stated import CheckRequest
-from encoder_conformance.progress import SILENT
+from encoder_conformance.commands.check.checking import Checking
+from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.commands.check.results import PartResult
+from encoder_conformance.commands.check.stated import CheckRequest
+from encoder_conformance.platform.progress import SILENT
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.worker.session import Session
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from encoder_conformance.impls.module_target.examination import examine
+from encoder_conformance.readers.module_target.examination import examine
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
 D, H, F = BARE["D"], BARE["H"], BARE["F"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fakes.wrong_backend import wrong_backend
 
-from encoder_conformance.paths import SPECS
+from encoder_conformance.platform.paths import SPECS
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = re.compile(r"^    (conform [^\n`]+)$", re.MULTILINE)

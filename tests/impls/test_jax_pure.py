@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.deviations.catalogue import seen_in_evaluation
+from encoder_conformance.oracle.catalogue import seen_in_evaluation
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:

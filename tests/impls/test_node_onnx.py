@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.impl.manifest import read_implementation_manifest
-from encoder_conformance.paths import IMPLS
+from encoder_conformance.implementation.manifest import read_implementation_manifest
+from encoder_conformance.platform.paths import IMPLS
 
 FOLDER = IMPLS / "node_onnx"
 SCRIPTS = sorted(FOLDER.glob("*.js"))

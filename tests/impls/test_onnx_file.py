@@ -18,11 +18,11 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from torch import nn
 
 from encoder_conformance import Masks, RunRequest
-from encoder_conformance.impls.onnx_file.inspection import inspect
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.readers.onnx_file.inspection import inspect
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.wire.description import FileDescription
 
 D, H, F = 24, 3, 40
 Array = np.ndarray[Any, Any]

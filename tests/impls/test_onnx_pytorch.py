@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from encoder_conformance import Masks, RunRequest
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.paths import IMPLS
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.platform.paths import IMPLS
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.load import load
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from encoder_conformance.paths import IMPLS
+from encoder_conformance.platform.paths import IMPLS
 
 JOKERS = ("dropout-left-on", "attention-dropout-left-on", "attention-across-batch")
 """What was once named in place of what it is: its size alone is predicted, and would fit anything."""

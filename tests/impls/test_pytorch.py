@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from products import daily
 
-from encoder_conformance.deviations.catalogue import seen_in_evaluation
+from encoder_conformance.oracle.catalogue import seen_in_evaluation
 
 PLANTS = {
     "wrong_epsilon": (
@@ -197,10 +197,10 @@ def test_what_is_kept_for_backward_is_as_predicted(name: str, rate: float) -> No
     """In training, with and without dropout: attention written out, as the prediction has it, and batch 2 of 50."""
     import torch
 
+    from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer, resized
+    from encoder_conformance.commands.inspect.liveness import liveness
     from encoder_conformance.impls.pytorch.adapter import config_of
     from encoder_conformance.impls.pytorch.encoder import EncoderLayer
-    from encoder_conformance.inspect.layer_selection import at_size, find_layer, resized
-    from encoder_conformance.inspect.liveness import liveness
 
     layer = resized(find_layer(name), None, None, None, dropout=rate)
     predicted = liveness(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4

@@ -13,9 +13,9 @@ from systems_page.lines import Line, Number, every_line, systems
 from systems_page.numbers import read, same
 from systems_page.page import PAGE, page
 
-from encoder_conformance.impl.manifest import find_implementation
-from encoder_conformance.plan import select
+from encoder_conformance.implementation.manifest import find_implementation
 from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.plan import select
 
 pytestmark = pytest.mark.xdist_group("systems")  # each command is asked once
 TOX = Path(__file__).resolve().parents[2] / "tox.ini"

@@ -16,17 +16,17 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
-from encoder_conformance.golden.build import compute
-from encoder_conformance.impls.onnx_file.inspection import inspect
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.progress import Progress
+from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.results import Validation
+from encoder_conformance.commands.validate.validation import validate
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.readers.onnx_file.inspection import inspect
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.subjects.subject import SubjectRequest
-from encoder_conformance.validate.request import ValidationRequest
-from encoder_conformance.validate.results import Validation
-from encoder_conformance.validate.validation import validate
 
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
 FAULTS, model_of, parameters_of = PLANTS["FAULTS"], PLANTS["model_of"], PLANTS["parameters_of"]
@@ -52,11 +52,13 @@ def quick() -> Iterator[None]:
             yield case, known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("encoder_conformance.golden.at_once.compute_all", compute_here)
-        patch.setattr("encoder_conformance.validate.phases.situations.SIZES", ((1, 1), (2, 7)))
-        patch.setattr("encoder_conformance.validate.phases.situations.MASKS", FEWER_MASKS)
-        patch.setattr("encoder_conformance.validate.phases.situations.NUMBERS", ("no-mask", "low-variance"))
-        patch.setattr("encoder_conformance.validate.phases.situations.PROPERTIES", ("invariant-padding-content",))
+        patch.setattr("encoder_conformance.oracle.golden.at_once.compute_all", compute_here)
+        patch.setattr("encoder_conformance.commands.validate.phases.situations.SIZES", ((1, 1), (2, 7)))
+        patch.setattr("encoder_conformance.commands.validate.phases.situations.MASKS", FEWER_MASKS)
+        patch.setattr("encoder_conformance.commands.validate.phases.situations.NUMBERS", ("no-mask", "low-variance"))
+        patch.setattr(
+            "encoder_conformance.commands.validate.phases.situations.PROPERTIES", ("invariant-padding-content",)
+        )
         yield
 
 
@@ -67,7 +69,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     def judge(path: Path, layer: Any = None, parameters: Any = None, mask: Any = None, limit: Any = None,
               runtimes: int = 1, against: Any = None, seconds: Any = None,
               deviations: tuple[str, ...] = ()) -> Validation:  # fmt: skip
-        monkeypatch.setattr("encoder_conformance.validate.runtimes.RUNTIMES", ROWS[:runtimes])
+        monkeypatch.setattr("encoder_conformance.commands.validate.runtimes.RUNTIMES", ROWS[:runtimes])
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
         source = SubjectRequest(str(against), folder=tmp_path) if against else None
         asked = ValidationRequest(

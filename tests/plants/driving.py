@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import Masks, RunRequest
-from encoder_conformance.deviations.catalogue import catalogue
-from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.expected import Expected
-from encoder_conformance.judge.outcome import Outcome
-from encoder_conformance.judge.verdict import judge
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.verdict import judge
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
-from encoder_conformance.paths import IMPLS
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.platform.paths import IMPLS
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
-from encoder_conformance.task import Task
+from encoder_conformance.spec.outcome import Outcome
 
 CHECKS = ("output", "stages")
 DTYPES = ("float32", "float64")

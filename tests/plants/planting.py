@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from encoder_conformance import Masks
-from encoder_conformance.paths import SPECS
+from encoder_conformance.platform.paths import SPECS
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from encoder_conformance.asking import ask
-from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Ready, resolve
-from encoder_conformance.impl.manifest import read_implementation
-from encoder_conformance.judge.outcome import EXPECTED
-from encoder_conformance.plan import plan, select
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.judging.asking import ask
+from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import EXPECTED
+from encoder_conformance.subjects.plan import plan, select
 from encoder_conformance.worker.session import Session
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.asking import ask
-from encoder_conformance.golden.narrow import in_format
-from encoder_conformance.golden.store import check_ids, read_golden, read_golden_manifest
-from encoder_conformance.impl.interpreter import Missing, Ready, resolve
-from encoder_conformance.impl.manifest import find_implementation
-from encoder_conformance.judge.outcome import EXPECTED, Outcome
-from encoder_conformance.plan import plan, select
-from encoder_conformance.results import Record
+from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
+from encoder_conformance.implementation.manifest import find_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.oracle.golden.store import check_ids, read_golden, read_golden_manifest
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.parameters import parameter_count
-from encoder_conformance.task import Task
+from encoder_conformance.subjects.plan import plan, select
 from encoder_conformance.worker.session import Session
 
 Tasks = list[Task]

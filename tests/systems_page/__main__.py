@@ -24,7 +24,7 @@ class Ended:
 def conform(*words: str) -> Ended:
     with tempfile.TemporaryDirectory() as folder:
         out = ["--out", folder] if words[0] == "run" else []
-        program = [sys.executable, "-m", "encoder_conformance.cli.main", *words, *out]
+        program = [sys.executable, "-m", "encoder_conformance.commands.main", *words, *out]
         ended = subprocess.run(program, capture_output=True, text=True, timeout=600, check=False, cwd=folder)
         report = json.loads(Path(folder, "report.json").read_text(encoding="utf-8")) if out else {}
     return Ended(ended.returncode, ended.stdout, ended.stderr, report)

@@ -12,7 +12,7 @@ from onnx import reference
 
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.inputs import Shape, check_stated
-from encoder_conformance.wire.onnx_runtimes import ONNX_RUNTIMES, onnx_runtime
+from encoder_conformance.protocol.onnx_runtimes import ONNX_RUNTIMES, onnx_runtime
 
 PROVIDER = "CPUExecutionProvider"
 DISABLED = "MatMulScaleFusion"  # makes 1/√d a float32 attribute in float64 models too (microsoft/onnxruntime#28145)

@@ -1,0 +1,134 @@
+"""Checks a module: examines it in a worker, asks and judges its cases there, part by part."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.commands.check.results import CheckResult, PartResult
+from encoder_conformance.commands.check.stated import CheckRequest
+from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.judging.loop import judge
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.golden.at_once import expectations
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.subjects.cases import module_cases, own_cases
+from encoder_conformance.subjects.module import ModuleWorker
+from encoder_conformance.subjects.subject import Subject, layer_as_judged
+
+_NAME = "the module"
+
+
+@dataclass(frozen=True)
+class ExaminedPart:
+    """A part that was examined, as a subject under a name of its own; its layer is None if it cannot be judged.
+
+    `like`: the part that it is alike in all that was read, so that it need not be asked.
+    """
+
+    at: str | None
+    subject: Subject
+    like: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.subject.name
+
+    @property
+    def described(self) -> ModuleDescription:
+        return self.subject.as_module
+
+
+class Checking:
+    """One check, and the worker that has the module."""
+
+    def __init__(self, request: CheckRequest, log: Path, progress: Progress) -> None:
+        """Raises InputError if no interpreter can run the worker, or what the module should be cannot be read."""
+        self._progress = progress
+        self.request = request.with_layer_read(log.with_name(f"stated-{log.name}"))
+        self.module = ModuleWorker(self.request, log)
+
+    def result(self) -> CheckResult:
+        """Raises InputError for a target that is no module, or holds no layer."""
+        with contextlib.closing(self.module):
+            parts = [self.judged(part) for part in self.parts()]
+        versions = dict(parts[0].described.versions)
+        return CheckResult(target=self.request.target, versions=versions, parts=tuple(parts))
+
+    def parts(self) -> Iterator[ExaminedPart]:
+        """The module that was named, as a layer or a stack; if it is neither, every layer that is found in it.
+
+        A part has to be asked before the next is taken: the worker then answers as that.
+        """
+        self._progress.begin("examining the module", 1)
+        found = self.module.examined(self.request.at)
+        usable = isinstance(found, Subject) and found.layer is not None
+        paths = [] if usable or self.request.at is not None else self.module.listed()
+        if not paths:
+            yield self._part(self.request.at, found)
+            return
+        first: dict[str, str] = {}
+        for path in paths:
+            part = self._part(path, self.module.examined(path))
+            described = part.described
+            key = described.model_copy(update={"adapter": ""}).model_dump_json()  # which names the part
+            proved = described.proof is not None and described.proof.holds
+            can_be_judged = part.subject.layer is not None
+            yield replace(part, like=first.get(key)) if proved and can_be_judged else part
+            first.setdefault(key, path)
+
+    def _part(self, at: str | None, found: Subject | Problem) -> ExaminedPart:
+        if isinstance(found, Problem):
+            raise self.module.unusable(found)
+        described, subject = found.as_module, found.named(at or _NAME)
+        computed = described.unplaced and described.searched is None
+        if found.layer is None or not described.parameters or computed:
+            return ExaminedPart(at, replace(subject, layer=None))
+        if not_taken := [dtype for dtype in self.request.dtypes if dtype not in described.dtypes]:
+            raise self.module.unusable(_not_in(not_taken, described))
+        layer = layer_as_judged(found.layer, at or "", stated=described.stated is not None)
+        assert subject.implementation is not None
+        known = subject.implementation.model_copy(update={"deviations": self.request.declared})
+        return ExaminedPart(at, replace(subject, layer=layer, implementation=known))
+
+    def cases(self, part: ExaminedPart) -> list[Case]:
+        layer = part.subject.layer
+        if layer is None or part.like:
+            return []
+        portable = module_cases(part.described, layer, self.request.level)
+        return [*portable, *own_cases(part.described, layer, part.subject.parameters, self.request.level)]
+
+    def judged(self, part: ExaminedPart) -> PartResult:
+        """Ask the part that was taken last, and judge its answers."""
+        cases, subject, seen = self.cases(part), part.subject, Observations()
+        records: list[Record] = []
+        if cases:
+            expected = expectations(cases, self.request.jobs, self._progress)
+            self._progress.begin("asking", len(cases))
+            for answer in judge(subject, subject.tasks(cases), lambda case: expected[case.id], seen):
+                records.append(answer.record)
+                self._progress.step(answer.record.case)
+        return PartResult(
+            at=part.at or "",
+            described=part.described,
+            layer=subject.layer if records or part.like else None,
+            as_told=part.described.stated is not None,
+            findings=findings_of(part.described, declared=bool(self.request.declared)),
+            records=tuple(records),
+            diagnoses=tuple(seen.diagnoses(part.name)),
+            like=part.like,
+        )
+
+
+def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:
+    names = " or ".join(dtypes)
+    problem = f"it gives no output in {names} for parameters and x in {names}"
+    if described.narrow_inside and "float64" in dtypes:
+        problem = "something in it is cast to float32, so float64 says nothing"
+    taken = ", ".join(described.dtypes)
+    return Problem(message=problem, hint=f"it takes {taken}" if taken else "leave out --dtype")

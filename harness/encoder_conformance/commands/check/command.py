@@ -1,0 +1,108 @@
+"""`conform check`: a bare module, without an adapter."""
+
+from pathlib import Path
+
+import click
+
+from encoder_conformance.commands.check.checking import Checking
+from encoder_conformance.commands.check.show import show_check
+from encoder_conformance.commands.check.stated import CheckRequest
+from encoder_conformance.commands.check.writing import refuse_folder, write_adapter
+from encoder_conformance.commands.options import (
+    deliver,
+    interpreters_option,
+    jobs_option,
+    level_option,
+    module_arguments,
+    refuse_pickle,
+    refuse_unwritable,
+    result_options,
+    shown_progress,
+)
+from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.level import Level
+
+_EXAMPLES = """
+\b
+Examples:
+  conform check torch.nn:TransformerEncoderLayer --arg d_model=64 --arg nhead=4
+  conform check model.py:encoder
+  conform check my_package.layers:Block --arg width=128 --layer pre-gelu
+  conform check my_port.py:Layer --layer hf:roberta
+  conform check hf:bert --arg num_hidden_layers=2 --at encoder.layer.0
+"""
+
+formats_option = click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    type=click.Choice(list(FORMATS)),
+    help="Format to ask it in; default: float64 and float32, those of them that it computes in.",
+)
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("target", metavar="TARGET")
+@click.option("--arg", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument of the class or function.")
+@click.option("--at", metavar="PATH", help="The part of the module to judge, such as encoder.layer.0.")
+@click.option(
+    "--layer",
+    metavar="ID|YAML|hf:NAME",
+    help="What it should be: a layer of the specification, or that of a model of transformers (hf:bert, hf:FOLDER, "
+    "hf:bert@PATH), at the module's own sizes; or your own YAML file, at its.",
+)
+@click.option(
+    "--write-adapter",
+    "adapter",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the adapter that was used, as a folder for `conform run --impl DIR`.",
+)
+@level_option
+@formats_option
+@interpreters_option("module_target, one that has the framework")
+@jobs_option
+@result_options("check.json")
+def check(
+    target: str,
+    arguments: tuple[str, ...],
+    at: str | None,
+    layer: str | None,
+    adapter: Path | None,
+    level: Level,
+    dtypes: tuple[DtypeName, ...],
+    pythons: dict[str, str],
+    jobs: int,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Judge a module: package.module:name, file.py:name or hf:TYPE. It needs no adapter and no export.
+
+    It reads off the module what layer it is, proves the map of its parameters on the live module, and judges that.
+    What it should be nobody can read off it: --layer says so, and what is unusual is a warning otherwise.
+
+    Exit status: 0 it does what it was judged as; 1 it does not; 2 it could not be judged, or wrong usage.
+    """
+    refuse_pickle(target)
+    request = CheckRequest(
+        target=target,
+        arguments=module_arguments(arguments),
+        folder=Path.cwd(),
+        at=at,
+        level=level,
+        dtypes=dtypes,
+        pythons=pythons,
+        jobs=jobs,
+    ).stating(layer, "`check` judges encoder layers")
+    if adapter is not None:
+        refuse_folder(adapter)
+    refuse_unwritable(out)
+    with shown_progress() as progress:
+        checking = Checking(request, out / "logs" / "check.log", progress)
+        result = checking.result()
+    deliver(out / "check.json", result, lambda: show_check(console(), result), as_json=as_json)
+    if adapter is not None:
+        command = write_adapter(result.parts[0], checking.module.ready.implementation, adapter)
+        click.echo(f"{adapter}: its adapter. {command}", err=as_json)
+    return result.status

@@ -1,0 +1,148 @@
+"""The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
+
+from collections.abc import Iterator
+
+from encoder_conformance.protocol.description import ModuleDescription, as_text
+from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.spec.layer import differences
+from encoder_conformance.spec.published import unusual
+
+_NEEDLESS = "attention.key.bias"
+_SOFTMAX = "a softmax does not change where all scores of a query move alike"
+_OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
+"""Choices that no graph shows without a mask."""
+
+
+def findings_of(described: ModuleDescription, *, declared: bool = False) -> tuple[Finding, ...]:
+    """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell."""
+    return (
+        *_of_choices(described, declared),
+        *_of_parameters(described),
+        *_of_inputs(described),
+        *_of_reading(described),
+    )
+
+
+def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:
+    read, stated = described.layer, described.stated
+    if read is not None and stated is not None:
+        for key, expected, value in differences(read, stated):
+            if key in _OF_MASKS:
+                continue
+            fact = described.fact(key)
+            where = f" ({fact.evidence})" if fact else ""
+            message = f"{key} is {as_text(value)} in the module{where}, and {as_text(expected)} in {stated.layer}"
+            hint = "judged with the deviations that are declared" if declared else ""
+            yield Finding(severity="warning" if declared else "error", message=message, hint=hint)
+    elif read is not None:
+        for each in unusual(read):
+            hint = "if it is meant, say so with --layer: nobody can read off a module what it should be"
+            yield _warning(str(each), hint)
+
+
+def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
+    yield from _of_places(described)
+    yield from _of_values(described)
+    read_elsewhere = {other for _, _, other in described.read_twice}
+    for own in described.unused:
+        if own not in read_elsewhere:
+            yield _warning(f"the parameter {own} changes nothing in the layer that was read")
+    yield from _of_absent(described)
+    for own, name in described.unread:
+        yield _warning(f"{own} is read nowhere, and sounds like {name}, which it is judged as")
+    for name in described.proof.inert if described.proof else ():
+        if not name.endswith(_NEEDLESS):
+            yield _warning(f"{name} changes nothing, in the module as in the oracle")
+
+
+def _of_places(described: ModuleDescription) -> Iterator[Finding]:
+    """Parameters that are read in a place other than their names say."""
+    for own, place, other in described.read_twice:
+        message = f"{own} is read for {place} too, and {other}, which sounds like it, is read nowhere"
+        yield _warning(message, f"it is judged with {other} as {place}")
+    for own, place, sounds in described.misnamed:
+        severity: Severity = "error" if described.stated is not None and described.searched is None else "warning"
+        message = f"{own} does the work of {place}, and its name is that of {sounds}"
+        hint = "are two of them swapped? Their numbers alone cannot tell"
+        yield Finding(severity=severity, message=message, hint=hint)
+
+
+def _of_values(described: ModuleDescription) -> Iterator[Finding]:
+    """Parameters that are others with something added, or one tensor with others."""
+    for name, source in described.parameters.items():
+        if source.more:
+            hint = f"what another has as {name} is to be loaded less {source.more:g}"
+            yield _warning(f"{name} is {source.own} + {source.more:g}", hint)
+    for alias, first in described.aliases.items():
+        yield _warning(f"{alias} and {first} are one tensor")
+    for one, other in described.tied:
+        message = f"{one} and {other} are the same numbers: {described.parameters[one].own}"
+        if described.stated is not None:  # a right output proves nothing: it was given the same numbers for both
+            message += f", and two parameters in {described.stated.layer}"
+        severity: Severity = "error" if described.stated is not None else "warning"
+        hint = "gradients by them cannot be told apart, nor judged"
+        yield Finding(severity=severity, message=message, hint=hint)
+
+
+def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
+    severity: Severity
+    for name in described.absent:
+        if name.endswith(_NEEDLESS):
+            severity, note = "note", f" ({_SOFTMAX})"
+        elif described.stated is not None:
+            severity, note = "error", f", and {described.stated.layer} has"
+        else:
+            severity, note = "warning", ""
+        hint = f"it is taken for {int(name.endswith('gain'))}"
+        yield Finding(severity=severity, message=f"it has no {name}{note}", hint=hint)
+
+
+def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
+    if described.always_causal:
+        message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
+        yield _warning(message, "an encoder sees both ways; a decoder does not")
+    elif described.causal:
+        message = "without a mask no position sees a later one; it is judged with masks that say what is seen"
+        yield _warning(message, "an encoder sees both ways; a decoder does not")
+    if described.across_batch:
+        yield Finding(severity="error", message="an item of the batch changes another: attention goes across the batch")
+    if described.padded_item_is_nan:
+        message = "an item that is padding alone gives NaN, and so does every gradient of its batch"
+        hint = "keep such items out of the batch; their gradients are not judged"
+        yield _warning(message, hint)
+    if not described.masks:
+        yield Finding(severity="note", message="no argument of it hides a position: it is judged without masks")
+
+
+def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
+    if described.not_read is not None:
+        where = f" ({described.not_read.where})" if described.not_read.where else ""
+        severity: Severity = "warning" if described.stated else "error"
+        hint = "" if described.stated else "say what it should be with --layer, and it is judged as that"
+        yield Finding(severity=severity, message=f"{described.not_read.problem}{where}", hint=hint)
+    if described.stated is not None and not described.parameters:
+        message = f"no map of its parameters to those of {described.stated.layer} fits, by number and shape"
+        yield Finding(severity="error", message=message, hint="is it that layer, and with these sizes?")
+    if described.unplaced:
+        names = ", ".join(described.unplaced)
+        yield _warning(f"computed from several parameters, and so not to be given: {names}")
+    proof = described.proof
+    if proof is not None and not proof.holds:
+        wrong = f"; moved alone, these change something else: {', '.join(proof.wrong)}" if proof.wrong else ""
+        message = f"the live module is not what was read off it: {proof.problem or 'see the parameters'}{wrong}"
+        yield _warning(message)
+    if described.searched is not None and described.searched.deviation is None:
+        message = (
+            f"none of {described.searched.maps} maps of its parameters, with any of {described.searched.deviations} "
+            "deviations, gives its output: the map is by names and shapes alone"
+        )
+        yield _warning(message)
+    if described.narrow_inside:
+        message = "in float64 it is no more exact than in float32: something in it is cast. It is judged in float32"
+        yield Finding(severity="note", message=message)
+    for note in described.notes:
+        yield Finding(severity="note", message=note)
+
+
+def _warning(message: str, hint: str = "") -> Finding:
+    return Finding(severity="warning", message=message, hint=hint)

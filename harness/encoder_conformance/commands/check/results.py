@@ -1,0 +1,61 @@
+"""`check.json`: everything that a check of a module found, part by part."""
+
+from typing import Literal
+
+from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.judging.tally import Tally
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.outcome import EXPECTED
+from encoder_conformance.spec.strict import Frozen
+
+
+class PartResult(Frozen):
+    """One module, or one part of a model. `at`: "" for the whole. `layer`: as what it was judged; None: it was not.
+
+    `as_told`: whether the user said what it should be.
+    """
+
+    at: str
+    described: ModuleDescription
+    layer: Layer | None
+    as_told: bool
+    findings: tuple[Finding, ...]
+    records: tuple[Record, ...]
+    diagnoses: tuple[Diagnosis, ...]
+    like: str | None = None
+    """The part that it is alike in what was read; this one was proved, and not asked again."""
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "warning"]
+
+    @property
+    def tally(self) -> Tally:
+        return Tally.of(record.outcome for record in self.records)
+
+    @property
+    def status(self) -> int:
+        """0 it does what the layer does; 1 it does not; 2 it was not judged."""
+        if self.layer is None or not (self.records or self.like):
+            return 2
+        conforms = all(record.outcome in EXPECTED for record in self.records) and not self.errors
+        return 0 if conforms else 1
+
+
+class CheckResult(Frozen):
+    format: Literal["encoder-conformance check"] = "encoder-conformance check"
+    version: Literal[1] = 1
+    target: str
+    versions: dict[str, str]
+    parts: tuple[PartResult, ...]
+
+    @property
+    def status(self) -> int:
+        statuses = [part.status for part in self.parts]
+        return 1 if 1 in statuses else max(statuses, default=2)

@@ -1,0 +1,122 @@
+"""Shows a check on the terminal: what was found with its evidence, then the verdict, and as what."""
+
+from itertools import islice
+
+from rich.console import Console
+
+from encoder_conformance.commands.check.results import CheckResult, PartResult
+from encoder_conformance.protocol.description import MEANINGS, ModuleDescription, as_text
+from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.outcome import EXPECTED
+
+_WIDTH = 11
+_SHOWN_FAILURES = 4
+
+
+def show_check(screen: Console, result: CheckResult) -> None:
+    shown = ((name, version) for name, version in result.versions.items() if name not in ("numpy", "onnx"))
+    versions = ", ".join(f"{name} {version}" for name, version in shown)
+    show_line(screen, f"{result.target}  {versions}", "bold")
+    for part in result.parts:
+        _show_part(screen, part)
+
+
+def _show_part(screen: Console, part: PartResult) -> None:
+    described = part.described
+    show_line(screen, "")
+    _row(screen, "module", f"{part.at + ': ' if part.at else ''}{described.type}")
+    _row(
+        screen, "x", f"{described.x.argument} {described.x.layout}, d_model {described.x.d_model}", described.x.evidence
+    )
+    if not described.masks:
+        _row(screen, "mask", "none")
+    for mask in described.masks:
+        _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {MEANINGS[mask.meaning]}", mask.evidence)
+    if described.layer is not None:
+        _row(screen, "it is", choices(described.layer))
+        for choice in described.facts:
+            if choice.key in ("norm.placement", "norm.epsilon", "feed_forward.activation", "attention.scale"):
+                _row(screen, "", f"{choice.key} {as_text(choice.value)}", choice.evidence)
+    _show_map(screen, described)
+    for finding in part.findings:
+        show_finding(screen, finding)
+    if part.like:
+        _row(screen, "judged", f"as {part.like}: it was read and proved to be like it, and was not asked again")
+    elif part.layer is not None:
+        _show_verdict(screen, part)
+    show_line(screen, last_line(part), "bold red" if part.status else "bold green")
+
+
+def choices(layer: Layer) -> str:
+    """`post-norm layer_norm ε 1e-05, relu, D = 64, H = 4, F = 128, 3 layers`."""
+    heads, d_ff, norm, stack = layer.attention.num_heads, layer.feed_forward.d_ff, layer.norm, layer.stack
+    text = f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}"
+    text += f", D = {layer.d_model}, H = {heads}, F = {d_ff}"
+    more = f", {stack.layers} layers" if stack.layers > 1 else ""
+    return text + more + (", final norm" if stack.final_norm else "")
+
+
+def _show_map(screen: Console, described: ModuleDescription) -> None:
+    own = {source.own for source in described.parameters.values()}
+    if described.parameters:
+        text = f"{len(described.parameters)} parameters in {len(own)} of its own"
+        for name, source in islice(described.parameters.items(), 16):
+            more = f", + {source.more:g}" if source.more else ""
+            text += f"\n{'':{_WIDTH}}  {name:<28} {source.own}, {source.form.replace('_', ' ')}{more}"
+        left = len(described.parameters) - 16
+        text += f"\n{'':{_WIDTH}}  and {left} more" if left > 0 else ""
+        _row(screen, "map", text)
+    proof, search = described.proof, described.searched
+    if proof is not None and proof.holds:
+        size = "" if proof.rms is None else f"its output is {proof.rms:.2f} σ from the oracle's, and "
+        _row(
+            screen,
+            "proved",
+            f"live in {proof.dtype}: {size}{proof.moved} of {proof.of} parameters moved alone do as they do there",
+        )
+    if search is not None:
+        how = {None: "none matches", "": "one matches"}.get(search.deviation, f"one matches with {search.deviation}")
+        _row(screen, "searched", f"{search.maps} maps with each of {search.deviations} deviations: {how}")
+    if described.stages:
+        _row(
+            screen, "stages", ", ".join(f"{stage} ({module})" for stage, module in islice(described.stages.items(), 8))
+        )
+
+
+def _show_verdict(screen: Console, part: PartResult) -> None:
+    assert part.layer is not None
+    as_what = f"as {part.layer.layer}" if part.as_told else "as what was read"
+    rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
+    dtypes = ", ".join(part.described.dtypes)
+    _row(screen, "judged", f"{as_what} in {dtypes}: {part.tally}, largest rms {rms:.3g} σ")
+    failed = [record for record in part.records if record.outcome not in EXPECTED]
+    for record in failed[:_SHOWN_FAILURES]:
+        situation = record.case.rpartition("/")[2]
+        own = ", its own parameters" if "-own/" in record.case else ""
+        message = record.message.splitlines()[0] if record.message else ""
+        text = f"    ✗ {situation}{own} {record.dtype} {record.check}: {record.outcome.value}: {message}"
+        show_line(screen, text[:400], "red")
+    if len(failed) > _SHOWN_FAILURES:
+        show_line(screen, f"      and {len(failed) - _SHOWN_FAILURES} more", "dim")
+    for diagnosis in part.diagnoses:
+        show_line(screen, diagnosis_text(diagnosis), "bold")
+
+
+def last_line(part: PartResult) -> str:
+    """The verdict, and as what; never that it does what it should where nobody said what that is."""
+    count = f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"
+    layer = part.layer
+    if layer is None or part.status == 2:
+        hint = "" if part.as_told else " With --layer ID|YAML it is judged as that layer."
+        return f"It could not be judged: see above.{hint}"
+    if part.as_told:
+        verb = "does what" if part.status == 0 else "does not do what"
+        return f"It {verb} {layer.layer} says ({choices(layer)}), {count}"
+    if part.status == 0:
+        return f"It does what it was read to be: {choices(layer)}. Whether it should be that, --layer can say; {count}"
+    return f"It does not do what it was read to be: {choices(layer)}, {count}"
+
+
+def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:
+    show_line(screen, f"{label:<{_WIDTH}}{text}" + (f" · {evidence}" if evidence else ""))

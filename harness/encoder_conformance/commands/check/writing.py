@@ -1,0 +1,109 @@
+"""Writes the folder of the adapter that a check used."""
+
+import json
+import keyword
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from encoder_conformance.commands.check.results import PartResult
+from encoder_conformance.implementation.manifest import Implementation, known_folders
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import shown
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.cases import InputLimits
+
+_MODULES = {
+    "PyTorch": ("torch",),
+    "Keras": ("keras",),
+    "Flax NNX": ("flax", "jax"),
+    "Flax Linen": ("flax", "jax"),
+    "Equinox": ("equinox", "jax"),
+    "JAX": ("jax",),
+}
+"""Framework → the modules that an adapter of it imports."""
+_TIMEOUTS = {"start": 120, "build": 60, "run": 60}
+
+
+def refuse_folder(folder: Path) -> None:
+    """Raises InputError for a folder that is there, or whose name is none of an implementation."""
+    name = folder.name
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name in known_folders():
+        hint = "small letters, digits and _, a letter first, and no name that `conform list impls` has"
+        raise InputError(f"{name!r} is no name for an implementation", where="--write-adapter", hint=hint)
+    if folder.exists():
+        raise InputError("exists already", where=f"--write-adapter {shown(folder)}", hint="give another folder")
+
+
+def write_adapter(part: PartResult, implementation: Implementation, folder: Path) -> str:
+    """Write the whole folder or none of it; the command that runs it. Raises InputError if there is no adapter."""
+    if part.layer is None or not part.described.adapter:
+        hint = "it lacks a parameter, two are one tensor, or no Take says its map: see docs/adding-a-backend.md"
+        raise InputError("there is no adapter to write", where="--write-adapter", hint=hint)
+    layer = _layer_of(part.layer, folder.name)
+    files = {
+        "adapter.py": part.described.adapter,
+        "impl.yaml": _manifest(part, implementation, layer, folder.name),
+        "requirements.txt": "\n".join([*_MODULES[part.described.framework], "onnx", "onnxruntime", "ml_dtypes", ""]),
+        f"{layer.layer}.yaml": yaml.safe_dump(layer.model_dump(mode="json"), sort_keys=False),
+    }
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for name, text in files.items():
+            (temporary / name).write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)  # mkdtemp's folder is private to its owner
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return f"conform run --impl {shown(folder)} --layer {shown(folder / layer.layer)}.yaml"
+
+
+def _layer_of(layer: Layer, name: str) -> Layer:
+    """With an id of its own, and the epsilon that the layer language has (L-2)."""
+    fields = {**layer.model_dump(mode="json"), "layer": f"{name.replace('_', '-')}-layer"}
+    return Layer.model_validate_json(json.dumps(fields))
+
+
+def _manifest(part: PartResult, implementation: Implementation, layer: Layer, name: str) -> str:
+    described = part.described
+    capabilities = implementation.capabilities
+    manifest = {
+        "name": name,
+        "title": f"{described.type}, as conform check found it",
+        "framework": described.framework,
+        "homepage": "https://onnx.ai",
+        "command": ["python", "adapter.py"],
+        "requires": [*_MODULES[described.framework], "onnx", "onnxruntime", "pydantic"],
+        "install": "encoder-conformance[module-target]",
+        "capabilities": {
+            "dtypes": ["float32"],  # float64 has the decimal epsilon, and the layer language float32's (L-2)
+            "devices": ["cpu"],
+            "modes": ["eval"],
+            "layouts": ["batch_first"],
+            "masks": list(capabilities.masks),
+            "checkpoint": False,
+            "checks": ["output", "stages", "gradients"] if described.stages else ["output", "gradients"],
+            "stages": [*described.stages, "output"],
+            "layers": [layer.layer],
+        },
+        "unsupported": [_unsupported(part, layer)],
+        "deviations": [],
+        "timeouts": _TIMEOUTS,
+    }
+    return yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)
+
+
+def _unsupported(part: PartResult, layer: Layer) -> dict[str, object]:
+    """One entry for all situations of the layer that a check does not ask of the module."""
+    limits = InputLimits.of_module(part.described)
+    family = [each for each in load().situations.values() if layer.family in each.families]
+    return {
+        "when": {"situation": sorted(each.situation for each in family if not limits.ask(each))},
+        "reason": "Its masks cannot say this, or it is given in another form than the module's",
+        "link": "https://pytorch.org/docs/stable/nn.html",
+    }

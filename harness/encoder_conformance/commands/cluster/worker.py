@@ -1,0 +1,86 @@
+"""The part of a cluster's worker: say which implementations it can run, and judge one part in a process of its own."""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+import encoder_conformance
+from encoder_conformance.commands.cluster.part import REQUEST, PlanPart
+from encoder_conformance.commands.versions.environments import name_of, normal, requirements_of
+from encoder_conformance.implementation.interpreter import Missing, packages_of, resolve
+from encoder_conformance.implementation.lock import source_digest
+from encoder_conformance.implementation.manifest import Device, find_implementation
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import PACKAGE, SPECS
+from encoder_conformance.reports.run.folder import NAME
+
+_END_OF_LOG = 2000
+
+
+class Offer(BaseModel):
+    """A worker's description of itself. `harness`: a digest of its sources and of the specification. `packages`:
+    implementation → what it needs, as it is installed there. `absent`: implementation → why it cannot run there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    conform: str
+    harness: str
+    packages: dict[str, tuple[str, ...]] = {}
+    absent: dict[str, str] = {}
+
+
+class Result(BaseModel):
+    """A part's report.json, or why there is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    report: str = ""
+    problem: str = ""
+
+
+def offer(implementations: Sequence[str], device: Device) -> Offer:
+    """The implementations among these that this machine can run."""
+    packages, absent = dict[str, tuple[str, ...]](), dict[str, str]()
+    for text in implementations:
+        try:
+            folder, implementation = find_implementation(text)
+            ready = resolve(implementation, folder, {})
+            if isinstance(ready, Missing):
+                absent[text] = ready.reason
+            elif device not in implementation.capabilities.devices:
+                absent[text] = f"runs on {', '.join(implementation.capabilities.devices)}, not on {device}"
+            else:
+                needed = {normal(name_of(line)) for line in requirements_of(implementation, folder)}
+                lines = (packages_of(ready.command[0]) or "").splitlines() if implementation.requires else []
+                found = (line for line in lines if normal(line.split(" ")[0]) in needed)
+                packages[text] = (*sorted(found), f"adapter {source_digest(folder)[:8]}")
+        except InputError as error:
+            absent[text] = str(error)
+    return Offer(conform=encoder_conformance.__version__, harness=_harness(), packages=packages, absent=absent)
+
+
+def _harness() -> str:
+    """A digest of the harness and of what it expects."""
+    return hashlib.sha256((source_digest(PACKAGE) + source_digest(SPECS)).encode()).hexdigest()[:12]
+
+
+def judge(part: PlanPart) -> Result:
+    """Judge one part. Its process ends with this one, however that ends."""
+    with tempfile.TemporaryDirectory(prefix="conform-part-") as temporary:
+        folder = Path(temporary)
+        (folder / REQUEST).write_text(part.model_dump_json(), encoding="utf-8")
+        log = folder / "part.log"
+        with log.open("wb") as said:
+            command = [sys.executable, "-m", "encoder_conformance.commands.cluster.part_command", temporary]
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said) as process:
+                status = process.wait()
+        report = folder / NAME
+        if status == 0 and report.is_file():
+            return Result(report=report.read_text(encoding="utf-8"))
+        end = log.read_text(encoding="utf-8", errors="replace")[-_END_OF_LOG:].strip()
+        return Result(problem=end or f"its process ended with status {status}")

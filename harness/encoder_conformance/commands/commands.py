@@ -1,0 +1,55 @@
+"""The commands by name, and exit statuses. A command is imported on use: NumPy alone takes as long as help."""
+
+from importlib import import_module
+
+import click
+
+NOT_AS_EXPECTED, BAD_INPUT, INCOMPLETE = 1, 2, 3
+"""Exit statuses: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete or failed."""
+
+_COMMANDS = {
+    "run": ("run:run", "Judge implementations and print the matrix."),
+    "explain": ("explain:explain", "Show one failure of that run in full."),
+    "report": ("report:report", "Write runs as a static site to look at."),
+    "reproduce": ("reproduce:reproduce", "Write a failing case as a script of the framework alone."),
+    "compare": ("compare:compare_", "Put two runs side by side: what changed, and what got worse."),
+    "versions": ("versions:versions", "Judge an implementation over released versions of its framework."),
+    "merge": ("merge:merge_", "Unite the parts of a run, or several runs, into one report."),
+    "summarize": ("summarize:summarize", "Write a run as JUnit XML, Markdown, annotations or a badge, for CI."),
+    "new": ("new:new", "Make the folder of a new implementation."),
+    "smoke": ("smoke:smoke", "Check a new adapter: what works, what fails, and where the fault is."),
+    "check": ("check:check", "Judge a bare module, without an adapter."),
+    "diff": ("diff:diff", "Compare two layers with the same parameters."),
+    "validate": ("validate:validate_", "Validate an ONNX file from any source."),
+    "ask": ("ask:ask", "Write questions to a file of tensors, for what can run no adapter."),
+    "judge": ("judge:judge", "Judge a file of answers to those questions."),
+    "export": ("export:export", "Export a layer to ONNX."),
+    "trace": ("trace:trace", "Show every stage's shape, from the live module."),
+    "parameters": ("parameters:parameters", "Show every parameter of a live layer, total and trainable."),
+    "memory": ("memory:memory", "Show the memory of a forward pass, and the longest sequence that fits."),
+    "profile": ("profile:profile", "Show how long each stage takes."),
+    "list": ("list:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),
+    "deviations": ("deviations:deviations", "Show which case detects which deviation: the kill matrix."),
+    "core": ("core:core", "Recompute the cases of the level core."),
+    "golden": ("golden:golden", "Build or verify the frozen expectations."),
+}
+"""Name → module:attribute in encoder_conformance.commands, and summary; in the order in which a user needs them."""
+
+
+class Commands(click.Group):
+    """The group of all commands. It imports none of them until it runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(f"encoder_conformance.commands.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in _COMMANDS.items()])

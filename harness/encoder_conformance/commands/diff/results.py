@@ -1,0 +1,68 @@
+"""`diff.json`: how far two layers are apart, tensor by tensor, and each from the oracle."""
+
+from typing import Literal
+
+from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.outcome import EXPECTED
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.strict import Frozen
+
+
+class TensorDifference(Frozen):
+    """One tensor that both gave. `rms`, `max`: in √2 σ, of their difference; None where shapes differ.
+
+    `sides`: rms of each from the oracle, in σ.
+    """
+
+    case: str
+    check: Check
+    tensor: str
+    rms: float | None
+    max: float | None
+    sides: tuple[float | None, float | None]
+
+    @property
+    def agrees(self) -> bool:
+        limits = constants()
+        fits = self.rms is not None and self.max is not None
+        return fits and (self.rms or 0) <= limits.rms_limit and (self.max or 0) <= limits.max_limit
+
+
+class SideResult(Frozen):
+    """`layer`: what it is, read off it; None for an implementation."""
+
+    name: str
+    versions: dict[str, str]
+    layer: Layer | None
+    records: tuple[Record, ...]
+    diagnoses: tuple[Diagnosis, ...]
+
+    @property
+    def failed(self) -> list[Record]:
+        return [record for record in self.records if record.outcome not in EXPECTED]
+
+
+class DiffResult(Frozen):
+    format: Literal["encoder-conformance diff"] = "encoder-conformance diff"
+    version: Literal[1] = 1
+    layer: Layer
+    sides: tuple[SideResult, SideResult]
+    apart: tuple[TensorDifference, ...]
+
+    @property
+    def differing(self) -> list[TensorDifference]:
+        return [each for each in self.apart if not each.agrees]
+
+    @property
+    def unanswered(self) -> list[Record]:
+        """The checks that a side was asked and gave no tensors for."""
+        return [record for side in self.sides for record in side.failed if not record.tensors]
+
+    @property
+    def status(self) -> int:
+        """0 they agree; 1 they do not; 2 nothing could be compared."""
+        if self.differing or (self.apart and self.unanswered):
+            return 1
+        return 0 if self.apart else 2

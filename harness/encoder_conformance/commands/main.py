@@ -1,0 +1,118 @@
+"""`conform`: the command group, and the exit status of each kind of exception."""
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+
+import click
+
+import encoder_conformance
+from encoder_conformance.commands.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED, Commands
+from encoder_conformance.platform.errors import InputError, Unanswered
+from encoder_conformance.platform.files import UnwritableError
+from encoder_conformance.platform.memory import collect_no_more, collect_rarely
+from encoder_conformance.platform.processors import blas_threads
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(encoder_conformance.__version__, prog_name="conform")
+def cli() -> None:
+    """Does this Transformer encoder layer do what it should, and if not, why not?
+
+    \b
+    conform run                              judge every implementation whose framework is installed, in a minute
+    conform run --impl pytorch --level required
+    conform new my_backend --framework jax   a new implementation's folder, complete but for a few blanks
+    conform smoke ./my_backend               a checklist for a new adapter, in seconds
+    conform explain                          the first failure of that run, in full
+    conform report conform-report/latest --to site   runs as pages to look at: index.html
+    conform reproduce --impl ./my_backend    the smallest failing case, as a script of the framework alone
+    conform compare OLD NEW                  what changed between two runs, and what got worse
+    conform versions keras_mha --last 6      since which version of Keras what is so
+    conform summarize --junit junit.xml      that run for CI: JUnit, Markdown, annotations, a badge
+    conform export onnx_pytorch --layer pre-gelu --to model.onnx
+    conform check model.py:encoder           a bare module, without an adapter
+    conform diff old.py:Layer new.py:Layer   two layers with the same parameters
+    conform validate model.onnx              an ONNX file from any source
+    conform ask --layer post-relu            questions as a file of tensors
+    conform judge answers.safetensors        a file of answers, from any program
+    conform trace                            every stage's shape, from the live module
+    conform parameters                       every parameter by name, total and trainable
+    conform memory                           the memory of a forward pass, and the longest sequence that fits
+    conform profile                          the time of each stage
+    """
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def main() -> None:
+    collect_rarely()
+    status = _run_command()
+    collect_no_more()
+    sys.exit(status)
+
+
+def _run_command() -> int:
+    _interrupt_by(signal.SIGTERM, signal.SIGHUP)
+    os.environ.update(blas_threads(1) | os.environ)  # before NumPy: several wait for each other in small products
+    try:
+        status = cli.main(standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Abort as abort:
+        return _report_interrupt(abort.__cause__ or abort)  # click wraps the exception that was raised
+    except KeyboardInterrupt as interrupt:
+        return _report_interrupt(interrupt)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except InputError as error:
+        click.echo("conform: " + "\n".join(error.lines()), err=True)
+        return BAD_INPUT
+    except Unanswered as failure:
+        click.echo(f"conform: {failure}", err=True)
+        return NOT_AS_EXPECTED
+    except UnwritableError as error:
+        click.echo(f"conform: {error.filename}: cannot be written: {error.strerror}", err=True)
+        return INCOMPLETE
+    except BrokenPipeError:
+        _write_no_more()  # the reader has closed the pipe
+        return 0
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _write_no_more()
+            click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
+            return INCOMPLETE
+        traceback.print_exc()
+        click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
+        return INCOMPLETE
+
+
+def _interrupt_by(*numbers: signal.Signals) -> None:
+    """Let these signals do what Ctrl-C does. One that is ignored, as under nohup, stays so."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        for number in numbers:  # a terminal that closes sends several, and one is enough
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report_interrupt(interrupt: BaseException) -> int:
+    """Print the interrupt with the exception's notes, in which a command says what it wrote."""
+    click.echo("; ".join(["conform: interrupted", *getattr(interrupt, "__notes__", [])]), err=True)
+    return INCOMPLETE
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""Options, checks and output that several commands share. Options are declared without NumPy and pydantic."""
+
+import functools
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from encoder_conformance.engine.run_options import RANDOM
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import UnwritableError, replace_file
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.spec.level import DTYPES, LEVELS
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from pydantic import BaseModel
+    from rich.progress import Progress as ProgressBar
+
+    from encoder_conformance.judging.records import Shard
+    from encoder_conformance.spec.layer import Layer
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    callback=lambda _, __, value: value or os.cpu_count() or 1,
+    help="Processes that compute; default: one for each processor.",
+)
+"""The command gets `jobs`, at least 1."""
+level_option = click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    default="core",
+    show_default=True,
+    help="Only cases of this level or a stricter one.",
+)
+dtypes_option = click.option(
+    "--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES), help="Default: every dtype of each case."
+)
+
+
+def interpreters_option(what: str) -> Callable[..., Any]:
+    """--python NAME=PATH, which the command gets as `pythons`, a dict. `what`: whose interpreter."""
+    return click.option(
+        "--python",
+        "pythons",
+        multiple=True,
+        metavar="NAME=PATH",
+        callback=lambda _, __, value: interpreters(value),
+        help=f"Interpreter for {what}.",
+    )
+
+
+def result_options(file: str) -> Callable[..., Any]:
+    """--out, the folder of `file`, and --json, which prints it: the command gets `out` and `as_json`."""
+    folder = click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("conform-report"),
+        show_default=True,
+        help=f"Folder for {file} and the workers' logs.",
+    )
+    printed = click.option("--json", "as_json", is_flag=True, help=f"{file} on standard output, and nothing else.")
+    return lambda command: folder(printed(command))
+
+
+def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_json: bool) -> None:
+    """Write a result to its file, and show it, or print the file. Raises UnwritableError, once it is shown."""
+    text = result.model_dump_json(indent=1)
+    problem: UnwritableError | None = None
+    try:
+        replace_file(path, text.encode())
+    except UnwritableError as error:
+        problem = error
+    if as_json:
+        click.echo(text)
+    else:
+        show()
+    if problem:
+        raise problem
+    if not as_json:
+        click.echo(f"Everything: {path}")
+
+
+def progress_bar() -> "ProgressBar":
+    """A progress bar on stderr, hidden if stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as ProgressBar
+    from rich.table import Column
+
+    screen = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
+    return ProgressBar(*columns, console=screen, transient=True, expand=True, disable=not screen.is_terminal)
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """One bar for all tasks, one after the other."""
+    with progress_bar() as bar:
+        task = bar.add_task("starting")
+        yield Progress(
+            begin=lambda what, total: bar.reset(task, total=total, description=what),
+            step=lambda what: bar.update(task, advance=1, description=what),
+        )
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, or a number with s, m or h: 90, 30s, 5m."""
+
+    name = "duration"
+    _SECONDS = MappingProxyType({"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0})
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value).strip())
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r} is no time: write 90, 30s, 5m or 1h", param, ctx)
+        return float(match[1]) * self._SECONDS[match[2]]
+
+
+class Seed(click.IntRange):
+    """A number from 0, or the word random, which draws one that has no frozen goldens."""
+
+    name = "seed"
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"N|{RANDOM}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value != RANDOM:
+            return int(super().convert(value, param, ctx))
+        seed = 1 + secrets.randbelow(10**9)
+        click.echo(f"Drawn: --seed {seed}")
+        return seed
+
+
+class PartType(click.ParamType["Shard"]):
+    """A part of a plan: 2/3 is the second of three."""
+
+    name = "part"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Shard":
+        from encoder_conformance.judging.records import Shard
+
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", str(value))
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            self.fail(f"{value!r} is no part: write 1/3, 2/3 or 3/3", param, ctx)
+        return Shard(number=int(match[1]), of=int(match[2]))
+
+
+class Size(click.ParamType[int]):
+    """Bytes, with a unit: 500MB, 4GiB."""
+
+    name = "size"
+    _UNITS = MappingProxyType(
+        {"": 1}
+        | {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
+        | {f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)}
+    )
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]i?B|)", str(value).strip())
+        size = round(float(match[1]) * self._UNITS[match[2]]) if match else 0
+        if not 1 << 20 <= size < 1 << 60:
+            self.fail(f"{value!r} is no size from 1MiB on: write 500MB or 4GiB", param, ctx)
+        return size
+
+
+def worker_limits(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --memory and --isolate, which the command gets as `limits`."""
+
+    @click.option(
+        "--memory", type=Size(), metavar="SIZE", help="Memory of each worker, 4GiB; default: three quarters of all."
+    )
+    @click.option("--isolate", is_flag=True, help="Run workers without network and home (docs/untrusted.md).")
+    @functools.wraps(command)
+    def limited(*arguments: Any, memory: int | None, isolate: bool, **options: Any) -> Any:
+        if isolate:
+            from encoder_conformance.worker.sandbox import require_sandbox
+
+            require_sandbox()
+        return command(*arguments, limits=WorkerLimits(memory or default_memory(), isolate), **options)
+
+    return limited
+
+
+def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
+    """Name → path of each `NAME=PATH` of --python. Raises InputError."""
+    return _pairs(pythons, "NAME=PATH", "--python", "for example keras_tf=/opt/tf/bin/python", empty=False)
+
+
+def module_arguments(arguments: tuple[str, ...]) -> dict[str, str]:
+    """Name → value of each `NAME=VALUE` of --arg. Raises InputError."""
+    return _pairs(arguments, "NAME=VALUE", "--arg", "for example --arg d_model=64", empty=True)
+
+
+def _pairs(given: tuple[str, ...], form: str, option: str, hint: str, *, empty: bool) -> dict[str, str]:
+    """The values by name. `empty`: a value may be "". Raises InputError."""
+    values = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not (name and equals and (value or empty)):
+            raise InputError(f"{pair!r} is not {form}", where=option, hint=hint)
+        values[name] = value
+    return values
+
+
+def warn_of_left_out() -> None:
+    """Print a line for each implementation of an installed package that cannot be loaded; the command continues."""
+    from encoder_conformance.implementation.manifest import left_out
+
+    for line in left_out().values():
+        click.echo(f"conform: {line}", err=True)
+
+
+def refuse_unwritable(out: Path) -> None:
+    """Make the folder of --out. Raises InputError if it cannot be written, before anything is computed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror}", where=f"--out {out}", hint="choose another folder"
+        ) from None
+
+
+PORTABLE = "portable"
+
+
+def layer_parameters_of(layer: "Layer", source: str) -> "dict[str, npt.NDArray[Any]]":
+    """The layer's parameters from --parameters: `portable` for the specification's own, or a safetensors file.
+
+    Raises InputError if the file cannot be read or does not hold the layer's parameters.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    from encoder_conformance.spec.case import layer_parameters
+    from encoder_conformance.spec.parameters import unlike
+
+    if source == PORTABLE:
+        return dict(layer_parameters(layer, {}))
+    try:
+        tensors: dict[str, npt.NDArray[Any]] = dict(load_file(source))
+    except (OSError, SafetensorError) as error:
+        hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
+        raise InputError(f"cannot be read: {error}", where=f"--parameters {source}", hint=hint) from None
+    if problem := unlike(layer, {name: value.shape for name, value in tensors.items()}):
+        raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {source}")
+    return tensors
+
+
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
+
+
+def refuse_pickle(target: str) -> None:
+    """Raises InputError for a target that is a file of pickled weights, or what hands over a module of a process."""
+    from encoder_conformance.protocol.handover import LIVE
+
+    path = target.partition(":")[0]
+    if path.endswith(_PICKLES) or path == LIVE.removesuffix(":"):
+        save = f"s.save_file(torch.load('{path}', weights_only=True), 'weights.safetensors')"
+        hint = f'convert it: python -c "import torch, safetensors.torch as s; {save}", and name the class of the module'
+        raise InputError("is a pickle, which runs whatever code is in it: it is not opened", where=path, hint=hint)

@@ -1,0 +1,64 @@
+"""`conform summarize`: a run in the formats that CI systems read."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import replace_file
+from encoder_conformance.reports.ci.annotations import annotations
+from encoder_conformance.reports.ci.junit import junit
+from encoder_conformance.reports.ci.markdown import badge, markdown, verdict
+from encoder_conformance.reports.run.folder import LATEST, RUNS
+from encoder_conformance.reports.run.reading import read_report
+
+_EXAMPLES = """
+\b
+Examples:
+  conform summarize --junit junit.xml
+  conform summarize conform-report/20261101T080000Z --badge conform.svg
+  conform summarize --markdown - >> "$GITHUB_STEP_SUMMARY"
+  conform summarize --annotations
+"""
+_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run", default=RUNS / LATEST, type=click.Path(path_type=Path))
+@click.option("--junit", "junit_file", type=_FILE, help="JUnit XML: a suite for each implementation.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Markdown: failures and their diagnosis first.")
+@click.option("--badge", "badge_file", type=_FILE, help="An SVG image: how many checks conform.")
+@click.option("--annotations", "annotated", is_flag=True, help="GitHub's workflow commands, on standard output.")
+def summarize(
+    run: Path, junit_file: Path | None, markdown_file: Path | None, badge_file: Path | None, annotated: bool
+) -> None:
+    """Write a run's report as CI reads it. RUN: its folder or report.json; default: the last run without --out.
+
+    FILE - is standard output. The exit status is 0 whatever the run found: `conform run` has said it.
+    """
+    report = read_report(run)
+    if not (annotated or junit_file or markdown_file or badge_file):
+        hint = "--junit FILE, --markdown FILE, --badge FILE or --annotations"
+        raise InputError(f"choose a format for: {verdict(report)}", where=str(run), hint=hint)
+    if junit_file is not None:
+        _write(junit_file, junit(report))
+    if markdown_file is not None:
+        _write(markdown_file, markdown(report).encode())
+    if badge_file is not None:
+        _write(badge_file, badge(report).encode())
+    if annotated:
+        for line in annotations(report, Path.cwd()):
+            click.echo(line)
+
+
+def _write(file: Path, data: bytes) -> None:
+    if str(file) == "-":
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        replace_file(file, data)
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror}", where=str(file), hint="choose another folder"
+        ) from None

@@ -1,0 +1,107 @@
+"""The command line of `conform run` as one object, and which of its options do not go together."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from encoder_conformance.engine.run_options import RunOptions
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.worker.limits import WorkerLimits
+
+if TYPE_CHECKING:  # help is printed without NumPy and pydantic
+    from encoder_conformance.implementation.manifest import Device
+    from encoder_conformance.judging.records import Shard
+    from encoder_conformance.spec.level import DtypeName, Level
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """The options as the user gave them. `begun`: when, by time.monotonic(). `earlier`: a run to be completed."""
+
+    begun: float
+    impls: tuple[str, ...]
+    globs: tuple[str, ...]
+    layer_file: Path | None
+    level: "Level | None"
+    dtypes: "tuple[DtypeName, ...]"
+    budget: float | None
+    fail_fast: bool
+    device: "Device"
+    jobs: int | None
+    threads: int | None
+    seed: int
+    shard: "Shard | None"
+    balanced_by: Path | None
+    earlier: Path | None
+    scheduler: str | None
+    pythons: dict[str, str]
+    limits: WorkerLimits
+    out: Path | None
+    keep_failing: bool
+    quiet: bool
+    verbose: bool
+    update_declared: bool
+    reason: str | None
+
+    @property
+    def at_once(self) -> int:
+        """The most processes in parallel."""
+        return self.jobs or os.cpu_count() or 1
+
+    @property
+    def chosen_level(self) -> "Level | None":
+        """None for every level."""
+        return self.level or (None if self.globs or self.update_declared else "core")
+
+    @property
+    def options(self) -> RunOptions:
+        return RunOptions(
+            jobs=self.jobs,
+            device=self.device,
+            threads=self.threads,
+            seed=self.seed,
+            begun=self.begun,
+            budget=self.budget,
+            fail_fast=self.fail_fast,
+            limits=self.limits,
+            shard=self.shard,
+            verbosity="quiet" if self.quiet else "verbose" if self.verbose else "usual",
+            keep_failing=self.keep_failing,
+        )
+
+    def refuse_contradictions(self) -> None:
+        """Raise InputError for options that do not go together."""
+        if self.quiet and self.verbose:
+            raise InputError("are given together", where="--quiet, --verbose", hint="leave out one of them")
+        narrowing = self.globs or self.layer_file or self.level or self.dtypes or self.budget or self.fail_fast
+        if self.update_declared and (narrowing or self.shard or self.earlier):
+            raise InputError(
+                "a part of the suite cannot say what an implementation's deviations are",
+                where="--update-declared",
+                hint="run it without --case, --layer, --level, --dtype, --budget, --fail-fast, --shard and --resume",
+            )
+        if self.reason is not None and not self.update_declared:
+            raise InputError("is of deviations that are declared", where="--reason", hint="add --update-declared")
+        if self.scheduler:
+            self._refuse_with_scheduler()
+        elif self.balanced_by and not self.shard:
+            raise InputError("makes parts equal, and there are none", where="--balanced-by", hint="--shard I/N")
+
+    def _refuse_with_scheduler(self) -> None:
+        """Raise InputError for an option that a cluster has no use for."""
+        given = {
+            "layer": self.layer_file,
+            "budget": self.budget,
+            "fail-fast": self.fail_fast,
+            "shard": self.shard,
+            "balanced-by": self.balanced_by,
+            "resume": self.earlier,
+            "python": self.pythons,
+            "update-declared": self.update_declared,
+            "keep-failing": self.keep_failing,
+        }
+        hint = "on a cluster, ask the whole plan; conform merge unites what several runs judged"
+        for name, value in given.items():
+            if value:
+                raise InputError("is given together with --scheduler", where=f"--{name}", hint=hint)

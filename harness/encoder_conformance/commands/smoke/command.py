@@ -1,0 +1,110 @@
+"""`conform smoke`: a checklist for a new adapter, in seconds."""
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from encoder_conformance.commands.inspect.layer_selection import find_layer
+from encoder_conformance.commands.options import interpreters_option, warn_of_left_out, worker_limits
+from encoder_conformance.commands.smoke.checklist import Checklist
+from encoder_conformance.commands.smoke.step import NAMES, SmokeStep, verdict
+from encoder_conformance.platform.paths import shown
+from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.spec.load import Specification, load
+from encoder_conformance.subjects.opening import open_implementation
+from encoder_conformance.subjects.subject import Subject, SubjectRequest
+from encoder_conformance.worker.limits import WorkerLimits
+
+_MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
+_STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}
+_VERDICT_LINES = {
+    "ok": ("Every step is right. The whole suite: conform run --impl {given}", "bold green"),
+    "blank": ("A blank is left. Fill it in, and run smoke again.", "bold yellow"),
+    "adapter": (
+        "The adapter is broken: it does not drive the implementation, so nothing is known of that yet.",
+        "bold red",
+    ),
+    "architecture": (
+        "It refuses the layer that it was asked for: nothing is known yet of the adapter or the implementation.",
+        "bold yellow",
+    ),
+    "implementation": ("The adapter works; the implementation, or the map of its parameters, is wrong.", "bold red"),
+}
+
+
+_EXAMPLES = """
+\b
+Examples:
+  conform smoke ./my_backend --python my_backend=/opt/mine/bin/python
+  conform smoke ./my_bert --layer my-bert.yaml
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("given", metavar="NAME|FOLDER[:KEY=VALUE,…]")
+@interpreters_option("the implementation")
+@worker_limits
+@click.option("--layer", metavar="ID|YAML", help="Use this layer, if the architecture is fixed.")
+@click.option("--json", "as_json", is_flag=True, help="The steps as JSON.")
+def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool, limits: WorkerLimits) -> int:
+    """Check a new adapter on a handful of small cases: what works, what fails, and where the fault is.
+
+    The cases use small layers that its manifest does not opt out of, or --layer.
+
+    Exit status: 0 every step is right; 1 a step failed; 2 no manifest, or no interpreter to start it with.
+    """
+    warn_of_left_out()
+    with tempfile.TemporaryDirectory(prefix="conform-") as folder:
+        request = SubjectRequest(given, pythons=pythons)
+        subject = open_implementation(request, Path(folder) / "worker.log", limits=limits)
+        try:
+            steps = _run_steps(subject, *_load_layer(layer), Console(quiet=True) if as_json else console())
+            subject.close()
+        finally:
+            subject.worker.abort()
+    if as_json:
+        ready = subject.worker.ready
+        facts = {"implementation": subject.name, "folder": str(ready.folder), "verdict": verdict(steps)}
+        click.echo(json.dumps({**facts, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
+    else:
+        text, style = _VERDICT_LINES[verdict(steps)]
+        if verdict(steps) == "adapter" and any((step.name, step.state) == ("numbers", "ok") for step in steps):
+            text = "The adapter does not do all that its manifest declares. The numbers that could be judged are right."
+        console().print(text.format(given=given), style=style, soft_wrap=True)
+    return int(verdict(steps) != "ok")
+
+
+def _load_layer(layer: str | None) -> tuple[Specification, str | None]:
+    """The specification, with the user's own layer added, and the id of the layer."""
+    if layer is None:
+        return load(), None
+    chosen = find_layer(layer)
+    own = () if chosen.layer in load().layers else (Path(layer),)
+    return load(extra_layers=own), chosen.layer
+
+
+def _run_steps(subject: Subject, specification: Specification, layer: str | None, screen: Console) -> list[SmokeStep]:
+    """Run every step, and show each as soon as it is done."""
+    screen.print(f"{subject.name} ({shown(subject.worker.ready.folder)})", style="bold")
+    steps = []
+    with screen.status("") as status:  # the status is for terminals alone
+        for step in Checklist(subject, specification, layer, status.update):
+            steps.append(step)
+            _show(screen, step)
+    for name in NAMES:
+        if name not in [step.name for step in steps]:
+            steps.append(SmokeStep(name, "not tried", "it needs what failed above"))
+            _show(screen, steps[-1])
+    return steps
+
+
+def _show(screen: Console, step: SmokeStep) -> None:
+    line = Text.assemble((f" {_MARK[step.state]} {step.name:<11} ", _STYLE[step.state]), step.said)
+    screen.print(line, soft_wrap=True)
+    for advice in step.do:
+        screen.print(Text(f"     → {advice}"), soft_wrap=True)

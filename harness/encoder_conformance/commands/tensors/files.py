@@ -1,0 +1,114 @@
+"""Reads files of questions and of answers, and says what is wrong with one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+
+from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.platform.files import replace_file
+from encoder_conformance.protocol.tensors import ASKED
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.stages import stages
+from encoder_conformance.subjects.questions import Asking, Questions
+
+_GRADIENT = "gradient."
+
+
+def write_questions(questions: Questions, path: Path) -> None:
+    """The whole file or none of it."""
+    tensors, metadata = questions.file()
+    replace_file(path, safetensors.numpy.save(tensors, metadata=metadata))
+
+
+def read_asking(path: Path) -> tuple[Asking, bytes]:
+    """The asking in a file of questions, and the file's digest. Raises InputError."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            digest = file.get_tensor(ASKED).tobytes() if ASKED in file.keys() else b""  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        hint = "name the file of `conform ask` with --asked"
+        raise InputError(f"cannot be read: {_first_line(error)}", where=str(path), hint=hint) from None
+    if "asking" not in metadata or not digest:
+        raise InputError("is no file of `conform ask`", where=str(path), hint="--asked names it")
+    try:
+        return Asking.model_validate_json(metadata["asking"]), digest
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        hint = "it was written by another version: ask again"
+        raise InputError(f"metadata asking: {problem}", where=str(path), hint=hint) from None
+
+
+@dataclass(frozen=True)
+class Given:
+    """The contents of a file of answers. `names`: question → the names of the tensors that answer it."""
+
+    names: Mapping[str, frozenset[str]]
+
+    def checks(self, question: str) -> frozenset[Check]:
+        """The checks that a question has tensors for. An output is always asked for."""
+        found: set[Check] = {"output"}
+        for name in self.names.get(question, frozenset()):
+            found.add("gradients" if name.startswith(_GRADIENT) else "output" if name == "output" else "stages")
+        return frozenset(found)
+
+    def stages(self) -> tuple[str, ...]:
+        """The stages that any question has."""
+        every = {name for names in self.names.values() for name in names if not name.startswith(_GRADIENT)}
+        return tuple(sorted(every))
+
+
+def read_answers(path: Path, questions: Questions, asked: Path) -> Given:
+    """Raises InputError for a file that is damaged, of another asking, or answers what was not asked."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = set(file.keys())
+            digest = file.get_tensor(ASKED) if ASKED in names else None
+    except (OSError, SafetensorError) as error:
+        hint = "it has to be a whole safetensors file; write it again"
+        raise InputError(f"cannot be read: {_first_line(error)}", where=str(path), hint=hint) from None
+    if digest is None:
+        hint = f"copy the tensor {ASKED!r} of {asked.name} into it, which tells what is answered"
+        raise InputError(f"has no tensor {ASKED!r}", where=str(path), hint=hint)
+    if digest.tobytes() != questions.digest.tobytes():
+        hint = f"answer {asked.name} again, or name the file that was answered with --asked"
+        raise InputError(f"answers another asking than {asked}", where=f"{path}: tensor {ASKED}", hint=hint)
+    by_question: dict[str, set[str]] = {}
+    for name in sorted(names - {ASKED}):
+        question, _, tensor = name.rpartition("/")
+        _refuse_unknown(name, question, tensor, questions, path)
+        by_question.setdefault(question, set()).add(tensor)
+    return Given({question: frozenset(found) for question, found in by_question.items()})
+
+
+def _refuse_unknown(name: str, question: str, tensor: str, questions: Questions, path: Path) -> None:
+    by_id = {each.id: each for each in questions.questions}
+    if question not in by_id:
+        problem = f"the tensor {name!r} answers no question"
+        raise InputError(problem, where=str(path), hint=nearest(question, by_id))
+    asked = by_id[question]
+    gradients = asked.case.expected_shapes("gradients") if "gradients" in asked.checks else {}
+    known = {*stages(asked.case.layer), *(_GRADIENT + each for each in gradients)}
+    if tensor not in known:
+        problem = f"the tensor {name!r} is none that {question} asks for"
+        raise InputError(problem, where=str(path), hint=nearest(tensor, known))
+
+
+def check_same_specification(questions: Questions, digest: bytes, path: Path) -> None:
+    """Raise InputError if the file asks other questions than this version makes of the same asking."""
+    if not np.array_equal(np.frombuffer(digest, np.uint8), questions.digest):
+        hint = "ask again with this version, and answer that"
+        problem = "its questions are not those of this version's specification, or it was edited"
+        raise InputError(problem, where=str(path), hint=hint)
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).splitlines()[0]

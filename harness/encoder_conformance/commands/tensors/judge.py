@@ -1,0 +1,87 @@
+"""`conform judge`: a file of answers, judged and diagnosed as any run."""
+
+from pathlib import Path
+
+import click
+
+from encoder_conformance.commands.options import jobs_option
+from encoder_conformance.commands.run.judging import Planned, compute, judge_assignments
+from encoder_conformance.commands.tensors.files import Given, check_same_specification, read_answers, read_asking
+from encoder_conformance.engine.run_options import RunOptions
+from encoder_conformance.engine.scheduling import Assignment
+from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.oracle.golden.goldens import Goldens
+from encoder_conformance.platform.paths import READERS
+from encoder_conformance.reports.run.folder import begun_run
+from encoder_conformance.subjects.plan import plan
+from encoder_conformance.subjects.questions import Questions, cases_asked, questions_of
+from encoder_conformance.subjects.starting import require_ready
+from encoder_conformance.subjects.subject import found_to_be
+
+FOLDER = READERS / "tensor_file"
+
+_EXAMPLES = """
+\b
+Examples:
+  conform judge answers.safetensors
+  conform judge answers.safetensors --asked /data/asked.safetensors --out report
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("answers", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="ANSWERS.safetensors")
+@click.option(
+    "--asked",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file that was answered; default: asked.safetensors beside the answers.",
+)
+@jobs_option
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for report.json and the log; default: a new one under conform-report.",
+)
+def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int:
+    """Judge a file of answers to the questions of `conform ask`, and print the matrix.
+
+    Stages and gradients are judged where the file has them. A question without an answer is an error of the run.
+
+    Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
+    """
+    asked = asked or answers.with_name("asked.safetensors")
+    asking, digest = read_asking(asked)
+    cases = cases_asked(asking)
+    with begun_run(out) as folder:
+        goldens = Goldens(cases, jobs)
+        compute(goldens)
+        questions = questions_of(asking, {case.id: goldens(case) for case in cases})
+        check_same_specification(questions, digest, asked)
+        given = read_answers(answers, questions, asked)
+        assignment = _assignment(answers, asked, questions, given)
+        options = RunOptions(jobs=1, seed=asking.seed)
+        status = judge_assignments(Planned([assignment], goldens), folder, options).show(out)
+    unanswered = [question.id for question in questions.questions if question.id not in given.names]
+    if unanswered:
+        named = ", ".join(unanswered[:5]) + (f" and {len(unanswered) - 5} more" if len(unanswered) > 5 else "")
+        click.echo(f"{len(unanswered)} of {len(questions.questions)} questions have no answer: {named}")
+    return status
+
+
+def _assignment(answers: Path, asked: Path, questions: Questions, given: Given) -> Assignment:
+    chosen = {"answers": str(answers.absolute()), "asked": str(asked.absolute())}
+    manifest = read_implementation(FOLDER, chosen, str(answers))
+    implementation = found_to_be(manifest, answers.name, stages=given.stages())  # those in the file, and no others
+    ready = require_ready(implementation, FOLDER, {}, str(answers), "cannot be read here")
+    return Assignment(ready, list(_tasks(ready, questions, given)))
+
+
+def _tasks(ready: Ready, questions: Questions, given: Given) -> list[Task]:
+    """The output of every question, and the stages and gradients of those whose answers have them."""
+    tasks = []
+    for question in questions.questions:
+        answered = given.checks(question.id)
+        planned = plan(ready.implementation, [question.case], (question.dtype,))
+        tasks += [task for task in planned if task.check in answered]
+    return tasks

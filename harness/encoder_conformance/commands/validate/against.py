@@ -1,0 +1,71 @@
+"""A file against its source: opens that for the time of a validation, and asks it what the file was asked."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from encoder_conformance.commands.validate.comparison import Compared, compare_answers
+from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile, distinct
+from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.judging.asking import JudgedAnswer
+from encoder_conformance.judging.loop import judge
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.subjects.opening import open_source
+from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, layer_as_judged
+
+
+@contextmanager
+def opened(
+    wanted: SubjectRequest, file: ExaminedFile, logs: Path, progress: Progress
+) -> Iterator[tuple[ExaminedFile, Subject]]:
+    """The source, and the file that is held against its layer and its parameters."""
+    request = file.request
+    progress.begin("looking into the source", 1)
+    wanted = replace(wanted, pythons=request.pythons)
+    with closing(open_source(wanted, file.parameters, logs / "source.log")) as source:
+        progress.step("looked into the source")
+        read = source.layer and layer_as_judged(source.layer, "", stated=False)
+        parameters = _parameters(source, file) if request.parameters is None else request.parameters
+        stated = replace(request, layer=request.layer or read, parameters=parameters)
+        yield replace(file, request=stated), source
+
+
+def _parameters(source: Subject, file: ExaminedFile) -> dict[str, Array]:
+    """The source's, and the file's own where the source has none: that is said, and nothing is compared."""
+    return {name: source.parameters.get(name, value) for name, value in file.parameters.items()}
+
+
+def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progress: Progress) -> list[Compared]:
+    """The answers that the first run that works and the source both gave, compared.
+
+    Both are given the file's own parameters, so that what differs is the computation.
+    """
+    run = answers.first_working
+    if run is None or source.session is None:
+        return []
+    cases = distinct({phase: cases for phase, cases in answers.cases.items() if phase != "properties"})
+    progress.begin(f"asking {source.name}", len(cases))
+    dtype = _format_of(source, file.dtype)
+    tasks = source.tasks((_in_format(case, dtype) for case in cases), (dtype,))
+    asked = (task for task in tasks if task.check in ("output", "stages"))
+    theirs: dict[tuple[str, str], JudgedAnswer] = {}
+    for answer in judge(source, asked, lambda case: answers.expected[case.id], Observations()):
+        theirs[answer.task.case.id, answer.task.check] = answer
+        progress.step(f"{source.name} {answer.task.case.id}")
+    return list(compare_answers(cases, run.answers, theirs))
+
+
+def _format_of(source: Subject, asked: DtypeName) -> DtypeName:
+    """The format to ask it in: that of the file, if it computes in it; else the next wider one."""
+    assert source.implementation is not None
+    known = source.implementation.capabilities.dtypes
+    if asked in known:
+        return asked
+    return min(known, key=lambda name: (FORMATS[name].roundoff > FORMATS[asked].roundoff, -FORMATS[name].roundoff))
+
+
+def _in_format(case: Case, dtype: DtypeName) -> Case:
+    return replace(case, situation=case.situation.model_copy(update={"dtypes": (dtype,)}))

@@ -1,0 +1,171 @@
+"""`conform validate`: an ONNX file of any origin."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
+from encoder_conformance.commands.options import (
+    Duration,
+    deliver,
+    interpreters_option,
+    jobs_option,
+    layer_parameters_of,
+    module_arguments,
+    refuse_pickle,
+    result_options,
+    shown_progress,
+    worker_limits,
+)
+from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.runtimes import RUNTIMES
+from encoder_conformance.commands.validate.show import show_validation
+from encoder_conformance.commands.validate.validation import fixed, validate
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.protocol.description import MaskMeaning
+from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.reports.run.folder import run_folder
+from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.subjects.subject import SubjectRequest
+from encoder_conformance.worker.limits import WorkerLimits
+
+NAME = "validation.json"
+
+_EXAMPLES = """
+\b
+Examples:
+  conform validate model.onnx
+  conform validate model.onnx --layer post-relu-512 --parameters weights.safetensors
+  conform validate model.onnx --layer my-layer.yaml --mask ignore --runtime onnxruntime
+  conform validate model.onnx --against model.py:encoder
+  conform validate fused.onnx --against model.onnx
+  conform validate model.onnx --strict                       (in CI: a warning fails)
+  conform validate somebody-elses.onnx --isolate --memory 4GiB
+  conform validate quantised.onnx --limit 0.02 --json > validation.json
+"""
+
+
+@click.command("validate", epilog=_EXAMPLES)
+@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@click.option("--layer", metavar="ID|YAML", help="The layer that it should be; default: inferred from the graph.")
+@click.option(
+    "--parameters",
+    metavar="FILE|portable",
+    help="What it was made from: safetensors in the specification's names, or the specification's own drawn ones.",
+)
+@click.option(
+    "--mask",
+    type=click.Choice(["attend", "ignore", "additive"]),
+    help="The meaning of true in its mask; default: inferred.",
+)
+@click.option(
+    "--runtime",
+    "runtimes",
+    multiple=True,
+    type=click.Choice(list(dict.fromkeys(runtime for runtime, _ in RUNTIMES))),
+    help="Default: each that is here, at every level.",
+)
+@click.option("--limit", type=click.FloatRange(0), help="Relative error that a file with integer weights may have.")
+@click.option(
+    "--against",
+    metavar="SOURCE",
+    help="What it was made from: package.module:name, file.py:name, hf:TYPE, weights.safetensors, or a file .onnx.",
+)
+@click.option("--arg", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument of the source's class.")
+@click.option("--at", metavar="PATH", help="The part of the source that was exported, such as encoder.layer.0.")
+@click.option(
+    "--deviation",
+    "deviations",
+    multiple=True,
+    metavar="ID",
+    help="What it does otherwise on purpose, gelu-quick or mask-causal for CLIP (conform list deviations).",
+)
+@click.option(
+    "--fix",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="NEW.onnx",
+    help="Write the file with what is safe and mechanical mended (order, axis names, stale shapes), and judge that.",
+)
+@click.option(
+    "--timeout", type=Duration(), help="Time to look into the file, to load it, and for each answer; default: 5m, 2m."
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    default=MOST_NODES,
+    show_default=True,
+    help="The most nodes that are read, functions inlined.",
+)
+@click.option("--strict", is_flag=True, help="A warning fails, as an error does: exit status 1.")
+@interpreters_option("onnx_file")
+@worker_limits
+@jobs_option
+@result_options("validation.json")
+def validate_(
+    model: Path,
+    layer: str | None,
+    parameters: str | None,
+    mask: MaskMeaning | None,
+    runtimes: tuple[str, ...],
+    limit: float | None,
+    against: str | None,
+    arguments: tuple[str, ...],
+    at: str | None,
+    deviations: tuple[str, ...],
+    fix: Path | None,
+    timeout: float | None,
+    nodes: int,
+    strict: bool,
+    pythons: dict[str, str],
+    jobs: int,
+    out: Path,
+    as_json: bool,
+    limits: WorkerLimits,
+) -> int:
+    """Validate an ONNX file: its structure, sizes, masks, numbers, runtimes and levels. No specification is needed:
+    the layer is inferred from the graph, and judged with the file's own parameters.
+
+    Exit status: 0 it does what --layer states, or conforms to itself where nothing is stated; 1 it was judged and
+    does not; 2 it could not be judged, or wrong usage.
+    """
+    stated = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
+    if parameters and stated is None:
+        hint = "name the layer that they are the parameters of"
+        raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
+    stated_parameters = layer_parameters_of(stated, parameters) if stated and parameters else None
+    source = None
+    if against is not None:
+        refuse_pickle(against)
+        source = SubjectRequest(against, module_arguments(arguments), at=at)
+    elif arguments or at:
+        raise InputError("is of a source", where="--arg, --at", hint="--against names it")
+    for name in deviations:
+        if name not in catalogue():
+            raise InputError(f"{name} is no known deviation", where="--deviation", hint=nearest(name, catalogue()))
+    request = ValidationRequest(
+        model, stated, stated_parameters, mask, runtimes, pythons, limit, strict, source, limits, timeout,
+        deviations=deviations, most_nodes=nodes,
+    )  # fmt: skip
+    with run_folder(out) as folder:
+        result = folder / NAME
+        result.unlink(missing_ok=True)  # that of another file, or of this one before it was changed
+        if fix is not None:
+            request = _fixed(request, fix, folder, as_json=as_json)
+        with shown_progress() as progress:
+            validation = validate(request, folder, jobs, progress)
+        deliver(result, validation, lambda: show_validation(console(), validation), as_json=as_json)
+    return validation.status
+
+
+def _fixed(request: ValidationRequest, new: Path, out: Path, *, as_json: bool) -> ValidationRequest:
+    """The request for the mended file, which is written; the same request where there is nothing to mend."""
+    if new.exists():
+        raise InputError("is there already", where=f"--fix {new}", hint="name a file that is not: nothing is replaced")
+    done = fixed(replace(request, fix=new), out)
+    if not done:
+        click.echo("Nothing that is mechanical is to be mended; the file is judged as it is.", err=as_json)
+        return request
+    click.echo(f"Written to {new}: {'; '.join(done)}.", err=as_json)
+    return replace(request, model=new)

@@ -1,0 +1,183 @@
+"""The evidence of a validation: the file as it is described, and the answers of every runtime."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from encoder_conformance.commands.validate.comparison import Compared
+from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.findings import Phase, PhaseFinding
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.subjects.subject import Subject
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ExaminedFile:
+    """The file: its description, its parameters, and the layer that it should be."""
+
+    request: ValidationRequest
+    description: FileDescription
+    parameters: Mapping[str, Array]
+
+    @property
+    def layer(self) -> Layer | None:
+        """The stated layer, else the inferred one."""
+        return self.request.layer or self.description.layer
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """Those that the user states; where nothing says what it should be, those that were read off it, too."""
+        stated = self.request.deviations
+        if self.request.layer is not None or self.request.against is not None:
+            return stated
+        return tuple(dict.fromkeys((*stated, *self.description.deviations)))
+
+    @cached_property
+    def is_understood(self) -> bool:
+        """Whether its layer, its inputs and a known dtype were found."""
+        roles = self.description.roles
+        return self.description.layer is not None and roles is not None and self._output_dtype in FORMATS
+
+    @cached_property
+    def misfit(self) -> str | None:
+        """Why the file's parameters are not those of the stated layer."""
+        if self.request.layer is None:
+            return None
+        return unlike(self.request.layer, {name: value.shape for name, value in self.parameters.items()})
+
+    @cached_property
+    def stated_layer(self) -> Layer | None:
+        """The stated layer, where the file can be compared with it."""
+        return None if self.misfit or not self.is_understood else self.request.layer
+
+    @property
+    def can_be_judged(self) -> bool:
+        if not self.is_understood or self.misfit:
+            return False
+        inferred, layer = self.description.layer, self.layer
+        return bool(inferred and layer and inferred.attention.num_heads == layer.attention.num_heads)
+
+    @property
+    def _output_dtype(self) -> str:
+        """The output's; x's, where an encoder was cut out of a file which widens what it gives (`keep_io_types`)."""
+        assert self.description.roles is not None
+        x, output = (
+            self.description.port(name).dtype for name in (self.description.roles.x, self.description.roles.output)
+        )
+        narrow = x in FORMATS and output in FORMATS and FORMATS[x].roundoff > FORMATS[output].roundoff
+        return x if narrow and self.description.cut is not None else output
+
+    @cached_property
+    def dtype(self) -> DtypeName:
+        return dtype_named(self._output_dtype)
+
+    @cached_property
+    def integers(self) -> str | None:
+        """The commonest format of its integer weights; None where it has none and rounds no activation.
+
+        σ, which is of floating-point arithmetic, says nothing of such a file as it is. Even where only weights are
+        integers, ONNX Runtime's optimiser may round activations, too.
+        """
+        stored = [name for name in self.description.stored().values() if name not in FORMATS]
+        if stored:
+            return max(stored, key=stored.count)
+        return "int8" if self.description.quantised else None
+
+    @cached_property
+    def rounded_as(self) -> DtypeName | None:
+        """The format that the file computes in, where it is narrower than `dtype`."""
+        return narrower(self.parameters, self.dtype)
+
+    @property
+    def format(self) -> Format:
+        """The dtype of its output, with the roundoff of the format that it computes in."""
+        return FORMATS[self.dtype].computed_in(FORMATS[self.rounded_as or self.dtype])
+
+    def rounded(self, value: float) -> float:
+        """A constant as the format that the file computes in holds it."""
+        return float(np.asarray(value).astype(FORMATS[self.rounded_as or self.dtype].numpy))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The cases of each phase, the expected results by case, and the runs that answered them."""
+
+    cases: Mapping[Phase, Sequence[Case]]
+    expected: Mapping[str, Expected]
+    runs: Sequence[RuntimeRun]
+
+    @property
+    def working(self) -> list[RuntimeRun]:
+        return [run for run in self.runs if run.is_working]
+
+    @property
+    def in_sigma(self) -> Sequence[RuntimeRun]:
+        """The runs whose numbers σ judges: of integers, that of the numbers that they stand for."""
+        return [run for run in self.runs if run.as_numbers] or self.runs
+
+    @property
+    def first_working(self) -> RuntimeRun | None:
+        """The first run that works, of those whose numbers σ judges."""
+        return next((run for run in self.in_sigma if run.is_working), None)
+
+    @property
+    def of_the_file(self) -> list[RuntimeRun]:
+        """The runs of the file as it is."""
+        return [run for run in self.runs if not run.as_numbers]
+
+
+def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
+    """The cases of all phases, each once."""
+    return list({case.id: case for of_phase in cases.values() for case in of_phase}.values())
+
+
+@dataclass(frozen=True)
+class ValidationEvidence:
+    """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
+
+    subject: ExaminedFile
+    answers: Answers | None
+    source: Subject | None = None
+    compared: Sequence[Compared] = ()
+
+    @property
+    def compared_run(self) -> RuntimeRun | None:
+        """The run whose answers are compared with the source's: the first that works."""
+        return self.answers.first_working if self.answers else None
+
+    @property
+    def description(self) -> FileDescription:
+        return self.subject.description
+
+    @property
+    def wrong_runtimes(self) -> tuple[str, ...]:
+        """The runs that are wrong with a right file: some that follows it to the letter conforms in every check, and
+        none of these is out of line. Such a run that does not load the file says nothing of it."""
+        if self.answers is None or self.subject.integers:  # σ says nothing of a file with integers as it is
+            return ()
+        asked = [
+            run for run in self.answers.of_the_file if run.answers and not run.lacks_operators_of(self.description)
+        ]
+        literal = [run for run in asked if run.is_literal and run.is_working]
+        if not literal or not all(run.conforms for run in literal):
+            return ()
+        return tuple(run.name for run in asked if run not in literal and not (run.is_working and run.conforms))
+
+
+class Assessment:
+    """A phase's findings and its summary in a few words; "" where the file did not get so far."""
+
+    def __init__(self, summary: str = "", findings: Iterable[PhaseFinding] = ()) -> None:
+        self.summary, self.findings = summary, tuple(findings)

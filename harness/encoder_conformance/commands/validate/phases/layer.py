@@ -1,0 +1,159 @@
+"""Phase `layer`: the inferred layer and its parameters, against what the user states, else against what is usual."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from encoder_conformance.commands.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.quantised import unlike_rounding
+from encoder_conformance.commands.validate.weights import shared, without_effect
+from encoder_conformance.protocol.description import FileDescription, InitializerSource
+from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.layer import differences
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.published import epsilon_of, unusual
+
+Array = npt.NDArray[Any]
+_ROWS = 8
+"""Rows of a matrix that tell its columns apart."""
+EMPTY_ROWS = "attention.fully_masked_row"
+"""The choice that the phase `masks` compares."""
+
+
+def assess(evidence: ValidationEvidence) -> Assessment:
+    return Assessment(_summary(evidence.description), _all_findings(evidence))
+
+
+def _all_findings(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
+    yield from _findings(evidence.subject)
+    yield from _unproved(evidence)
+    yield from _unstated(evidence)
+
+
+def _summary(description: FileDescription) -> str:
+    if description.file is None or description.layer is None:
+        return ""
+    found = f"{len(description.parameters)} parameters and {len(description.stages)} stages found in the graph"
+    proved = description.fact("proved")
+    return f"{found}, proved by a run ({proved.evidence})" if proved and proved.value else found
+
+
+def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
+    if subject.is_understood and subject.misfit and subject.request.layer:
+        message = f"the file's parameters are not those of {subject.request.layer.layer}: {subject.misfit}"
+        yield PhaseFinding(phase="layer", severity="error", message=message)
+    for key, message in unlike_stated(subject).items():
+        if key != EMPTY_ROWS:
+            yield PhaseFinding(phase="layer", severity="error", message=message)
+    if subject.can_be_judged and subject.request.parameters is not None:
+        yield from _compared(subject.request.parameters, subject.parameters, subject.description.parameters)
+
+
+def _unproved(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
+    """Say what a run did not prove, where no other phase tells by how much."""
+    proved, answers = evidence.description.fact("proved"), evidence.answers
+    told = answers is not None and any(
+        record.outcome in (Outcome.FAIL, Outcome.DEVIATES) for run in answers.in_sigma for record in run.records
+    )
+    if proved is not None and not proved.value and not told:
+        message = f"the file does not compute what was read off its graph: {proved.evidence}"
+        yield PhaseFinding(
+            phase="layer", severity="error", message=message, hint="compare it with what it was made from"
+        )
+
+
+def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
+    """Warn of what nobody stated to be so, and is unusual."""
+    subject, answers = evidence.subject, evidence.answers
+    inferred = subject.description.layer
+    if inferred is not None and subject.request.layer is None and subject.is_understood:
+        epsilon = epsilon_of(inferred.norm.epsilon, subject.rounded)
+        norm = inferred.norm.model_copy(update={"epsilon": epsilon})
+        for each in unusual(inferred.model_copy(update={"norm": norm})):
+            hint = "if it is meant so, say it with --layer"
+            yield PhaseFinding(phase="layer", severity="warning", message=str(each), hint=hint)
+    if inferred is not None and subject.request.parameters is None:
+        yield from shared(subject.parameters, subject.description)
+        if answers is not None and (case := answers.cases["numbers"][0]).situation.sequence > 1:
+            yield from without_effect(case)
+
+
+def unlike_stated(subject: ExaminedFile) -> dict[str, str]:
+    """Choice → how the file's layer differs there from the stated one."""
+    stated, description = subject.stated_layer, subject.description
+    if stated is None or description.layer is None:
+        return {}
+    messages = {}
+    for key, expected, own in differences(description.layer, stated):
+        is_free = key == EMPTY_ROWS and "unspecified" in (own, expected)
+        if not is_free and not _is_rounded(subject, own, expected):
+            fact = description.fact(key)
+            where = f" ({fact.evidence})" if fact else ""
+            messages[key] = f"{key} is {own} in the file{where}, and {expected} in {stated.layer}"
+    return messages
+
+
+def _is_rounded(subject: ExaminedFile, own: Any, expected: Any) -> bool:
+    """Whether a number is another one as the format holds it that the file computes in, or float32, in which ONNX
+    keeps attributes."""
+    return isinstance(expected, float) and own in (subject.rounded(expected), float(np.float32(expected)))
+
+
+def _compared(
+    stated: Mapping[str, Array], parameters: Mapping[str, Array], sources: Mapping[str, InitializerSource]
+) -> Iterator[PhaseFinding]:
+    """Parameters other than those that the file was made from. The format that a parameter is stored in rounds it,
+    and nothing else may."""
+    for name, value in parameters.items():
+        if name not in stated:  # a checkpoint may lack it, which the phase `source` says
+            continue
+        source = sources.get(name)
+        if source is not None and source.step is not None:
+            difference = unlike_rounding(value, stated[name], source.step, source.stored or "")
+            if not difference:
+                continue
+            expected, step = stated[name].astype(value.dtype), source.step
+        else:
+            narrow = FORMATS[source.stored].numpy if source and source.stored else value.dtype
+            expected, difference, step = stated[name].astype(narrow).astype(value.dtype), "", 0.0
+        if not np.array_equal(expected, value):
+            others = {other: theirs for other, theirs in stated.items() if other != name}
+            message = f"{name} {_moved(value, expected, others, step) or difference or _far(value, expected)}"
+            yield PhaseFinding(phase="layer", severity="error", message=message, hint="compare what was exported")
+
+
+def _moved(value: Array, expected: Array, others: Mapping[str, Array], step: float) -> str:
+    """Whose numbers it holds, or how its own are arranged otherwise, each up to `step`; "" where neither is so."""
+    if alike := [name for name, other in others.items() if _same(other, value, step)]:
+        return f"holds {alike[0]}"
+    if expected.ndim == 2 and _same(expected.T, value, step):
+        return "is transposed"
+    order = _order(value, expected)
+    if order is not None and _same(expected[..., order], value, step):
+        return f"holds its {'columns' if value.ndim == 2 else 'numbers'} in another order, as of other heads"
+    return ""
+
+
+def _order(value: Array, expected: Array) -> list[int] | None:
+    """The order in which `value` has the columns, or the numbers, of `expected`, as its first rows show it; None where
+    they show no other order."""
+    if expected.shape != value.shape:
+        return None
+    own, theirs = (np.atleast_2d(each)[:_ROWS].astype(np.float64) for each in (value, expected))
+    order = [int(np.abs(theirs - column[:, None]).max(0).argmin()) for column in own.T]
+    return order if len(set(order)) == len(order) and order != sorted(order) else None
+
+
+def _far(value: Array, expected: Array) -> str:
+    error = np.abs(expected.astype(np.float64) - value).max() if expected.shape == value.shape else np.inf
+    return f"holds other values, up to {error:.3g} away"
+
+
+def _same(one: Array, other: Array, step: float = 0.0) -> bool:
+    """Whether one is the other, no number further off than `step`."""
+    if one.shape != other.shape or not step:
+        return one.shape == other.shape and bool(np.array_equal(one.astype(other.dtype), other))
+    return bool(np.abs(one.astype(np.float64) - other).max() <= step)

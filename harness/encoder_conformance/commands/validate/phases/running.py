@@ -1,0 +1,143 @@
+"""The phases of runtimes and levels: which load the file, agree, and depend on what was asked before; and the cost."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from encoder_conformance.commands.validate.evidence import Answers, Array, Assessment, ValidationEvidence, distinct
+from encoder_conformance.commands.validate.phases.described import size_text
+from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.implementation.interpreter import Missing
+from encoder_conformance.judging.difference import difference
+from encoder_conformance.judging.verdict import TensorVerdict
+from encoder_conformance.oracle.expected import ExpectedTensor
+from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.case import Case
+
+Difference = tuple[str, TensorVerdict]
+"""A case, and the verdict on the difference there."""
+
+
+def loads(evidence: ValidationEvidence) -> Assessment:
+    """The runtimes and levels that load the file."""
+    answers = evidence.answers
+    if answers is None:
+        return Assessment()
+    asked = [run for run in answers.of_the_file if run.answers]
+    working = [run for run in asked if run.is_working]
+    return Assessment(
+        f"{len(working)} of {len(asked)} runtimes and levels", _load_findings(answers, evidence.description)
+    )
+
+
+def _load_findings(answers: Answers, description: FileDescription) -> Iterator[PhaseFinding]:
+    for run in answers.runs:  # also of the numbers that integers stand for: where they do not run, nothing is judged
+        if isinstance(run.found, Missing):
+            message = f"{run.name} was not asked: {run.found.reason}"
+            yield PhaseFinding(phase="loads", severity="note", message=message, hint=run.found.hint)
+        elif run.lacks_operators_of(description):
+            message = f"{run.name} has not all of its operators, which are ONNX Runtime's own"
+            hint = f"{run.failure}; the file runs in ONNX Runtime alone"
+            yield PhaseFinding(phase="loads", severity="note", message=message, hint=hint, runtimes=(run.name,))
+        elif run.failure:
+            message = f"{run.name}: {run.failure}"
+            yield PhaseFinding(phase="loads", severity="error", message=message, runtimes=(run.name,))
+
+
+def levels(evidence: ValidationEvidence) -> Assessment:
+    """Runtimes and levels against each other. Optimisation may change numbers within the noise, √2 σ."""
+    answers = evidence.answers
+    if answers is None or evidence.subject.integers:
+        return Assessment()
+    if len(answers.working) < 2:
+        return Assessment("one runtime and level alone; nothing to compare")
+    first = answers.working[0].name
+    largest = _largest_differences(answers, evidence)
+    verdicts = [verdict for _, verdict in largest.values()]
+    rms = max((verdict.rms or 0.0 for verdict in verdicts), default=0.0)
+    summary = f"{len(answers.working)} runtimes and levels, largest difference rms {rms:.2g} √2 σ"
+    if equal := sum(1 for verdict in verdicts if not verdict.max):
+        summary += f", {equal} with the same bits as {first}"
+    return Assessment(summary, _level_findings(largest, first))
+
+
+def _level_findings(largest: dict[str, Difference], first: str) -> Iterator[PhaseFinding]:
+    for name, (case, verdict) in largest.items():
+        if not verdict.conforms:
+            problem = verdict.problem or f"rms {verdict.rms or 0:.3g} √2 σ, max {verdict.max or 0:.3g} √2 σ"
+            message = f"{name} and {first} differ in {case}: {problem}"
+            hint = "deploy with a level that is right (SessionOptions.graph_optimization_level), or name what it fuses "
+            hint += "in disabled_optimizers"
+            yield PhaseFinding(phase="levels", severity="error", message=message, hint=hint, runtimes=(name,))
+
+
+def _largest_differences(answers: Answers, evidence: ValidationEvidence) -> dict[str, Difference]:
+    """Run → the case where its output is furthest from the first run's, and how far, in √2 σ."""
+    first, *others = answers.working
+    largest: dict[str, Difference] = {}
+    format = evidence.subject.format
+    for run in others:
+        for case in distinct(answers.cases):
+            if "output" not in answers.expected[case.id].tensors:  # properties have no expected result
+                continue
+            expected = in_format(case, answers.expected[case.id], format).tensors["output"]
+            mine, theirs = (_output(each, case, expected) for each in (first, run))
+            if mine is None or theirs is None:
+                continue
+            verdict = difference(run.name, theirs, mine, expected, format)
+            if run.name not in largest or (verdict.rms or 0.0) > (largest[run.name][1].rms or 0.0):
+                largest[run.name] = case.id, verdict
+    return largest
+
+
+def _output(run: RuntimeRun, case: Case, expected: ExpectedTensor) -> Array | None:
+    """The output, if it is finite and of the right shape; any other is a finding elsewhere."""
+    answer = run.answers.get((case.id, "output"))
+    if answer is None or answer.tensors is None:
+        return None
+    output = answer.tensors["output"]
+    if output.shape != expected.shape or not np.isfinite(output.reshape(-1)[expected.positions]).all():
+        return None
+    return output
+
+
+def history(evidence: ValidationEvidence) -> Assessment:
+    """No answer depends on what was asked before; a script shows one that does in the runtime alone."""
+    answers = evidence.answers
+    if answers is None:
+        return Assessment()
+    asked = [run for run in answers.runs if run.asked_history]
+    if not asked:
+        return Assessment()
+    wrong = [run for run in asked if run.dependence is not None]
+    said = f"{len(asked) - len(wrong)} of {len(asked)} runtimes and levels answer the same, whatever was asked before"
+    return Assessment(said, _history_findings(wrong))
+
+
+def _history_findings(wrong: list[RuntimeRun]) -> Iterator[PhaseFinding]:
+    for run in wrong:
+        hint = "a runtime that keeps something of an earlier size is to be loaded anew for each, or not to be used"
+        if run.history_script:
+            hint = f"{run.history_script} shows it in the runtime alone; {hint}"
+        message = f"{run.name}: {run.dependence}"
+        yield PhaseFinding(phase="history", severity="error", message=message, hint=hint, runtimes=(run.name,))
+
+
+def cost(evidence: ValidationEvidence) -> Assessment:
+    """Bytes, nodes and the median time of an answer. Nothing is judged."""
+    description, answers = evidence.description, evidence.answers
+    if answers is None or description.file is None:
+        return Assessment()
+    milliseconds: dict[str, list[float]] = {}
+    for result in (run.result() for run in answers.of_the_file):
+        if result.seconds is not None:
+            milliseconds.setdefault(result.runtime, []).append(result.seconds * 1e3)
+    times = [f"{runtime} {_range(taken)} ms" for runtime, taken in milliseconds.items()]
+    return Assessment(", ".join([size_text(description.file), f"{description.nodes} nodes", *times]))
+
+
+def _range(values: Sequence[float]) -> str:
+    least, most = (f"{value:.0f}" if value >= 10 else f"{value:.2g}" for value in (min(values), max(values)))
+    return least if least == most else f"{least} to {most}"

@@ -1,0 +1,140 @@
+"""Phase `source`: the file against what it was made from: the same input to both, and what the export changed."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from encoder_conformance.commands.validate.comparison import Compared
+from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
+from encoder_conformance.protocol.description import FileDescription, MaskInput, Roles
+from encoder_conformance.protocol.findings import PhaseFinding, Severity
+from encoder_conformance.subjects.subject import Subject
+
+_SHOWN = 6
+
+
+def assess(evidence: ValidationEvidence) -> Assessment:
+    source, compared = evidence.source, evidence.compared
+    if source is None:
+        return Assessment()
+    found = [*_unmapped(evidence, source), *_changed(evidence, source), *_differences(evidence, source, compared)]
+    return Assessment(_summary(evidence, source, compared), found)
+
+
+def _summary(evidence: ValidationEvidence, source: Subject, compared: Sequence[Compared]) -> str:
+    own = len([name for name in source.own_names if name in evidence.subject.parameters])
+    said = f"{own} of {len(evidence.subject.parameters)} parameters have theirs in {source.name}"
+    if not compared:
+        return said + ("; a checkpoint does not run" if source.session is None else "")
+    rms = max((verdict.rms or 0.0 for each in compared for verdict in each.verdicts), default=0.0)
+    same = sum(1 for each in compared if each.agrees)
+    return f"{said}; {same} of {len(compared)} answers are the same, largest difference rms {rms:.2g} √2 σ"
+
+
+def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
+
+    Only where everything that both answered is the same, stages too, and only of the run that was compared.
+    """
+    compared, run = evidence.compared, evidence.compared_run
+    same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
+    if evidence.source is None or run is None or not same or not any(each.off == "both" for each in compared):
+        return list(findings)
+    hint = f"{evidence.source.name} does the same: it is not the export that made it so"
+    return [
+        finding.model_copy(update={"severity": "warning", "hint": hint})
+        if finding.severity == "error" and finding.out_of_line and run.name in finding.runtimes
+        else finding
+        for finding in findings
+    ]
+
+
+def _unmapped(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
+    missing = [name for name in evidence.subject.parameters if name not in source.parameters]
+    if missing:
+        shown = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
+        message = f"{source.name} has no tensor that is {shown}, by values or by name"
+        hint = "rename it, or export from another checkpoint; its values were not compared"
+        yield _finding("warning", message, hint)
+
+
+def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
+    """Say what the export changed, other than numbers."""
+    description = evidence.description
+    masks = source.description.mask_inputs if source.description else {}
+    if description.roles is not None and masks:
+        taken = [mask.name for mask in description.roles.masks if mask.meaning]
+        if not taken:
+            message = f"{source.name} hides positions by {', '.join(masks)}, and the file takes no mask"
+            hint = "it was folded away: export with the mask among the inputs, as a tensor that hides some"
+            yield _finding("error", message, hint)
+        yield from _turned_round(description.roles, masks, source.name)
+    if evidence.subject.rounded_as or evidence.subject.integers:
+        narrow = evidence.subject.integers or evidence.subject.rounded_as
+        yield _finding("note", f"the file holds {narrow}, and {source.name} what that is rounded from")
+    yield from _operators(evidence, source)
+
+
+def _turned_round(roles: Roles, masks: Mapping[str, MaskInput], source: str) -> Iterator[PhaseFinding]:
+    """Masks of one name that mean opposite things: each is right by itself, and who asks one as the other is misled."""
+    for mask in roles.masks:
+        theirs = masks[mask.name].meaning if mask.name in masks else None
+        if {mask.meaning, theirs} == {"attend", "ignore"}:
+            message = f"'{mask.name}' means {mask.meaning} in the file, and {theirs} in {source}"
+            hint = "turn it round before the export, or name the input otherwise: callers know it by its name"
+            yield _finding("error", message, hint)
+
+
+def _operators(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
+    """Name opsets of two files that differ, and operators that only one of them has."""
+    description = evidence.description
+    other = source.description
+    if not isinstance(other, FileDescription) or other.file is None or description.file is None:
+        return
+    if other.file.opsets != description.file.opsets:
+        before, after = (
+            ", ".join(f"{domain} {version}" for domain, version in sorted(opsets.items()))
+            for opsets in (other.file.opsets, description.file.opsets)
+        )
+        yield _finding("note", f"opsets: {before} in {source.name}, {after} in the file")
+    own, theirs = description.operators, other.operators
+    gone = [f"{theirs[op]} {op}" for op in theirs if op not in own]
+    new = [f"{own[op]} {op}" for op in own if op not in theirs]
+    if gone or new:
+        parts = [f"{', '.join(names)} {what}" for names, what in ((gone, "gone"), (new, "new")) if names]
+        yield _finding("note", f"operators: {'; '.join(parts)}")
+
+
+_SENTENCES = {
+    "first": "the file is off from the oracle, and {source} is not",
+    "second": "{source} is off from the oracle, and the file is not",
+    "both": "both are off from the oracle, each in its way",
+    "neither": "each is in line with the oracle by itself",
+}
+
+
+def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequence[Compared]) -> Iterator[PhaseFinding]:
+    """One finding for all cases that differ from the same tensor on."""
+    if source.session is not None and evidence.answers is not None and not compared:
+        message = f"{source.name} answered nothing that the file answered, too"
+        yield _finding("warning", message, f"the worker's log: {source.session.log}")
+    shared: dict[tuple[str, str], list[Compared]] = defaultdict(list)
+    stages = {each.case.id for each in compared if each.check == "stages" and not each.agrees}
+    for each in compared:
+        apart = each.first_apart
+        if apart is not None and (each.check == "stages" or each.case.id not in stages):
+            shared[apart.tensor, each.off].append(each)
+    for (tensor, off), cases in shared.items():
+        worst = max(cases, key=lambda each: (each.first_apart.rms or 0.0) if each.first_apart else 0.0).first_apart
+        assert worst is not None
+        names = ", ".join(dict.fromkeys(each.case.situation.situation for each in cases))
+        far = worst.problem.text if worst.problem else f"rms {worst.rms:.3g} √2 σ, max {worst.max:.3g} √2 σ"
+        anchor = evidence.description.stages.get(tensor)
+        hint = f"in the file {tensor} is made by {anchor.node} ({anchor.tensor})" if anchor else ""
+        severity: Literal["error", "warning"] = "warning" if off == "second" else "error"
+        whose = _SENTENCES[off].format(source=source.name)
+        yield _finding(severity, f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}", hint)
+
+
+def _finding(severity: Severity, message: str, hint: str = "") -> PhaseFinding:
+    return PhaseFinding(phase="source", severity=severity, message=message, hint=hint)

@@ -1,0 +1,233 @@
+"""Validates an ONNX file: inspects it, asks every runtime, and assesses each phase by the evidence."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from encoder_conformance.commands.validate.against import compared_with, opened
+from encoder_conformance.commands.validate.conclusion import Stated
+from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile, ValidationEvidence, distinct
+from encoder_conformance.commands.validate.history_script import history_script
+from encoder_conformance.commands.validate.large import (
+    BATCH,
+    KEPT,
+    SEQUENCE,
+    expected_of_sample,
+    is_sampled,
+    sampled_note,
+    sampled_runs,
+)
+from encoder_conformance.commands.validate.phases import masks, reduction, source
+from encoder_conformance.commands.validate.phases.conformance import diagnoses
+from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
+from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.results import RuntimeResult, Validation, in_order
+from encoder_conformance.commands.validate.runtimes import (
+    FOLDER,
+    RuntimeQuestions,
+    RuntimeRun,
+    as_numbers,
+    ask_all,
+    close_all,
+    declare,
+    inspecting,
+    limit_stages,
+    limit_time,
+    runtime_runs,
+)
+from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.golden.at_once import expectations
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.findings import Phase, PhaseFinding, plain
+from encoder_conformance.protocol.messages import Inspect
+from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.subjects.cases import InputLimits, file_cases
+from encoder_conformance.subjects.onnx_file import inspected
+from encoder_conformance.subjects.starting import new_session
+from encoder_conformance.worker.failure import Failure
+
+
+def validate(request: ValidationRequest, out: Path, jobs: int, progress: Progress, folder: Path = FOLDER) -> Validation:
+    """All findings. A problem of the file itself raises nothing. Logs go to `out`/logs."""
+    named, request = request.model, replace(request, model=reachable(request.model, out))
+    runs = runtime_runs(request.model, request.pythons, request.runtimes, folder)
+    limit_time(runs, request.seconds)
+    try:
+        found = _validated(request, runs, out, jobs, progress, folder)
+    finally:
+        close_all(runs)
+    return found.model_copy(update={"model": plain(str(named))})
+
+
+def reachable(model: Path, out: Path) -> Path:
+    """The path, or a link to it where its name is not UTF-8: no message can carry that."""
+    try:
+        str(model.absolute()).encode()
+    except UnicodeEncodeError:
+        link = out.absolute() / "model.onnx"
+        link.unlink(missing_ok=True)
+        link.symlink_to(model.absolute())
+        return link
+    return model
+
+
+def _validated(
+    request: ValidationRequest, runs: list[RuntimeRun], out: Path, jobs: int, progress: Progress, folder: Path
+) -> Validation:
+    progress.begin("looking into the file", 1)
+    subject = _inspected(request, runs, out / "logs")
+    progress.step("looked into the file")
+    if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
+        runs.append(as_numbers(request.model, request.pythons, ready, folder))
+    declare(runs, subject.deviations)
+    if request.against is None or not subject.is_understood:
+        return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
+    with opened(request.against, subject, out / "logs", progress) as (held, origin):
+        answers = _answers(held, runs, out / "logs", jobs, progress)
+        compared = compared_with(origin, held, answers, progress) if answers else ()
+        return _assessed(ValidationEvidence(held, answers, origin, compared))
+
+
+def _inspect(request: ValidationRequest) -> Inspect:
+    new = None if request.fix is None else str(request.fix.absolute())
+    return Inspect(path=str(request.model.absolute()), mask=request.mask, fix=new, most_nodes=request.most_nodes)
+
+
+def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple[str, ...]:
+    """Writes `request.fix`, the file with what is mechanical mended. What that was; () where nothing was written."""
+    runs = runtime_runs(reachable(request.model, out), request.pythons, request.runtimes, folder)
+    try:
+        return _inspected(request, runs, out / "logs").description.fixed
+    finally:
+        close_all(runs)
+
+
+def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> ExaminedFile:
+    """The file as a worker describes it, which stays: it knows the file, and is asked for its run."""
+    run = inspecting(runs)
+    if run is None:
+        found = runs[0].found
+        assert not isinstance(found, Ready)
+        raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
+    assert isinstance(run.found, Ready)
+    run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
+    answer = inspected(run.session, _inspect(request))
+    if isinstance(answer, Failure):
+        raised = answer.outcome == Outcome.ERROR
+        problem = "it could not be looked into" if raised else "looking into it did not end well"
+        message = f"{problem}: {answer.message}"
+        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(run.session.log))
+        return ExaminedFile(request, FileDescription(findings=(finding,)), {})
+    return ExaminedFile(request, *answer)
+
+
+def _answers(
+    subject: ExaminedFile, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress
+) -> Answers | None:
+    """Ask every runtime the cases of each phase; None where the file cannot be judged."""
+    if not subject.can_be_judged:
+        return None
+    cases, sampled = _cases(subject), is_sampled(subject)
+    if sampled and not subject.request.runtimes:
+        runs = sampled_runs(runs)
+    limit_stages(runs, subject.description.stages)
+    every_case = distinct(cases)
+    expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
+    if sampled:
+        give_freed_memory_back()
+    progress.begin("asking", len(every_case) * sum(isinstance(run.found, Ready) for run in runs))
+    questions = RuntimeQuestions(every_case, expected, subject.dtype, subject.rounded_as)
+
+    def report(run: RuntimeRun, record: Record) -> None:
+        progress.step(f"{run.name} {record.case}")
+        if sampled:  # what judging took, in pieces as large as a weight
+            give_freed_memory_back()
+
+    ask_all(runs, questions, logs, report, subject.request.limits)
+    for run in runs:
+        run.history_script = _history_script(run, subject, logs)
+    return Answers(cases, expected, runs)
+
+
+def _cases(subject: ExaminedFile) -> dict[Phase, list[Case]]:
+    """The cases of each phase that asks any."""
+    assert subject.layer is not None
+    limits, held = InputLimits.of_file(subject.description), CaseParameters.of(subject.parameters)
+    sampled = is_sampled(subject)
+    at_most = (BATCH, SEQUENCE) if sampled else None
+    cases: dict[Phase, list[Case]] = {}
+    for phase in VALIDATION_PHASES:
+        if phase.situations is not None:
+            asked = (each for each in phase.situations(limits) if not sampled or each.situation in KEPT)
+            cases[phase.name] = list(file_cases(asked, limits, subject.layer, subject.format, held, at_most))
+    return cases
+
+
+def _history_script(run: RuntimeRun, subject: ExaminedFile, logs: Path) -> str | None:
+    """Writes the script that shows a run's dependence on what was asked before; its path."""
+    if run.dependence is None:
+        return None
+    model, runtime = subject.request.model.absolute(), onnx_runtime(run.runtime)
+    script = history_script(model, run.name, runtime, run.level, subject.description, run.dependence)
+    if script is None:
+        return None
+    path = logs / f"history-{run.name.replace(' ', '-')}.py"
+    path.write_text(script, encoding="utf-8")
+    return str(path)
+
+
+def _assessed(evidence: ValidationEvidence) -> Validation:
+    subject, answers, description = evidence.subject, evidence.answers, evidence.description
+    assessments = {phase.name: phase.assess(evidence) for phase in VALIDATION_PHASES}
+    findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
+    if answers is not None and is_sampled(subject):
+        findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
+    judged_findings = source.excused(evidence, masks.declared(evidence, findings))
+    layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
+    return Validation(
+        model=str(subject.request.model),
+        judged=answers is not None and bool(answers.working),
+        strict=subject.request.strict,
+        deviations=subject.deviations,
+        compared_with=_compared_with(subject.request),
+        against=evidence.source.name if evidence.source else None,
+        layer=subject.layer if answers else description.layer,
+        layer_from="told" if answers and subject.request.layer else layer_from,
+        dtype=subject.dtype if answers else None,
+        rounded_as=None if not answers else subject.integers or subject.rounded_as,
+        description=description,
+        runtimes=_results(evidence),
+        wrong_runtimes=evidence.wrong_runtimes,
+        source_names=dict(evidence.source.own_names) if evidence.source else {},
+        findings=in_order(judged_findings),
+        excused=judged_findings != masks.declared(evidence, findings),
+        diagnoses=diagnoses(evidence),
+        summaries={phase: assessment.summary for phase, assessment in assessments.items() if assessment.summary},
+    )
+
+
+def _results(evidence: ValidationEvidence) -> tuple[RuntimeResult, ...]:
+    if evidence.answers is None:
+        return ()
+    errors = reduction.relative_errors(evidence)
+    relative = {name: None if np.isnan(error) else error for name, (error, _) in errors.items()}  # JSON has no NaN
+    return tuple(
+        run.result().model_copy(update={"relative_error": relative.get(run.name)}) for run in evidence.answers.runs
+    )
+
+
+def _compared_with(request: ValidationRequest) -> tuple[Stated, ...]:
+    stated: dict[Stated, object] = {
+        "layer": request.layer, "parameters": request.parameters, "source": request.against
+    }  # fmt: skip
+    return tuple(source for source, value in stated.items() if value is not None)

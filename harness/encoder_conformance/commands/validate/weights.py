@@ -1,0 +1,122 @@
+"""Warnings about a file's parameters: two that are one, a weight that holds another's values, one that changes nothing.
+
+None of them is wrong by itself. Each is what a slip of the export leaves behind: keys and values of one projection, a
+weight loaded twice, a zero in a projection.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from encoder_conformance.commands.validate.large import LARGE
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.parameters import parameter_count
+
+Array = npt.NDArray[Any]
+_UNSEEN = "attention.key.bias"
+"""Adds the same to every score of a row, so that no output ever shows it."""
+
+
+def sorted_columns(value: Array) -> Array:
+    """The columns, in the order of their first elements."""
+    return np.asarray(value[:, np.argsort(value[0], kind="stable")])
+
+
+def shared(parameters: Mapping[str, Array], description: FileDescription) -> Iterator[PhaseFinding]:
+    """Parameters that hold the same values, or each other's transposed, or with the columns in another order."""
+    whole, members = _equal_layers(parameters)
+    for one, others in whole.items():
+        message = f"{' and '.join([one, *others])} hold the same parameters"
+        hint = "is each layer its own? ALBERT's are one; a stack that was never trained is a copy of one layer"
+        yield PhaseFinding(phase="layer", severity="warning", message=message, hint=hint)
+    own = {name: value for name, value in parameters.items() if name not in members and np.ptp(value)}
+    for names in _groups(own, _digest):
+        held = {source.initializer for name in names if (source := description.parameters.get(name))}
+        one = held.pop() if len(held) == 1 else ""
+        what = f"are one tensor, {one!r}" if one else "hold the same values"
+        yield _alike(names, what)
+    matrices = {name: value for name, value in own.items() if value.ndim == 2}
+    for first, second in _transposed(matrices):
+        yield _alike((first, second), "hold the same values, the one transposed")
+    for names in _groups(matrices, lambda value: _digest(sorted_columns(value))):
+        if len({_digest(matrices[name]) for name in names}) > 1:
+            yield _alike(names, "hold the same columns, in another order")
+
+
+def _alike(names: tuple[str, ...], what: str) -> PhaseFinding:
+    hint = "in published encoders each has values of its own: was one projection exported for another?"
+    return PhaseFinding(phase="layer", severity="warning", message=f"{' and '.join(names)} {what}", hint=hint)
+
+
+def _digest(value: Array) -> bytes:
+    return sha256(str(value.shape).encode() + np.ascontiguousarray(value).tobytes()).digest()
+
+
+def _groups(values: Mapping[str, Array], digest: Any) -> list[tuple[str, ...]]:
+    """The names whose values have one digest, where there are several."""
+    found: dict[bytes, list[str]] = defaultdict(list)
+    for name, value in values.items():
+        found[digest(value)].append(name)
+    return [tuple(names) for names in found.values() if len(names) > 1]
+
+
+def _transposed(matrices: Mapping[str, Array]) -> Iterator[tuple[str, str]]:
+    as_is = {_digest(value): name for name, value in matrices.items()}
+    for name, value in matrices.items():
+        other = as_is.get(_digest(value.T))
+        if other is not None and name < other:
+            yield name, other
+
+
+def _equal_layers(parameters: Mapping[str, Array]) -> tuple[dict[str, list[str]], set[str]]:
+    """Layer of a stack → the later ones that equal it; and the parameters of those later ones."""
+    layers: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in parameters:
+        if name.startswith("layers."):
+            prefix = ".".join(name.split(".")[:2])
+            layers[prefix][name.removeprefix(f"{prefix}.")] = name
+    first: dict[bytes, str] = {}
+    equal: dict[str, list[str]] = defaultdict(list)
+    members: set[str] = set()
+    for prefix, names in layers.items():
+        digest = b"".join(_digest(parameters[name]) for _, name in sorted(names.items()))
+        if digest in first:
+            equal[first[digest]].append(prefix)
+            members |= set(names.values())
+        first.setdefault(digest, prefix)
+    return equal, members
+
+
+def without_effect(case: Case) -> Iterator[PhaseFinding]:
+    """The parameters that the output of this case does not depend on: their gradients are 0, each and everywhere.
+
+    Not of a layer with more numbers than LARGE: gradients take as much memory as all its parameters once more.
+    """
+    if parameter_count(case.layer) > LARGE:
+        return
+    cotangent = np.random.default_rng(5).normal(size=case.x_shape)
+    with np.errstate(all="ignore"):
+        gradients = evaluate(case, Arithmetic(), cotangent).gradients
+    dead = [
+        name
+        for name, gradient in gradients.items()
+        if name in case.parameters() and not name.endswith(_UNSEEN) and not np.any(gradient)
+    ]
+    if dead:
+        zeros = [name for name, value in case.parameters().items() if value.ndim == 2 and not np.any(value)]
+        why = f"{' and '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} 0 everywhere" if zeros else ""
+        message = f"{', '.join(dead)} {'changes' if len(dead) == 1 else 'change'} nothing in the output"
+        yield PhaseFinding(
+            phase="layer", severity="warning", message=f"{message}{': ' if why else ''}{why}", hint=_LOST
+        )
+
+
+_LOST = "was a weight lost on the way, or never loaded?"

@@ -1,0 +1,140 @@
+"""An environment for each version of a package: made once by pip, kept in the user's cache."""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import venv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoder_conformance.adapter.cache import cache_folder
+from encoder_conformance.commands.versions.released import WHEELS, last_line, pip
+from encoder_conformance.implementation.interpreter import ADAPTER_NEEDS
+from encoder_conformance.implementation.manifest import Implementation
+from encoder_conformance.platform.errors import InputError
+
+_INSTALLED = "conform-installed.txt"
+"""Written when everything is installed: an environment without it is made anew. It holds what was asked of pip."""
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """`python`: the environment's interpreter. `loosened`: other pins did not fit it, and were dropped."""
+
+    python: Path
+    loosened: bool
+
+
+@dataclass(frozen=True)
+class NotInstalled:
+    """`reason`: the last line that pip said."""
+
+    reason: str
+
+
+def package_of(implementation: Implementation) -> str:
+    """The package whose versions are judged."""
+    return implementation.package or implementation.requires[0]
+
+
+def requirements_of(implementation: Implementation, folder: Path) -> tuple[str, ...]:
+    """The requirements of an environment: the folder's requirements.txt, or else the manifest's modules by name, and
+    what every adapter needs."""
+    try:
+        lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return (*ADAPTER_NEEDS, *implementation.requires)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(folder / "requirements.txt")) from None
+    found = tuple(line.strip() for line in lines if _NAME.match(line))
+    named = {normal(name_of(line)) for line in found}
+    return (*found, *(name for name in ADAPTER_NEEDS if name not in named))
+
+
+def with_version(requirements: Iterable[str], package: str, version: str, *, loosened: bool) -> tuple[str, ...]:
+    """The requirements with this version of the package. `loosened`: exact pins of other packages are dropped."""
+    found, others = package, list[str]()
+    for line in requirements:
+        with_extras = f"{name_of(line)}{extras_of(line)}"
+        if normal(name_of(line)) == normal(package):
+            found = with_extras
+        else:
+            others.append(with_extras if loosened and "==" in line else line)
+    return (*others, f"{found}=={version}")
+
+
+def name_of(requirement: str) -> str:
+    """The package that a line of requirements names."""
+    match = _NAME.match(requirement)
+    return match[1] if match else requirement
+
+
+def extras_of(requirement: str) -> str:
+    """The extras that a line of requirements asks for, in brackets; "" without any."""
+    match = _NAME.match(requirement)
+    return match[2] or "" if match else ""
+
+
+def normal(name: str) -> str:
+    """A package's name as indexes compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def environment_for(
+    implementation: Implementation, folder: Path, package: str, version: str
+) -> Installed | NotInstalled:
+    """The kept environment of this version, made if there is none. Raises InputError if it cannot be kept."""
+    cache = cache_folder("versions")
+    if cache is None:
+        raise InputError("cannot be written", where="the cache folder", hint="set XDG_CACHE_HOME")
+    requirements = requirements_of(implementation, folder)
+    failed = NotInstalled("")
+    for loosened in (False, True):
+        asked = with_version(requirements, package, version, loosened=loosened)
+        if loosened and asked == with_version(requirements, package, version, loosened=False):
+            break
+        made = _kept(cache, f"{normal(package)}-{version}", asked)
+        if isinstance(made, Path):
+            return Installed(made, loosened)
+        failed = made
+    return failed
+
+
+def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path | NotInstalled:
+    """Two implementations that ask for the same share an environment."""
+    python_version = f"py{sys.version_info.major}.{sys.version_info.minor}"
+    text = "\n".join(sorted(asked)) + "\n"
+    digest = hashlib.sha256(f"{sys.base_prefix}\n{text}".encode()).hexdigest()[:10]
+    place = cache / f"{name}-{python_version}-{digest}"
+    with (cache / f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another command may be making it
+        python = place / "bin" / "python"
+        marker = place / _INSTALLED
+        if marker.is_file() and python.exists():
+            return python
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            if reason := _install(place, asked):
+                return NotInstalled(reason)
+            marker.write_text(text, encoding="utf-8")
+        finally:
+            if not marker.is_file():
+                shutil.rmtree(place, ignore_errors=True)
+    return python
+
+
+def _install(place: Path, asked: tuple[str, ...]) -> str:
+    """Make an environment. Returns why it cannot be installed, or ""."""
+    venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary, "requirements.txt")
+        file.write_text("\n".join(asked) + "\n", encoding="utf-8")
+        python = str(place / "bin" / "python")
+        ended = pip("--python", python, "install", "--no-compile", *WHEELS, "--requirement", str(file))
+    return "" if ended.returncode == 0 else last_line(ended.stderr) or f"pip ended with status {ended.returncode}"

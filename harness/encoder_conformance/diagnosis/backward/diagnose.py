@@ -1,0 +1,209 @@
+"""Names what is wrong with a backward pass whose forward pass is right, layer by layer and step by step."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from encoder_conformance.diagnosis.backward.hypotheses import Hypothesis, hypotheses
+from encoder_conformance.diagnosis.backward.observed import Equations, ObservedGradients
+from encoder_conformance.diagnosis.in_sigma import conforms, rms, robust_cost
+from encoder_conformance.judging.records import Diagnosis, StageEquation
+from encoder_conformance.spec.axes import P
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.equation import Equation
+
+_CAUSES = 4
+"""Wrong steps that are looked for, one after the other, from the end of the layer to its beginning."""
+_TRIED = 4
+"""Hypotheses of a step that are played in their own noise: it takes 48 plays a case."""
+_CASES = 6
+"""Cases of layers with the same equations that are looked at."""
+_NEAR = 50.0
+"""The rms error, in σ of right gradients, up to which a wrong step's own noise may be all that is left."""
+_MORE_THAN_NOISE = 100.0
+"""The rms, in σ, of a gradient that can be known again: that of a key's bias is 0 but for rounding."""
+_SAME_EFFECT = "Another place on the same way back has the same effect, where nothing branches off between the two."
+_WORDS = {
+    "detach": "detach(a) is a, and nothing goes back through it.",
+    "scale_gradient": "scale_gradient(a, c) is a, and what goes back through it is multiplied by c.",
+}
+
+
+def diagnose_backward(
+    implementation: str, dtype: str, seen: Sequence[ObservedGradients], not_tried: Sequence[str] = ()
+) -> Diagnosis:
+    """Return one diagnosis of all gradients out of line in a format: explained, if what was found accounts for all.
+
+    `not_tried`: cases that failed, and that equations say nothing of; the diagnosis says so.
+    """
+    groups = [group for group in _by_specification(seen) if any(case.failed for case in group)]
+    found = [_of_layers(group) for group in groups]
+    cases = tuple(case.case.id for group in groups for case in group)
+    if arranged := _rearranged([case for group in groups for case in group]):
+        return Diagnosis(
+            implementation=implementation,
+            dtype=dtype,
+            confidence="seen",
+            of="backward",
+            sentences=arranged,
+            advice="Look at how gradients are named and laid out where they are handed over",
+            first_stage=None,
+            cases=cases,
+        )
+    equations = tuple(dict.fromkeys(each for one in found if one for each in one))
+    explained = bool(found) and all(found)
+    equations = equations if explained else ()
+    words = [sentence for word, sentence in _WORDS.items() if any(f"{word}(" in each.found for each in equations)]
+    observed = [*words, *([_SAME_EFFECT] if equations else _out_of_line(groups))]
+    if not_tried:
+        observed.append(f"Not tried on {', '.join(not_tried)}, which fail{'s' * (len(not_tried) == 1)} too.")
+    return Diagnosis(
+        implementation=implementation,
+        dtype=dtype,
+        confidence="explained" if explained else "unknown",
+        of="backward",
+        rms=max((each.rms for each in equations), default=None) if explained else None,
+        first_stage=None,
+        cases=cases,
+        equations=equations,
+        observed=tuple(observed),
+    )
+
+
+def _by_specification(seen: Iterable[ObservedGradients]) -> Iterator[list[ObservedGradients]]:
+    """Yield the cases of layers whose equations are the same."""
+    groups: dict[tuple[str, ...], list[ObservedGradients]] = {}
+    for case in seen:
+        groups.setdefault(tuple(each.form for each in case.specified.values()), []).append(case)
+    yield from groups.values()
+
+
+def _informative(group: Sequence[ObservedGradients]) -> list[ObservedGradients]:
+    """Choose failed cases first, and those of different sizes and masks; but not passed ones alone."""
+    ranked = sorted(group, key=lambda case: (not case.failed, case.case.mask() is None, case.case.id))
+    of_sizes = {case.case.x_shape[:2]: case for case in reversed(ranked)}
+    first = sorted(of_sizes.values(), key=ranked.index)[: _CASES // 2]
+    return [*first, *(case for case in ranked if case not in first)][:_CASES]
+
+
+def _of_layers(every: Sequence[ObservedGradients]) -> list[StageEquation] | None:
+    """Return the wrong equations of layers that specify the same ones, found in some cases and held to all; None
+    where something is left that none accounts for."""
+    cases = _informative(every)
+    now: dict[str, Equation] = dict(cases[0].specified)
+    specified_rms = max(rms(error) for case in every for error in case.errors(case.right).values())
+    gradients = [case.right for case in cases]
+    for _ in range(_CAUSES):
+        first = _first_out_of_line(cases, gradients)
+        if first is None:
+            break
+        best = _best(cases, now, gradients, first)
+        if best is None:
+            return None
+        now[best.stage] = Equation(best.text)
+        gradients = [case.given_by(now) for case in cases]
+    errors = [case.errors(case.given_by(now), case.noise_of(now)) for case in every]
+    if not all(conforms(error, constants()) for each in errors for error in each.values()):
+        return None
+    left = max(rms(error) for each in errors for error in each.values())
+    ids = tuple(case.case.id for case in every)
+    return [
+        StageEquation(
+            stage=stage,
+            specified=equation.form,
+            found=now[stage].form,
+            rms=left,
+            specified_rms=specified_rms,
+            cases=ids,
+        )
+        for stage, equation in cases[0].specified.items()
+        if now[stage].form != equation.form
+    ]
+
+
+def _first_out_of_line(cases: Sequence[ObservedGradients], found: Sequence[Mapping[str, P]]) -> str | None:
+    """Return the first gradient, in the order of the backward pass, that does not conform in some case."""
+    errors = [case.errors(gradients) for case, gradients in zip(cases, found, strict=True)]
+    names = dict.fromkeys(name for each in errors for name in each)
+    return next((name for name in names if not all(conforms(each[name], constants()) for each in errors)), None)
+
+
+def _best(
+    cases: Sequence[ObservedGradients], now: Equations, gradients: Sequence[Mapping[str, P]], first: str
+) -> Hypothesis | None:
+    """Return the hypothesis that puts most of the backward pass in line, from its start on, and `first` at least; of
+    several the one that leaves least, and of these that of the largest part of an equation."""
+    ranked = sorted(
+        (-reach, round(left, 1), len(each.text) - len(each.part), len(each.part), each.text, each)
+        for each in hypotheses(cases, now, gradients, first)
+        for reach, left in [_reach(cases, each, first)]
+        if reach
+    )
+    for *_, each in ranked[:_TRIED]:
+        if _accounts_for(cases, {**now, each.stage: Equation(each.text)}, first):
+            return each
+    return None
+
+
+def _reach(cases: Sequence[ObservedGradients], one: Hypothesis, first: str) -> tuple[int, float]:
+    """Return how many gradients come near, one after the other, 0 if `first` does not; and the mean `robust_cost`."""
+    errors = [case.errors(gradients) for case, gradients in zip(cases, one.gradients, strict=True)]
+    left = float(np.mean([robust_cost(error) for each in errors for error in each.values()]))
+    count, names = 0, list(errors[0])
+    for name in names:
+        if any(rms(each[name]) > _NEAR for each in errors if name in each):
+            break
+        count += 1
+    return (count if count > names.index(first) else 0), left
+
+
+def _accounts_for(cases: Sequence[ObservedGradients], equations: Equations, first: str) -> bool:
+    """Whether the gradient is in line with these, in their own noise, in every case."""
+    for case in cases:
+        found, sigma = case.given_by(equations), case.noise_of(equations)
+        if not conforms(case.errors(found, sigma)[first], constants()):
+            return False
+    return True
+
+
+def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]:
+    """Yield sentences about the gradients of all cases, where no equation was found."""
+    right, wrong = dict[str, None](), dict[str, None]()
+    for case in (case for group in groups for case in group):
+        for name, errors in case.errors(case.right).items():
+            (right if conforms(errors, constants()) else wrong)[name] = None
+    yield f"Gradients out of line, from the output back: {', '.join(wrong)}."
+    if alone := [name for name in right if name not in wrong]:
+        yield f"Right in every case: {', '.join(alone)}."
+
+
+def _rearranged(cases: Sequence[ObservedGradients]) -> tuple[str, ...]:
+    """Return a sentence for each gradient out of line, if each is a right one of another name or layout in every case;
+    else none."""
+    wrong = dict.fromkeys(
+        name for case in cases for name, errors in case.errors(case.right).items() if not conforms(errors, constants())
+    )
+    found = [_arrangement(name, cases) for name in wrong]
+    return tuple(each for each in found if each) if all(found) else ()
+
+
+def _arrangement(name: str, cases: Sequence[ObservedGradients]) -> str | None:
+    """Return under which other name, or in which other layout, the gradient was handed over; None if it was not."""
+    holding = [case for case in cases if name in case.observed]
+    for other in dict.fromkeys(other for case in holding for other in case.observed):
+        for turned in (False, True):
+            if (other != name or turned) and all(_is_gradient_of(case, name, other, turned=turned) for case in holding):
+                whose = "" if other == name else f" of {other}"
+                return f"The gradient of {name} is that{whose}{', transposed' if turned else ''}."
+    return None
+
+
+def _is_gradient_of(case: ObservedGradients, name: str, other: str, *, turned: bool) -> bool:
+    """Whether what was given for `name` is the gradient of `other`, which is more than noise."""
+    if other not in case.observed:
+        return False
+    given, right, sigma = case.whole[name], case.right[other], case.sigma[other]
+    given = given.T if turned else given
+    if given.shape != case.expected[other].shape or rms(right / sigma) < _MORE_THAN_NOISE:
+        return False
+    return conforms((given.reshape(-1)[case.expected[other].positions] - right) / sigma, constants())

@@ -1,0 +1,135 @@
+"""Asks a live implementation again, with parameters that switch a part of the layer off.
+
+Portable parameters are ours to choose. Where the output alone is shown, a layer whose attention adds nothing shows its
+feed-forward network, and one whose feed-forward network adds nothing shows its attention: two causes come out one by
+one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.edits import parsed
+from encoder_conformance.diagnosis.identify.equation_search import Effort
+from encoder_conformance.diagnosis.identify.from_output import OutputSample, output_samples
+from encoder_conformance.diagnosis.identify.identify import (
+    OUTPUT_EVALUATIONS,
+    Identified,
+    deviation_of,
+    identify_by_output,
+    patches_of,
+)
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.judging.observation import Observation
+from encoder_conformance.judging.records import StageEquation
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
+from encoder_conformance.spec.size import is_large
+
+Ask = Callable[[Sequence[Case]], list[Observation]]
+"""Cases → what the implementation gives, in their order; [] where it cannot be asked."""
+_HOW = (
+    "Found by asking again with parts of the layer switched off. Another stage may be the one that is wrong, if it has "
+    "the same effect: the output alone cannot tell."
+)
+_CASES = 4
+"""Cases that each experiment is made of."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Parameters that are set to 0: those whose names begin with one of `zero`. `shows`: what the output depends on
+    then."""
+
+    name: str
+    zero: tuple[str, ...]
+    shows: str
+
+    def of(self, case: Case) -> Case:
+        """Return the case with these parameters 0, asked for its output alone."""
+        tensors = {
+            name: np.zeros_like(value) if name.startswith(self.zero) else value
+            for name, value in case.parameters().items()
+        }
+        update = {"situation": f"{case.situation.situation}-{self.name}", "checks": ("output",), "equals": None}
+        return replace(case, situation=case.situation.model_copy(update=update), held=CaseParameters.of(tensors))
+
+
+EXPERIMENTS = (
+    Experiment("without-attention", ("attention.output",), "the feed-forward network, norms and residuals"),
+    Experiment(
+        "without-scores",
+        ("attention.query", "feed_forward.output"),
+        "values and their sum, where all keys weigh the same and the feed-forward network adds nothing",
+    ),
+    Experiment("without-feed-forward", ("feed_forward.output",), "the attention, norms and residuals"),
+)
+"""In the order in which each shows little beyond what those before it showed."""
+
+
+def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float | None) -> Identified | None:
+    """Identify the equations of wrong steps, one an experiment, and one more that the cases themselves show; None where
+    nothing can be asked."""
+    chosen = list(_chosen(evidence))
+    asked = {experiment: [experiment.of(piece.observation.case) for piece in chosen] for experiment in EXPERIMENTS}
+    answers = ask([case for cases in asked.values() for case in cases])
+    by_case = {answer.case.id: Evidence(answer) for answer in answers}
+    if not by_case:
+        return None
+    found, sentences, every = list[StageEquation](), list[str](), list[Evidence]()
+    for experiment, cases in asked.items():
+        pieces = [by_case[case.id] for case in cases if case.id in by_case]
+        every += pieces
+        if not pieces:
+            continue
+        if _explains(found, pieces):
+            sentences.append(f"In line where the output shows {experiment.shows} alone ({experiment.name}).")
+            continue
+        more = _one_more(pieces, found, Effort(OUTPUT_EVALUATIONS, until))
+        sentences.append(f"Out of line where the output shows {experiment.shows} alone ({experiment.name}).")
+        if not more:
+            return Identified((), None, ("output",) if found else (), tuple(sentences))
+        found += more
+    if not _explains(found, chosen):
+        found += _one_more(chosen, found, Effort(OUTPUT_EVALUATIONS, until))
+    if not found or not _explains(found, [*every, *chosen]):
+        return Identified((), None, (), tuple(sentences))
+    return Identified(tuple(found), deviation_of(patches_of(found)), (), (_HOW,))
+
+
+def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
+    """Yield small cases that show their output alone, free of padding: of each layer one with a mask and one
+    without."""
+    seen = set[tuple[str, bool]]()
+    for piece in evidence:
+        case = piece.case
+        kind = case.layer.layer, case.mask() is not None
+        plain = piece.stages == ("output",) and not is_large(case.layer) and not case.layer.is_stack
+        if plain and case.layer.embedding is None and case.valid().all() and kind not in seen and len(seen) < _CASES:
+            seen.add(kind)
+            yield piece
+
+
+def _explains(found: Sequence[StageEquation], pieces: Sequence[Evidence]) -> bool:
+    deviations = (deviation_of(patches_of(found)),) if found else ()
+    return Match.of(deviations, pieces, measured=bool(found)).explains
+
+
+def _reaches_the_output(sample: OutputSample) -> bool:
+    """Whether the output is another where the stage is: not where what follows it is switched off."""
+    text = sample.specified.text
+    right, other = (sample.computed(parsed(each)) for each in (text, f"({text}) + cos(index({text}, -1))"))
+    return right is None or other is None or not np.array_equal(right, other, equal_nan=True)
+
+
+def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], effort: Effort) -> list[StageEquation]:
+    """Identify one wrong step more, beside those that were found, with which all of these outputs are in line."""
+    known = patches_of(found)
+    by_stage = {
+        stage: samples
+        for stage, samples in output_samples(pieces, known).items()
+        if stage not in known and any(map(_reaches_the_output, samples))
+    }
+    return identify_by_output(by_stage, effort, known, lambda equations: _explains([*found, *equations], pieces))

@@ -1,0 +1,70 @@
+"""Holds an explanation to cases that it was not found in: other small ones, and large layers."""
+
+import time
+from collections.abc import Sequence
+
+from encoder_conformance.diagnosis.epsilon import compared, measured_epsilon
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.identify import deviation_of, patches_of
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.judging.observation import Observation
+from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.spec.deviation import Deviation
+
+
+def named_deviations(diagnosis: Diagnosis) -> tuple[Deviation, ...]:
+    """Return the deviations of a diagnosis, ready to be simulated: those of the catalogue, those with a measured
+    epsilon, and one with the equations that it states."""
+    found = [catalogue()[name] for name in diagnosis.deviations if name in catalogue()]
+    found += [measured_epsilon(each.deviation.removesuffix("-epsilon"), each.value) for each in diagnosis.measured]
+    return (*found, *([deviation_of(patches_of(diagnosis.equations))] if diagnosis.equations else ()))
+
+
+def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: float | None) -> list[Observation]:
+    """Return the observations, of cases that a diagnosis was not shown, that its explanation does not give."""
+    deviations, left = named_deviations(explained), list[Observation]()
+    for observation in others:
+        if until is not None and time.monotonic() > until:
+            break
+        piece = Evidence(observation)
+        # The noise of the wrong layer itself is slow, and matters to few.
+        if not any(Match.of(deviations, [piece], measured=measured).explains for measured in (False, True)):
+            left.append(observation)
+    return left
+
+
+def on_large_layers(
+    explained: Diagnosis, shown: Sequence[Observation], large: Sequence[Observation], until: float | None
+) -> Diagnosis:
+    """Try an explanation on large layers that it was not `shown`; it is the closest if it does not give these too.
+
+    A measured epsilon is then compared with what the specifications of these layers have, too.
+    """
+    deviations, given, left = named_deviations(explained), list[Observation](), list[Observation]()
+    rms = explained.rms or 0.0
+    for observation in large:
+        if until is not None and time.monotonic() > until:
+            break
+        match = Match.of(deviations, [Evidence(observation)])
+        if match.explains:
+            given.append(observation)
+            rms = max(rms, match.rms)
+        else:
+            left.append(observation)
+    known = [observation for observation in shown if observation.case.id in explained.cases]
+    cases = [observation.case for observation in (*known, *given)]
+    sentences = dict(zip(explained.deviations, explained.sentences, strict=True))
+    for each in explained.measured:
+        if epsilon := compared(each.deviation.removesuffix("-epsilon"), each.value, each.uncertainty, cases):
+            sentences[each.deviation] = epsilon.sentence
+    ids = (*explained.cases, *(observation.case.id for observation in given))
+    extended = explained.model_copy(update={"sentences": tuple(sentences.values()), "rms": rms, "cases": ids})
+    return as_closest(extended, left) if left else extended
+
+
+def as_closest(explained: Diagnosis, left: Sequence[Observation]) -> Diagnosis:
+    """Return the diagnosis as no more than the closest, since it does not give the cases that are `left`."""
+    cases = ", ".join(observation.case.id for observation in left)
+    observed = (*explained.observed, f"Not accounted for: {cases}.")
+    return explained.model_copy(update={"confidence": "closest", "observed": observed})

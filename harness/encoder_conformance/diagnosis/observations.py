@@ -1,0 +1,235 @@
+"""Keeps what an implementation gives in a run, as much of it as a diagnosis takes, and diagnoses it at the end."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from encoder_conformance.diagnosis.backward.consistency import not_following
+from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
+from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
+from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed_numbers, refused_or_broken
+from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
+from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
+from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.loop import ReadAgain
+from encoder_conformance.judging.observation import Observation, as_observed, in_format, observation_of
+from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.platform.spool import Extent, Spool
+from encoder_conformance.protocol.answers import Answers
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.outcome import Outcome
+
+AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
+"""(dtype, cases) → what the implementation gives for those that it answers."""
+_TRIES = 2
+"""Diagnoses of what an explanation left out."""
+_GRADIENTS = 40
+"""Cases of a format whose gradients are kept: all that failed first."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An observation whose answers lie on disk, as they came."""
+
+    case: Case
+    expected: Callable[[], Expected]
+    dtype: Format
+    failed: bool
+    in_format: bool
+    tensors: Extent
+
+
+class Observations:
+    """The observations of one implementation, by dtype and case. Of many cases those that say most are kept."""
+
+    def __init__(self, spool: Spool | None = None) -> None:
+        """`spool`: where the tensors lie; observations of several implementations may share one."""
+        self._spool = spool or Spool()
+        self._found: dict[str, dict[str, dict[str, _Kept]]] = {}
+        self._gradients: dict[str, dict[str, _Kept]] = {}
+        self._not_tried: dict[str, list[str]] = {}
+        self._failures: list[FailedCheck] = []
+        self._repeats: dict[str, set[Repeats]] = {}
+        self._one_at_a_time = threading.Lock()
+
+    def note(self, task: Task, record: Record) -> None:
+        """Note the outcome of a check that leaves no tensors: what was refused, whether two answers were the same."""
+        if found := refused_or_broken(task, record):
+            with self._one_at_a_time:
+                self._failures.append(found)
+        if task.check != "invariant" or task.case.situation.invariant != "determinism":
+            return
+        if record.outcome == Outcome.PASS or (record.outcome == Outcome.FAIL and record.tensors):
+            with self._one_at_a_time:
+                same: Repeats = "same" if record.outcome == Outcome.PASS else "differ"
+                self._repeats.setdefault(task.dtype, set()).add(same)
+
+    def repeats(self, dtype: str) -> Repeats:
+        """Whether answers repeat to the bit, in every case that was asked for it."""
+        found = self._repeats.get(dtype, set())
+        return "differ" if "differ" in found else "same" if found else "unknown"
+
+    def diagnoses(self, name: str, until: float | None = None, ask: AskInDtype | None = None) -> list[Diagnosis]:
+        """Explain the failures in each dtype that has any, cut short at the time `until`; then causes that are seen.
+
+        Where all that failed has a cause that is seen, numbers name another one only if they explain all. `ask` asks
+        the implementation again."""
+        found, failing = [], dict[str, set[str]]()
+        seen = _seen(causes(name, self._failures, ()))
+        for dtype, kept in self._by_dtype().items():
+            failing[dtype] = {each.case.id for each in kept if each.failed}
+            if failing[dtype]:
+                of = Failing(name, dtype, until, self.repeats(dtype), ask and partial(ask, dtype))
+                all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
+                forward = self._forward(of, kept, in_catalogue_alone=all_seen)
+                found.append(self._with_gradients(forward, dtype))
+        for dtype in sorted(self._gradients):
+            if backward := self._backward(name, dtype):
+                found.append(backward)
+                failing[dtype] = failing.get(dtype, set()) | set(backward.cases)
+        by_themselves = list(causes(name, self._failures, found))
+        seen = _seen(by_themselves)
+        numeric = [
+            each
+            for each in found
+            if each.confidence == "explained" or any((each.dtype, case) not in seen for case in failing[each.dtype])
+        ]
+        return numeric + by_themselves
+
+    def _forward(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> Diagnosis:
+        """Explain the cases that say most, and every other one that is kept: what is left out is shown to a second
+        try. One case of each large layer that failed is tried last."""
+        taken = choose(kept)
+        chosen = shown = self._read(taken)
+        found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
+        left: list[Observation] = []
+        for is_last in (*[False] * _TRIES, True):
+            if found.confidence != "explained":
+                return found
+            left = unaccounted(found, self._read(not_chosen(kept, taken)), of.until)
+            if not left:
+                large = of_other_large_layers(kept, taken)
+                return on_large_layers(found, shown, self._read(large), of.until) if large else found
+            if not is_last:
+                shown = [*left, *chosen][:TRIED]
+                found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
+        return as_closest(found, left)
+
+    def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
+        """Hold an explanation to the gradients, too, as far as they follow from it."""
+        if forward.confidence != "explained" or dtype not in self._gradients:
+            return forward
+        failed_first = sorted(self._gradients[dtype].values(), key=lambda each: (not each.failed, each.case.id))
+        left = not_following(self._gradients_seen(failed_first), named_deviations(forward))
+        if not left:
+            return forward
+        sentence = f"Not accounted for: gradients of {', '.join(left)}."
+        return forward.model_copy(update={"confidence": "closest", "observed": (*forward.observed, sentence)})
+
+    def see(
+        self,
+        task: Task,
+        expected: Expected,
+        record: Record,
+        answers: Answers,
+        read_again: ReadAgain | None = None,
+    ) -> None:
+        """Take from the answers to a check what a diagnosis needs. `read_again` gives `expected` anew: then it does
+        not stay in memory."""
+        if found := failed_numbers(task, record, expected, answers):
+            with self._one_at_a_time:
+                self._failures.append(found)
+        if task.check == "gradients":
+            self._see_gradients(task, record, answers, expected, read_again)
+        if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
+            return
+        if not any(tensor.positions.size for tensor in expected.tensors.values()):
+            return  # an empty batch, say, which speaks for nothing
+        amiss = record.outcome == Outcome.FAIL
+        tensors = self._spool.put(as_observed(task.case, expected, answers))
+        right = in_format(answers, task.format)
+        kept = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, right, tensors)
+        with self._one_at_a_time:
+            cases = self._found.setdefault(task.dtype, {})
+            cases.setdefault(task.case.id, {})[task.check] = kept
+            if len(cases) > 2 * TRIED:
+                seen = self._by_dtype()[task.dtype]
+                taken = choose(seen)
+                kept_ids = {each.case.id for each in (*taken, *of_other_large_layers(seen, taken))}
+                for case in [case for case in cases if case not in kept_ids]:
+                    for each in cases.pop(case).values():
+                        self._spool.free(each.tensors)
+
+    def _see_gradients(
+        self, task: Task, record: Record, answers: Answers, expected: Expected, read_again: ReadAgain | None
+    ) -> None:
+        amiss = record.outcome is Outcome.FAIL
+        if not amiss and record.outcome is not Outcome.PASS:
+            return
+        seen = observe_gradients(task.case, expected, task.format, answers, failed=amiss)
+        tensors = None if seen is None else self._spool.put(dict(answers))
+        with self._one_at_a_time:
+            if tensors is None:
+                self._not_tried.setdefault(task.dtype, []).extend([task.case.id] if amiss else [])
+                return
+            kept = self._gradients.setdefault(task.dtype, {})
+            kept[task.case.id] = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, True, tensors)
+            if len(kept) > _GRADIENTS:
+                passed = (case for case, each in kept.items() if not each.failed)
+                self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)
+
+    def _backward(self, name: str, dtype: str) -> Diagnosis | None:
+        """Diagnose the gradients of layers whose forward pass is right; None where nothing is wrong with them."""
+        wrong = {each.case.layer.layer for each in self._by_dtype().get(dtype, ()) if each.failed}
+        kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
+        if not any(each.failed for each in kept):
+            return None
+        not_tried = sorted(self._not_tried.get(dtype, ()))
+        return diagnose_backward(name, dtype, [*self._gradients_seen(kept)], not_tried)
+
+    def _gradients_seen(self, kept: Iterable[_Kept]) -> Iterator[ObservedGradients]:
+        for each in kept:
+            tensors = self._spool.get(each.tensors)
+            if seen := observe_gradients(each.case, each.expected(), each.dtype, tensors, failed=each.failed):
+                yield seen
+
+    def forget(self) -> None:
+        """Free the room of all: everything was judged, and nothing failed."""
+        with self._one_at_a_time:
+            found, self._found = self._found, {}
+            gradients, self._gradients = self._gradients, {}
+        checks = [each for cases in found.values() for of_case in cases.values() for each in of_case.values()]
+        for each in [*checks, *(each for cases in gradients.values() for each in cases.values())]:
+            self._spool.free(each.tensors)
+
+    def of(self, dtype: str) -> list[Observation]:
+        """Return one observation of each case in this dtype."""
+        return self._read(self._by_dtype().get(dtype, []))
+
+    def _read(self, kept: Iterable[_Kept]) -> list[Observation]:
+        return [
+            observation_of(each.case, each.expected(), each.dtype, self._spool.get(each.tensors), failed=each.failed)
+            for each in kept
+        ]
+
+    def _by_dtype(self) -> dict[str, list[_Kept]]:
+        """Choose one observation of each case: its stages, unless there are none, or they pass where the output
+        fails."""
+        chosen: dict[str, list[_Kept]] = {}
+        for dtype, cases in sorted(self._found.items()):
+            for _, checks in sorted(cases.items()):  # whichever of two workers saw it first
+                output, stages_seen = checks.get("output"), checks.get("stages")
+                fused_alone = output and stages_seen and output.failed and not stages_seen.failed
+                best = output if fused_alone or stages_seen is None else stages_seen
+                if best:
+                    chosen.setdefault(dtype, []).append(best)
+        return chosen
+
+
+def _seen(by_themselves: Iterable[Diagnosis]) -> set[tuple[str, str]]:
+    """Return the dtypes and cases of causes that were seen."""
+    return {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}

@@ -1,0 +1,142 @@
+"""Finds the command that starts each implementation: a Python that has its modules, or another language's program."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoder_conformance.implementation.environment import passed_on
+from encoder_conformance.implementation.lookup import is_there
+from encoder_conformance.implementation.manifest import Implementation
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.interrupts import ends_with_parent
+from encoder_conformance.platform.paths import PACKAGE, ROOT, shown
+
+LAUNCH = PACKAGE / "adapter" / "launch.py"
+LOOKUP = PACKAGE / "impl" / "lookup.py"
+ADAPTER_NEEDS = ("numpy", "safetensors")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An implementation that can be started, with its command line."""
+
+    implementation: Implementation
+    folder: Path
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An implementation that cannot be started here, with the reason and a hint."""
+
+    implementation: Implementation
+    reason: str
+    hint: str
+
+
+def resolve(implementation: Implementation, folder: Path, named: dict[str, str]) -> Ready | Missing:
+    """Find a command that starts the implementation.
+
+    A Python adapter gets the interpreter that `named` maps its name to (--python NAME=PATH). By default it gets this
+    interpreter, or that of its tox environment in this project's own folder; no other program is executed. Raises
+    InputError if a named interpreter does not run or the manifest names a missing adapter.
+    """
+    program, *arguments = implementation.command
+    if program != "python":
+        return _other_language(implementation, folder, program)
+    modules = (*implementation.requires, *ADAPTER_NEEDS)
+    if implementation.folder_name in named:
+        interpreter = named[implementation.folder_name]
+        absent = _absent_modules(interpreter, modules)
+        if absent is None:
+            raise InputError(
+                f"{interpreter!r} does not run",
+                where="--python",
+                hint=f"give {implementation.folder_name}=PATH of a Python",
+            )
+        if absent:
+            return Missing(
+                implementation, f"{', '.join(absent)} not importable by {interpreter}", _hint(implementation)
+            )
+        return _python(implementation, folder, interpreter, arguments)
+    absent_here = [module for module in modules if not is_there(module)]
+    if not absent_here:
+        return _python(implementation, folder, sys.executable, arguments)
+    of_tox = _of_tox(implementation.folder_name)
+    if of_tox and _absent_modules(of_tox, modules) == []:
+        return _python(implementation, folder, of_tox, arguments)
+    return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
+
+
+def _other_language(implementation: Implementation, folder: Path, program: str) -> Ready | Missing:
+    install = implementation.install.replace("{folder}", shown(folder))
+    if shutil.which(program) is None and not (folder / program).is_file():
+        return Missing(implementation, f"its command {program!r} is not found", f"install {program}, then: {install}")
+    absent = [path for path in implementation.requires if not (folder / path).exists()]
+    if absent:
+        return Missing(implementation, f"{', '.join(absent)} not in {shown(folder)}", install)
+    return Ready(implementation, folder, implementation.command)
+
+
+def _python(implementation: Implementation, folder: Path, interpreter: str, arguments: list[str]) -> Ready:
+    script = folder / arguments[0] if arguments else None
+    if script is None or not script.is_file():
+        name = arguments[0] if arguments else ""
+        raise InputError(
+            f"names the adapter {name!r}, which is not there", where=f"{shown(folder / 'impl.yaml')}: key command"
+        )
+    return Ready(implementation, folder, (interpreter, str(LAUNCH), *arguments))
+
+
+def _hint(implementation: Implementation) -> str:
+    return (
+        f"pip install '{implementation.install}', or tox -e {implementation.folder_name}, "
+        f"or --python {implementation.folder_name}=PATH of an interpreter that has it"
+    )
+
+
+def _of_tox(name: str) -> str | None:
+    """The interpreter of a tox environment of this checkout; None if there is none, or no checkout."""
+    interpreter = ROOT / ".tox" / name / "bin" / "python"
+    is_checkout = (ROOT / "tox.ini").is_file() and (ROOT / "harness").resolve() == PACKAGE
+    return str(interpreter) if is_checkout and interpreter.is_file() else None
+
+
+def imported_from(ready: Ready) -> tuple[Path, ...]:
+    """The folders and files that the implementation's interpreter imports from; () in another language."""
+    if ready.implementation.command[0] != "python":
+        return ()
+    found = _ask(ready.command[0], "--places", *ready.implementation.requires)
+    return tuple(map(Path, (found or "").splitlines()))
+
+
+def _absent_modules(interpreter: str, modules: tuple[str, ...]) -> list[str] | None:
+    """The modules that another interpreter cannot find; None if it does not run at all."""
+    found = _ask(interpreter, *modules)
+    return None if found is None else found.split()
+
+
+def packages_of(interpreter: str) -> str | None:
+    """Every distribution that another interpreter has, with its version; None if it does not run at all."""
+    return _ask(interpreter, "--installed")
+
+
+def _ask(interpreter: str, *words: str) -> str | None:
+    """The output of `lookup.py` under an interpreter; None if it does not run at all."""
+    try:
+        process = subprocess.run(
+            [interpreter, str(LOOKUP), *words],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            env=passed_on(os.environ),
+            stdin=subprocess.DEVNULL,
+            preexec_fn=ends_with_parent(),
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return process.stdout

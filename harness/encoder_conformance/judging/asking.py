@@ -1,0 +1,260 @@
+"""Runs one check on an implementation and judges the answer."""
+
+import importlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, takewhile
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.checks.declared import judge_declared
+from encoder_conformance.judging.checks.invariants.asking import put as put_invariant
+from encoder_conformance.judging.checks.invariants.asking import requests_of as invariant_requests
+from encoder_conformance.judging.checks.invariants.follow_ups import base_of
+from encoder_conformance.judging.checks.refusals import BEGINS, Refused, refused
+from encoder_conformance.judging.checks.training.dropout import put_dropout
+from encoder_conformance.judging.checks.training.initialisation import put_initialisation
+from encoder_conformance.judging.records import Record
+from encoder_conformance.judging.verdict import Judgement, judge
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
+from encoder_conformance.oracle.expected import NOTHING, Expected, key
+from encoder_conformance.oracle.golden.narrow import LINEAR_BELOW, in_format
+from encoder_conformance.oracle.measured import measured_condition
+from encoder_conformance.protocol.answers import Answers, Sampled, digest_of
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.outcome import EXPECTED, Outcome
+from encoder_conformance.spec.reason import Kind
+from encoder_conformance.spec.situation import WITH_GOLDEN, Check
+from encoder_conformance.spec.size import is_large
+from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.sampling import Sampling
+from encoder_conformance.worker.session import Session
+
+
+@dataclass(frozen=True)
+class UnjudgedAnswer:
+    """The answer to a check, not judged yet.
+
+    `result`: the tensors; or a deferred judgement, for a check of several requests; or a failure; or None if the check
+    does not apply. `kind`: that of a failure after a refusal.
+    """
+
+    task: Task
+    golden: Callable[[Case], Expected]
+    result: Answers | Judgement | Failure | None
+    seconds: float
+    kind: Kind | None = None
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The golden in the task's format, read on first use."""
+        return self.expected_again()
+
+    @property
+    def expected_again(self) -> Callable[[], Expected]:
+        """Reads the same anew, and keeps no answer in memory for it."""
+        case, golden, dtype = self.task.case, self.golden, self.task.format
+        return lambda: in_format(case, golden(case), dtype)
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """The record of a check, what was expected in its format, and the whole tensors of the answer, if it has any."""
+
+    task: Task
+    golden: Expected
+    record: Record
+    tensors: Tensors | None
+
+    @classmethod
+    def of(cls, answer: UnjudgedAnswer, record: Record) -> "JudgedAnswer":
+        """The answer was asked for whole."""
+        result, tensors = answer.result, None
+        if isinstance(result, Mapping):
+            tensors = {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
+        return cls(answer.task, answer.expected, record, tensors)
+
+
+def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> JudgedAnswer:
+    """Run one check on an implementation and judge the answer."""
+    answer = put(session, task, lambda case: golden, whole=True)
+    return JudgedAnswer.of(answer, judged(answer, constants))
+
+
+def put(
+    session: Session,
+    task: Task,
+    golden: Callable[[Case], Expected],
+    *,
+    whole: bool = False,
+    coming: Iterable[Task] = (),
+) -> UnjudgedAnswer:
+    """Run one check on an implementation, without judging it.
+
+    The golden is read when the answer is judged, or before if the request depends on it: cotangents do (B-2). Only the
+    compared values of a large answer are kept, unless it is requested `whole`. `coming`: what is asked after it, whose
+    requests are sent while this check's are answered.
+    """
+    if task.opt_out:
+        return UnjudgedAnswer(task, golden, None, 0.0)
+    if session.given_up:
+        return UnjudgedAnswer(task, golden, session.given_up, 0.0)
+    begun = time.monotonic()
+    with session.check():
+        result = _result(session, task, golden, coming, whole=whole)
+    seconds = round(time.monotonic() - begun, 4)
+    if isinstance(result, Refused):
+        return UnjudgedAnswer(task, golden, result.output, seconds, result.kind)
+    return UnjudgedAnswer(task, golden, result, seconds)
+
+
+def _result(
+    session: Session, task: Task, golden: Callable[[Case], Expected], coming: Iterable[Task], *, whole: bool
+) -> Answers | Judgement | Failure | Refused:
+    if task.check == "invariant":
+        return put_invariant(session, task, lambda left: _send_requests(session, left, coming, golden))
+    if run_check := _TRAINED.get(task.check):
+        return run_check(session, task)
+    if task.check == "refusal":
+        return refused(session, task, NOTHING.kinked_rows)
+    if whole or not _may_be_large(task):
+        return session.observe(task, _kinked_rows(task, golden))
+    return _observe_compared(session, task, golden(task.case))
+
+
+def prepare_to_judge(cases: Iterable[Case]) -> None:
+    """Import the slow modules that judging these cases needs."""
+    if any(check in _WITHOUT_GOLDEN for case in cases for check in case.situation.checks):
+        importlib.import_module("scipy.special")
+
+
+_MEASURED_AHEAD = 32
+"""Conditions; half of those that are kept."""
+
+
+def measure_ahead(tasks: Iterable[Task]) -> Iterator[None]:
+    """Measure the conditions that judging the first of these tasks needs, one a step.
+
+    A framework takes seconds to import, and a condition a tenth of one to measure, which else the answers wait for.
+    """
+    measured = set[tuple[str, float]]()
+    for task in tasks:
+        roundoff = _measured_roundoff(task)
+        if roundoff is None or (task.case.id, roundoff) in measured or is_large(task.case.layer):
+            continue
+        if len(measured) == _MEASURED_AHEAD:
+            return
+        measured.add((task.case.id, roundoff))
+        measured_condition(base_of(task.case) if task.check == "invariant" else task.case, roundoff)
+        yield
+
+
+def _measured_roundoff(task: Task) -> float | None:
+    """The roundoff at which the condition of a task is measured when it is judged; None if the golden has it."""
+    if task.check == "invariant":
+        return SAMPLE_ROUNDOFF
+    narrow = task.format.roundoff >= LINEAR_BELOW and task.check in WITH_GOLDEN
+    return task.format.roundoff if narrow else None
+
+
+def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
+    """Send the requests of the next tasks, in this order, so that the worker need not wait.
+
+    Stops at the first check of several requests that are put one by one.
+    """
+    _send_requests(session, (), tasks, golden)
+
+
+def _send_requests(
+    session: Session, left: Iterable[Task], tasks: Iterable[Task], golden: Callable[[Case], Expected]
+) -> None:
+    """`send_ahead`, after the requests that are left of the present check."""
+    applicable = (task for task in tasks if not task.opt_out)
+    independent = takewhile(lambda task: task.check != "refusal" and task.check not in _TRAINED, applicable)
+    requests = chain.from_iterable(_requests_of(session, task) for task in independent)
+    session.send_ahead(chain(left, requests), lambda task: _kinked_rows(task, golden))
+
+
+def _requests_of(session: Session, task: Task) -> Iterable[Task]:
+    if task.check != "invariant":
+        return (task,)
+    return (request for _, request in session.requests.of(task, invariant_requests))
+
+
+def _kinked_rows(task: Task, golden: Callable[[Case], Expected]) -> np.ndarray[Any, Any]:
+    return golden(task.case).kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
+
+
+_SMALL_INPUT = 1 << 12
+"""Elements of x up to which only answers with gradients are large."""
+
+
+def _may_be_large(task: Task) -> bool:
+    if task.case.situation.given.layout != "batch_first":  # the golden's positions are batch first
+        return False
+    return task.check == "gradients" or prod(task.case.x_shape) > _SMALL_INPUT
+
+
+def _observe_compared(session: Session, task: Task, expected: Expected) -> Answers | Failure:
+    compared = {name: expected.tensors[key(task.check, name)] for name in task.tensors}
+    sampling = Sampling({name: (tensor.shape, tensor.positions) for name, tensor in compared.items()})
+    kinked_rows = expected.kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
+    answer = session.observe(task, kinked_rows, sampling)
+    return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
+
+
+def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
+    """Judge an answer and make its record."""
+    task, result = answer.task, answer.result
+    if result is None:
+        assert task.opt_out
+        return _record(task, Outcome.UNSUPPORTED, message=task.opt_out.text, kind=task.opt_out.kind)
+    if isinstance(result, Failure):
+        return _record(task, result.outcome, message=result.message, kind=result.kind, seconds=answer.seconds)
+    if callable(result):
+        return _record(task, **dict(result()), seconds=answer.seconds)
+    begun, predicting = time.monotonic(), 0.0
+    if deviations := task.deviations:
+        verdict = judge_declared(task, deviations, result, answer.expected, constants)
+        predicting = round(time.monotonic() - begun, 4)
+    else:
+        verdict = judge(task.check, task.tensors, result, answer.expected, task.format, constants)
+    if answer.kind and verdict.outcome not in EXPECTED:
+        message = f"{BEGINS[answer.kind]}{verdict.message}"
+        verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})
+    judged_as = {**dict(verdict), "seconds": answer.seconds, "predicting": predicting}
+    return _record(task, **judged_as, digest=digest_of(result))
+
+
+_TRAINED: dict[Check, Callable[[Session, Task], Judgement]] = {
+    "dropout": put_dropout,
+    "initialisation": put_initialisation,
+}
+"""Check → the function that runs it, for checks of several requests that are put one by one."""
+_WITHOUT_GOLDEN: frozenset[Check] = frozenset({"invariant", *_TRAINED})
+
+
+def _record(task: Task, outcome: Outcome, **fields: object) -> Record:
+    return Record.model_validate(
+        {
+            "implementation": task.implementation.name,
+            "case": task.case.id,
+            "level": task.case.level,
+            "dtype": task.dtype,
+            "check": task.check,
+            "outcome": outcome,
+            **fields,
+        }
+    )
+
+
+def not_run(task: Task) -> Record:
+    """The record that a planned check has until it is judged."""
+    return _record(task, Outcome.NOT_RUN, message="the run ended before this check ran")

@@ -1,0 +1,111 @@
+"""Judges an implementation that declares deviations against the patched specification, in σ (rules V-5, V-6)."""
+
+import numpy as np
+
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.simulate import scatter, simulate_with_noise
+from encoder_conformance.judging.verdict import Verdict, judge
+from encoder_conformance.oracle.catalogue import is_noisy
+from encoder_conformance.oracle.expected import Expected, ExpectedTensor
+from encoder_conformance.protocol.answers import Answers
+from encoder_conformance.spec.axes import P
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.outcome import Outcome
+
+
+def judge_declared(
+    task: Task, deviations: tuple[Deviation, ...], observed: Answers, expected: Expected, limits: Constants
+) -> Verdict:
+    """Outcome `deviates` if the answers meet the patched specification only, `stale` if they meet the plain one.
+
+    Where the two specifications are indistinguishable, meeting them is a plain pass.
+    """
+    dtype = task.format
+    by_specification = judge(task.check, task.tensors, observed, expected, dtype, limits)
+    patched = patched_expectation(task.case, deviations, expected, dtype)
+    by_patched = judge(task.check, task.tensors, observed, patched, dtype, limits)
+    names = tuple(deviation.deviation for deviation in deviations)
+    ids = " and ".join(names)
+    if by_specification.outcome == Outcome.PASS:
+        distance = _largest_distance(patched, expected, task.tensors, dtype)
+        if distance <= 2 * limits.max_limit or any(map(is_noisy, deviations)):
+            return by_specification
+        message = f"declares {ids}, which would show here by {distance:.3g} σ, and meets the specification without it"
+        return by_specification.model_copy(update={"outcome": Outcome.STALE, "message": message})
+    if by_patched.outcome == Outcome.PASS:
+        message = f"as declared: {ids}; {by_specification.rms or 0:.3g} σ from the specification without it"
+        fields = {"deviations": names, "distance": by_specification.rms}
+        return by_patched.model_copy(update={"outcome": Outcome.DEVIATES, "message": message, **fields})
+    return by_specification.model_copy(
+        update={"message": f"{by_specification.message}; and with {ids}, as declared: {by_patched.message}"}
+    )
+
+
+def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected: Expected, dtype: Format) -> Expected:
+    """The stages that the patched specification expects, at the positions that the golden keeps.
+
+    The values of some deviations cannot be predicted (rounding to a narrow format), but the size of their scatter can.
+    For these the golden is the one that the other deviations predict, and σ grows by the scatter.
+    """
+    noisy = any(map(is_noisy, deviations))
+    golden, condition = simulate_with_noise(case, deviations)
+    predicted = tuple(deviation for deviation in deviations if not is_noisy(deviation))
+    centre = simulate_with_noise(case, predicted)[0] if noisy and predicted else None
+    scattered = scatter(case, deviations, predicted) if noisy else {}
+    tensors = {}
+    for name, tensor in expected.tensors.items():
+        if name not in golden:  # a gradient
+            continue
+        patched = golden[name]
+        if patched.shape != tensor.shape:
+            tensors[name] = ExpectedTensor(
+                patched.shape, np.arange(patched.size), patched.reshape(-1), condition[name].reshape(-1)
+            )
+            continue
+        positions = tensor.positions
+        with_noisy = patched.reshape(-1)[positions]
+        centre_values = tensor.golden if centre is None else centre[name].reshape(-1)[positions]
+        spread = condition[name].reshape(-1)[positions]
+        if noisy:
+            # A condition is NaN where its value is NaN: a row that one deviation fills and another leaves NaN.
+            plain_condition, own_condition = (
+                np.where(np.isfinite(values), values, 0.0) for values in (tensor.condition, spread)
+            )
+            scatter_per_value = (
+                _distribute_scatter(scattered[name].reshape(-1)[positions], plain_condition) / dtype.roundoff
+            )
+            spread = np.sqrt(own_condition**2 + plain_condition**2 + scatter_per_value**2)
+        tensors[name] = ExpectedTensor(tensor.shape, positions, centre_values if noisy else with_noisy, spread)
+    return Expected(tensors, expected.kinked_rows)
+
+
+def _distribute_scatter(scatter: P, condition: P) -> P:
+    """The scatter of each value under a deviation that is predicted in size only. Its mean square is that of `scatter`.
+
+    Half of the mean square is the same for all values. Half is proportional to the squared condition, since the values
+    that amplify noise scatter most: a weight between 0 and 1 more than one near 0. NaN values are left out.
+    """
+    finite = np.isfinite(scatter)
+    if not finite.any():
+        return np.zeros_like(condition)
+    mean_square = np.mean(scatter[finite] ** 2)
+    shares = condition**2
+    mean_share = np.mean(shares[finite])
+    even = np.ones_like(shares)
+    return np.asarray(np.sqrt(mean_square * (even + (shares / mean_share if mean_share else even)) / 2))
+
+
+def _largest_distance(patched: Expected, expected: Expected, names: tuple[str, ...], dtype: Format) -> float:
+    """The largest distance between the two expectations, in σ of the plain one; infinite if shapes differ."""
+    largest = 0.0
+    for name in names:
+        one, other = patched.tensors[name], expected.tensors[name]
+        if one.shape != other.shape:
+            return np.inf
+        sigma = np.maximum(dtype.roundoff * other.condition, dtype.smallest_normal)
+        error = np.abs(one.golden - other.golden) / sigma
+        largest = max(largest, float(np.nan_to_num(error, nan=np.inf).max(initial=0.0)))
+    return largest

@@ -1,0 +1,99 @@
+"""The kill matrix: every deviation played against every case, in σ, to grade the suite."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from encoder_conformance.judging.simulate import simulate, verdict
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.platform.pool import Pool
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.stages import stages
+
+UNCOMPARABLE = 1e300
+"""The σ of an answer whose numbers cannot be compared at all: NaN, or another shape."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One deviation against one case: the rms σ of a check, and the first stage out of line."""
+
+    deviation: str
+    case: str
+    required: bool
+    dtype: str
+    check: Check
+    sigma: float
+    stage: str | None
+
+
+def kills(names: list[str], cases: list[Case], dtypes: tuple[str, ...], jobs: int) -> Iterator[Kill]:
+    """Every (deviation, case) that the patch says anything about, case by case, in several processes.
+
+    `cases` have goldens of their own; they are judged in each of `dtypes`.
+    """
+    heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
+    with Pool(jobs) as pool:
+        for found in pool.map(_kills_of, *zip(*((case.id, names, dtypes) for case in heavy_first), strict=True)):
+            yield from found
+
+
+PLAYED: tuple[Check, ...] = ("output", "stages")
+"""The checks that a played deviation says anything of, where a case has them."""
+
+
+def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[Kill]:
+    case = load().cases[case_id]
+    golden = read_golden(case, read_golden_manifest(), constants())
+    golden = replace(
+        golden, tensors={name: golden.tensors[name] for name in stages(case.layer) if name in golden.tensors}
+    )
+    expected = {dtype: in_format(case, golden, FORMATS[dtype]) for dtype in dtypes}
+    found = []
+    for name in names:
+        deviation = catalogue()[name]
+        if not changes(case, deviation):
+            continue
+        wrong = simulate(case, [deviation])
+        for dtype in dtypes:
+            for check in (check for check in PLAYED if check in case.situation.checks):
+                judged = verdict(check, case, wrong, expected[dtype], FORMATS[dtype], constants())
+                uncomparable = any(tensor.problem for tensor in judged.tensors)
+                sigma = UNCOMPARABLE if uncomparable else judged.rms or 0.0
+                found.append(Kill(name, case_id, case.is_required, dtype, check, sigma, judged.stage))
+    return found
+
+
+@dataclass(frozen=True)
+class Best:
+    """The required case that shows a deviation best at the output, and the one at any stage."""
+
+    deviation: str
+    output: Kill | None
+    stages: Kill | None
+    caught_by: int
+    applicable: int
+
+
+def best(found: list[Kill], limit: float) -> dict[str, Best]:
+    """Deviation → its best required cases; `limit` is the rms from which a case counts as having caught it."""
+    by_name: dict[str, list[Kill]] = {}
+    for kill in found:
+        if kill.required:
+            by_name.setdefault(kill.deviation, []).append(kill)
+    return {
+        name: Best(
+            name,
+            max((k for k in all_ if k.check == "output"), key=lambda k: k.sigma, default=None),
+            max((k for k in all_ if k.check == "stages"), key=lambda k: k.sigma, default=None),
+            len({k.case for k in all_ if k.sigma > limit}),
+            len({k.case for k in all_}),
+        )
+        for name, all_ in by_name.items()
+    }

@@ -1,0 +1,238 @@
+"""Judges an answer in σ (rules J-1 to J-5): names, then shape and dtype, then non-finite values, then numbers.
+
+A verdict is a pure function of the answer, the expectation and the constants. It does not depend on the implementation.
+"""
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from encoder_conformance.judging.heat import Heat, heat_map
+from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
+from encoder_conformance.protocol.answers import Answers, Observed, values_at
+from encoder_conformance.spec.axes import P
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.reason import Kind, Reason
+from encoder_conformance.spec.situation import Check
+
+
+class TensorVerdict(BaseModel):
+    """The verdict on one tensor: rms and maximum error in σ, and the worst element.
+
+    `problem`: why numbers could not be compared, which is a wrong shape, a wrong dtype or a non-finite value.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tensor: str
+    conforms: bool
+    rms: float | None = None
+    max: float | None = None
+    worst_index: tuple[int, ...] | None = None
+    observed: float | None = None
+    expected: float | None = None
+    sigma: float | None = None
+    problem: Reason | None = None
+    heat: Heat = ()
+    """The error by place in the first tensor of a check that does not conform (judge/heat.py); () for the others."""
+
+
+class Verdict(BaseModel):
+    """The verdict on one check. `stage`: the first non-conforming tensor in the order of computation.
+
+    For a check that deviates as declared, `deviations` are the observed ones, and `distance` is the rms distance, in σ,
+    from the specification without them; None if numbers do not show them.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    outcome: Outcome
+    rms: float | None = None
+    max: float | None = None
+    stage: str | None = None
+    message: str = ""
+    kind: Kind | None = None
+    """The kind of the reason in `message`, for programs."""
+    tensors: tuple[TensorVerdict, ...] = ()
+    deviations: tuple[str, ...] = ()
+    distance: float | None = None
+
+
+Judgement = Callable[[], Verdict]
+"""A deferred verdict on received answers. The next request can be sent before it is called."""
+
+
+def judge(
+    check: Check,
+    names: tuple[str, ...],
+    observed: Answers,
+    expected: Expected,
+    dtype: Format,
+    constants: Constants,
+) -> Verdict:
+    """Judge the answer to one check. `names`: the tensors that it must have, in the order of computation."""
+    problem = _wrong_names(names, observed) if names else "it was asked for none"  # an empty answer would conform
+    if problem:
+        return Verdict(outcome=Outcome.ERROR, message=f"answered {check} with the wrong names: {problem}")
+    pairs = [(name, observed[name], expected.tensors[key(check, name)]) for name in names]
+    tensors = judge_tensors(pairs, dtype, constants)
+    failing = [tensor for tensor in tensors if not tensor.conforms]
+    if failing and failing[0].rms is not None:
+        first = failing[0].tensor
+        heat = _heat(observed[first], expected.tensors[key(check, first)], dtype)
+        tensors = tuple(t.model_copy(update={"heat": heat}) if t is failing[0] else t for t in tensors)
+    compared = [tensor for tensor in tensors if tensor.rms is not None]
+    return Verdict(
+        outcome=Outcome.FAIL if failing else Outcome.PASS,
+        rms=max((t.rms for t in compared if t.rms is not None), default=None),
+        max=max((t.max for t in compared if t.max is not None), default=None),
+        stage=failing[0].tensor if failing else None,
+        message=_message(failing[0]) if failing else "",
+        tensors=tensors,
+    )
+
+
+def judge_tensor(
+    name: str, observed: Observed, expected: ExpectedTensor, dtype: Format, constants: Constants
+) -> TensorVerdict:
+    """Judge one tensor at the positions that the golden keeps."""
+    return judge_tensors([(name, observed, expected)], dtype, constants)[0]
+
+
+def judge_tensors(
+    tensors: Sequence[tuple[str, Observed, ExpectedTensor]], dtype: Format, constants: Constants
+) -> tuple[TensorVerdict, ...]:
+    """Judge tensors by name at the positions that their goldens keep.
+
+    All that can be compared are compared at once: most are so small that NumPy's calls take longer than the numbers.
+    """
+    verdicts = {
+        name: verdict for name, observed, expected in tensors if (verdict := _unlike(name, observed, expected, dtype))
+    }
+    comparable = [tensor for tensor in tensors if tensor[0] not in verdicts]
+    if comparable:
+        values = _joined([values_at(observed, expected.positions) for _, observed, expected in comparable])
+        golden = _joined([expected.golden for *_, expected in comparable])
+        mismatched = _mismatched(values, golden)
+        error, sigma = _errors(values, golden, _joined([expected.condition for *_, expected in comparable]), dtype)
+        begin = 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, _, expected in comparable:
+                part = slice(begin, begin := begin + expected.golden.size)
+                if mismatched is not None and mismatched[part].any():
+                    verdicts[name] = _not_finite(name, values[part], mismatched[part], expected)
+                else:
+                    verdicts[name] = _compared(name, values[part], error[part], sigma[part], expected, constants)
+    return tuple(verdicts[name] for name, *_ in tensors)
+
+
+def _unlike(name: str, observed: Observed, expected: ExpectedTensor, dtype: Format) -> TensorVerdict | None:
+    """The verdict on a tensor of another shape or dtype than the expected one."""
+    if observed.shape != expected.shape:
+        return _not_comparable(name, "shape", f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
+    if observed.dtype != dtype.numpy:
+        return _not_comparable(name, "dtype", f"dtype {observed.dtype} instead of {dtype.name}")
+    return None
+
+
+def _not_finite(name: str, values: P, mismatched: P, expected: ExpectedTensor) -> TensorVerdict:
+    at, count = int(np.flatnonzero(mismatched)[0]), int(mismatched.sum())
+    text = f"{values[at]:g} at {list(_index(expected, at))} instead of {expected.golden[at]:.6g}"
+    return _not_comparable(name, "non-finite", f"{text} ({count} of {values.size} compared elements)")
+
+
+def _compared(
+    name: str, values: P, error: P, sigma: P, expected: ExpectedTensor, constants: Constants
+) -> TensorVerdict:
+    if not error.size:
+        return TensorVerdict(tensor=name, conforms=True, rms=0.0, max=0.0)
+    rms = sqrt(float(error @ error) / error.size)
+    at = int(error.argmax())
+    largest = float(error[at])
+    return TensorVerdict(
+        tensor=name,
+        conforms=rms <= constants.rms_limit and largest <= constants.max_limit,
+        rms=min(rms, _LARGEST),
+        max=min(largest, _LARGEST),
+        worst_index=_index(expected, at),
+        observed=float(values[at]),
+        expected=float(expected.golden[at]),
+        sigma=float(sigma[at]),
+    )
+
+
+def _joined(parts: Sequence[P]) -> P:
+    """The compared values of several tensors as one array, in float64."""
+    return np.concatenate([part.astype(np.float64, copy=False) for part in parts])
+
+
+def _errors(values: P, golden: P, condition: P, dtype: Format) -> tuple[P, P]:
+    """The error in σ at each compared position, 0 where the expected value is not finite; and σ. All are float64."""
+    sigma = np.maximum(dtype.roundoff * condition, dtype.smallest_normal)
+    finite = np.isfinite(golden)
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(values - golden) / sigma
+    if not finite.all():
+        error[~finite] = 0.0
+    return error, sigma
+
+
+def _heat(observed: Observed, expected: ExpectedTensor, dtype: Format) -> Heat:
+    values = values_at(observed, expected.positions).astype(np.float64)
+    error, _ = _errors(values, expected.golden, expected.condition.astype(np.float64), dtype)
+    return heat_map(np.nan_to_num(error, nan=0.0, posinf=_LARGEST), expected.positions, expected.shape)
+
+
+def _mismatched(values: P, golden: P) -> P | None:
+    """True where one is finite and the other not, or not in the same way; None where everything is finite, as nearly
+    always."""
+    finite, found = np.isfinite(golden), np.isfinite(values)
+    if finite.all() and found.all():
+        return None
+    return np.asarray(~np.where(finite, found, _same_non_finite(values, golden)))
+
+
+def _same_non_finite(values: P, golden: P) -> P:
+    """True where both are NaN, or both are the same infinity."""
+    return np.asarray((np.isnan(values) & np.isnan(golden)) | (values == golden))
+
+
+_LARGEST = 1e300
+"""Larger errors are reported as this number: JSON has no infinity."""
+
+
+def _not_comparable(name: str, kind: Kind, text: str) -> TensorVerdict:
+    return TensorVerdict(tensor=name, conforms=False, problem=Reason(kind=kind, text=text))
+
+
+def _message(verdict: TensorVerdict) -> str:
+    if verdict.problem:
+        return f"{verdict.tensor}: {verdict.problem.text}"
+    assert verdict.worst_index is not None
+    return (
+        f"{verdict.tensor}: rms {verdict.rms:.3g} σ, max {verdict.max:.3g} σ at {list(verdict.worst_index)}: "
+        f"{verdict.observed:.9g} instead of {verdict.expected:.9g} (σ {verdict.sigma:.2g})"
+    )
+
+
+def _wrong_names(names: tuple[str, ...], observed: Answers) -> str:
+    missing, extra = [n for n in names if n not in observed], sorted(set(observed) - set(names))
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    return "; ".join([*parts, *([f"not asked for {', '.join(extra)}"] if extra else [])])
+
+
+def _index(expected: ExpectedTensor, at: int) -> tuple[int, ...]:
+    """The multi-index of one element in its tensor; np.unravel_index takes ten times as long."""
+    rest, index = int(expected.positions[at]), list[int]()
+    for size in reversed(expected.shape):
+        rest, coordinate = divmod(rest, size)
+        index.append(coordinate)
+    return tuple(reversed(index))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join(str(size) for size in shape) + "]"

@@ -1,0 +1,48 @@
+"""The catalogue, checked: every patch names what there is, and changes something somewhere."""
+
+from functools import cache
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from encoder_conformance.oracle.deviant import changes, check_steps, patched_layer
+from encoder_conformance.oracle.steps import NOISY
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import SPECS, shown
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.load import load, load_deviations
+
+
+@cache
+def catalogue(specs: Path = SPECS) -> dict[str, Deviation]:
+    """Every deviation by id."""
+    specification = load(specs)
+    deviations = load_deviations(specs)
+    for name, deviation in deviations.items():
+        where = f"{shown(specs / 'deviations' / name)}.yaml"
+        check_steps(deviation, where)
+        for layer in specification.layers.values():
+            try:
+                patched_layer(layer, deviation)
+            except ValidationError as error:
+                problem = error.errors()[0]["msg"]
+                raise InputError(
+                    f"makes of {layer.layer} no valid layer: {problem}", where=f"{where}: key patch.layer"
+                ) from None
+        if not any(changes(case, deviation) for case in specification.cases.values()):
+            raise InputError(
+                "changes nothing in any case",
+                where=f"{where}: key patch",
+                hint="a deviation differs from the standard in at least one layer and situation",
+            )
+    return deviations
+
+
+def seen_in_evaluation() -> dict[str, Deviation]:
+    """The deviations that outputs and stages may show: all but those of training alone (rule V-10)."""
+    return {name: deviation for name, deviation in catalogue().items() if not deviation.patch.in_training}
+
+
+def is_noisy(deviation: Deviation) -> bool:
+    """Whether its values are not to be predicted, only how far they scatter: rounding to a narrow format, dropout."""
+    return any(form in NOISY for form in deviation.patch.steps.values())

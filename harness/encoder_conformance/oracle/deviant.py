@@ -1,0 +1,253 @@
+"""Plays deviations: the stages of a case as an implementation with these defects computes them (rules V-1 to V-4)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.edited_masks import OF_CAUSAL, OF_ONE_SEQUENCE, edited_mask
+from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.oracle.steps import MIXES_ITEMS, VARIANTS, form_of, right_forms
+from encoder_conformance.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
+from encoder_conformance.oracle.steps.softmax import EMPTY_ROW
+from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.spec.axes import Array, Bools
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.deviation import Deviation, Measured, Patch
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.masking import Causal
+from encoder_conformance.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.spec.stage_equations import stage_equations
+
+
+@dataclass(frozen=True)
+class Deviant:
+    """A case as a wrong implementation takes it: its layer, and the inputs and wrong forms of a play."""
+
+    layer: Layer
+    given: LayerInputs
+
+    def stages(self, arithmetic: Arithmetic) -> dict[str, Array]:
+        """Every stage by name."""
+        with np.errstate(all="ignore"):  # a wrong form may divide by zero, and says so by NaN
+            return forward(self.layer, self.given, arithmetic)
+
+
+def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | None = None) -> Deviant:
+    """The case with every patch applied, in order. `start` is `given(case)`, for a caller of many plays."""
+    start, patched = start or given(case), _patched_case(case, deviations)
+    parameters, mask, forms = dict(start.parameters), start.mask, dict[str, str]()
+    epsilons, equations = dict[str, float](), dict[str, Equation]()
+    for deviation in deviations:
+        patch = deviation.patch
+        if patch.parameters:
+            parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
+        mask = edited_mask(case, mask, patch.mask)
+        forms |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
+        epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
+        equations |= _equations(patched.layer, patch)
+    bias = None if "across-batch" in forms.values() else start.bias  # scores [S, H, B, B] cannot be given it
+    wrong = replace(
+        start, parameters=parameters, mask=mask, bias=bias, forms=forms, epsilons=epsilons, equations=equations
+    )
+    return Deviant(patched.layer, wrong)
+
+
+def active_parts(case: Case, deviations: Sequence[Deviation]) -> list[Deviation]:
+    """The deviations that change the case, or the case with the layer that the others make: a post-norm layer that is
+    pre-norm by one deviation may norm its output once more by another."""
+    left = _patched_case(case, deviations)
+    return [d for d in deviations if changes(case, d) or (left is not case and changes(left, d))]
+
+
+def _patched_case(case: Case, deviations: Sequence[Deviation]) -> Case:
+    layer = case.layer
+    for deviation in deviations:
+        layer = patched_layer(layer, deviation)
+    return case if layer is case.layer else replace(case, layer=layer)
+
+
+def changes(case: Case, deviation: Deviation) -> bool:
+    """Whether the patch changes anything in the case."""
+    return inapplicable(case, deviation) is None
+
+
+def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
+    """The reason why the patch changes nothing in the case; None if it changes something."""
+    patch, layer = deviation.patch, case.layer
+    found: list[Inapplicable | None] = []
+    if patch.in_training:
+        found.append(_of_dropout(case, deviation))
+    elif patch.layer is not None:
+        found.append(_of_layer(layer, deviation))
+    found += [_of_step(case, step, form) for step, form in patch.steps.items()]
+    found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
+    of_stages = [_of_stage(layer, stage, patch) for stage in patch.stages]
+    found += [None] if None in of_stages else of_stages  # each stage by itself: a layer may have one of two mistakes
+    if patch.mask is not None:
+        found.append(_of_mask(case, patch.mask))
+    if isinstance(deviation, Measured) and deviation.epsilons:
+        others = set(deviation.epsilons.values()) - {layer.norm.epsilon}
+        has_norms = layer.part == "encoder_layer"
+        found.append((None if others else Inapplicable.OWN_CHOICE) if has_norms else Inapplicable.NO_STEP)
+    for reason in (Inapplicable.OTHER_CHOICE, Inapplicable.OTHER_SEQUENCE):
+        if reason in found:  # what is left of the patch would be another deviation
+            return reason
+    return None if None in found else found[0]
+
+
+def _of_layer(layer: Layer, deviation: Deviation) -> Inapplicable | None:
+    assert deviation.patch.layer is not None
+    edited = deviation.patch.layer.model_dump(exclude_none=True)
+    if layer.part == "attention" and "attention" not in edited:
+        return Inapplicable.NO_STEP
+    return Inapplicable.OWN_CHOICE if patched_layer(layer, deviation) == layer else None
+
+
+def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
+    if patched_layer(case.layer, deviation) == case.layer:
+        return Inapplicable.NO_DROPOUT
+    return None if "dropout" in case.situation.checks else Inapplicable.IN_TRAINING
+
+
+def _of_step(case: Case, step: str, form: str) -> Inapplicable | None:
+    if reason := unmet(case, step, form):
+        return reason
+    right = right_forms(case.layer).get(step, "standard")
+    if right in (form, IS_CHOICE.get((step, form))):
+        return Inapplicable.OWN_CHOICE
+    return Inapplicable.OTHER_CHOICE if form_of(step, right, form) is None else None
+
+
+def _of_stage(layer: Layer, stage: str, patch: Patch) -> Inapplicable | None:
+    specified = stage_equations(layer.one_of_it)
+    if stage not in specified:
+        return Inapplicable.NO_STEP
+    equation = _equations(layer, patch).get(stage)
+    if equation is None:
+        return Inapplicable.OTHER_CHOICE
+    return Inapplicable.OWN_CHOICE if equation.form == specified[stage].form else None
+
+
+def _equations(layer: Layer, patch: Patch) -> dict[str, Equation]:
+    """Stage → the equation in the place of the one that is specified for this layer, where the patch has one."""
+    found = {}
+    for stage, equation in stage_equations(layer.one_of_it).items() if patch.stages else ():
+        wrong = {Equation(right).form: Equation(text) for right, text in patch.stages.get(stage, {}).items()}
+        if equation.form in wrong:
+            found[stage] = wrong[equation.form]
+    return found
+
+
+def _of_parameter(layer: Layer, bare: str, patch: Patch) -> Inapplicable | None:
+    shapes = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+    edits = {name: edit for name in shapes if without_prefix(name)[1] == bare and (edit := _edit_of(name, patch))}
+    if any(_applies(name, edit, shapes) for name, edit in edits.items()):
+        return None
+    return Inapplicable.OTHER_SHAPE if edits else Inapplicable.NO_PARAMETER
+
+
+def _of_mask(case: Case, edit: str) -> Inapplicable | None:
+    if case.layer.takes_memory and edit in OF_ONE_SEQUENCE:
+        return Inapplicable.OTHER_SEQUENCE
+    if not _same(edited_mask(case, case.mask(), edit), case):
+        return None
+    if not masks_something(case):
+        return Inapplicable.NO_MASK
+    causal = isinstance(case.situation.mask.attention, Causal)
+    return Inapplicable.NO_CAUSAL_MASK if edit in OF_CAUSAL and not causal else Inapplicable.SAME_MASK
+
+
+def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
+    """Each step that the case takes and the patch names → the wrong form that it has there, if it has one."""
+    right = right_forms(case.layer)
+    return {
+        step: form_of(step, right.get(step, "standard"), form)
+        for step, form in patch.steps.items()
+        if takes_step(case, step)
+    }
+
+
+def mixes_items(deviation: Deviation) -> bool:
+    """Whether it makes an item of the batch depend on another."""
+    patch = deviation.patch
+    return patch.mask == "first-item" or bool(patch.stages) or any(form in MIXES_ITEMS for form in patch.steps.values())
+
+
+def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
+    """Whether it changes only the row of a query with no key, where nobody specifies that row (M-4)."""
+    return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"
+
+
+def _row_it_gives(patch: Patch) -> str | None:
+    """The row that a patch gives a query with no key, if it changes nothing else."""
+    alone = set(patch.steps) == {"masked_softmax"} and not (patch.layer or patch.parameters or patch.mask)
+    return EMPTY_ROW.get(patch.steps["masked_softmax"]) if alone else None
+
+
+def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
+    """The layer after the merge patch. Raises pydantic's ValidationError if that is no layer."""
+    if deviation.patch.layer is None:
+        return layer
+    patch = deviation.patch.layer.model_dump(exclude_none=True)
+    merged = layer.model_dump(mode="json")
+    for key, value in patch.items():
+        merged[key] = {**merged[key], **value}
+    valid = Layer.model_validate(merged, strict=False)
+    epsilon = patch.get("norm", {}).get("epsilon")
+    if epsilon is None:
+        return valid
+    # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
+    return valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})
+
+
+def check_steps(deviation: Deviation, where: str) -> None:
+    """Raise InputError unless the steps and forms that a patch names exist, and are not the standard ones."""
+    for step, form in deviation.patch.steps.items():
+        if step not in VARIANTS:
+            raise InputError(
+                f"there is no step {step!r}", where=f"{where}: key patch.steps", hint=nearest(step, VARIANTS)
+            )
+        if form not in VARIANTS[step] or form == "standard":
+            raise InputError(
+                f"step {step} has no wrong form {form!r}",
+                where=f"{where}: key patch.steps.{step}",
+                hint=nearest(form, set(VARIANTS[step]) - {"standard"}),
+            )
+
+
+def _edit_of(name: str, patch: Patch) -> str | None:
+    """The patch's edit of a parameter, or None. It names one without the prefix of a layer, and means every layer's."""
+    prefix, bare = without_prefix(name)
+    edit = patch.parameters.get(bare)
+    return f"from {prefix}{edit.removeprefix('from ')}" if edit and edit.startswith("from ") else edit
+
+
+def _applies(name: str, edit: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether an edit applies: the layer has the parameter, and another source of the same shape."""
+    source = edit.removeprefix("from ")
+    if edit.startswith("from ") and (source == name or shapes.get(source) != shapes.get(name)):
+        return False
+    return name in shapes
+
+
+def _edited(name: str, edit: str | None, parameters: dict[str, Array]) -> Array:
+    value = parameters[name]
+    if edit is None or not _applies(name, edit, {name: value.shape for name, value in parameters.items()}):
+        return value
+    if edit == "zero":
+        return np.zeros_like(value)
+    if edit == "one":
+        return np.ones_like(value)
+    if edit == "transposed":
+        return np.ascontiguousarray(value.T)
+    return parameters[edit.removeprefix("from ")]
+
+
+def _same(mask: Bools | None, case: Case) -> bool:
+    everywhere = np.ones((1, 1, 1, 1), dtype=np.bool_)
+    one = everywhere if mask is None else mask
+    right = case.mask()
+    return bool(np.all(one == (everywhere if right is None else right)))

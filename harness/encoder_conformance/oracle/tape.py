@@ -1,0 +1,98 @@
+"""Reverse accumulation over named steps: each step brings its own hand-written pullback, the tape only orders them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.recall import Recall
+from encoder_conformance.platform.converted import Converted
+from encoder_conformance.spec.axes import Array
+
+Found = TypeVar("Found")
+
+ByOperands = tuple[Array, ...]
+"""The gradients by a step's operands, each in the shape of its operand."""
+Pullback = Callable[[Array], ByOperands]
+"""The gradient by a step's result → those by its operands."""
+
+
+@dataclass(eq=False)
+class Node:
+    """A value, and how a gradient by it becomes gradients by what it was computed from."""
+
+    value: Array
+    operands: tuple["Node", ...] = ()
+    pullback: Pullback | None = None
+
+
+Onward = Callable[[str, Node], Node]
+"""(a stage's name, the stage as it was computed) → its replacement for the steps after it."""
+
+
+def as_computed(name: str, stage: Node) -> Node:
+    return stage
+
+
+Step = Callable[..., tuple[Array, Pullback]]
+"""step(arithmetic, *operand values, **choices) → its result and its pullback."""
+
+
+@dataclass
+class Tape:
+    arithmetic: Arithmetic
+    nodes: list[Node] = field(default_factory=list)
+
+    def leaf(self, value: Array) -> Node:
+        return Node(self.arithmetic.exact(value))
+
+    def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
+        value, pullback = step(self.arithmetic, *(operand.value for operand in operands), **choices)
+        node = Node(value, operands, pullback)
+        self.nodes.append(node)
+        return node
+
+    def call(self, form: Callable[..., Found], *operands: Any, **choices: object) -> Found:
+        """The result of a form that is no step by itself."""
+        return form(self.arithmetic, *operands, **choices)
+
+    def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
+        return {name: self.leaf(value) for name, value in values.items()}
+
+    def gradients(self, result: Node, cotangent: Array, wanted: dict[str, Node]) -> dict[str, Array]:
+        """The gradients of sum(result * cotangent) by the wanted leaves, in their shapes."""
+        by: dict[Node, Array] = {result: self.arithmetic.exact(cotangent)}
+        for node in reversed(self.nodes):
+            if node in by and node.pullback:
+                for operand, gradient in zip(node.operands, node.pullback(by.pop(node)), strict=True):
+                    by[operand] = self.arithmetic.add(by[operand], gradient) if operand in by else gradient
+        return {name: by[leaf] for name, leaf in wanted.items()}
+
+
+class ForwardTape(Tape):
+    """A tape without gradients, which keeps no nodes: one layer's parameters of a large stack at a time."""
+
+    def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
+        return Node(step(self.arithmetic, *(operand.value for operand in operands), **choices)[0])
+
+    def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
+        return Converted(values, self.leaf)
+
+
+@dataclass
+class RecallingTape(ForwardTape):
+    """A tape that takes the result of a step from an earlier play, where the operands are the very same arrays.
+
+    `keeps`: the results of this play are kept for later ones. It must draw nothing at random.
+    """
+
+    recall: Recall = field(kw_only=True)
+    keeps: bool = field(kw_only=True)
+
+    def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
+        return Node(self.call(step, *(operand.value for operand in operands), **choices)[0])
+
+    def call(self, form: Callable[..., Found], *operands: Any, **choices: object) -> Found:
+        return self.recall.get(
+            form, operands, choices, lambda: form(self.arithmetic, *operands, **choices), keep=self.keeps
+        )

@@ -1,0 +1,71 @@
+"""A pool of fresh interpreters that ends with its parent, however that ends."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ProcessPoolExecutor
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from encoder_conformance.platform.interrupts import INTERRUPTS, deferred_interrupts
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+class Pool(ProcessPoolExecutor):
+    """A process pool whose workers leave Ctrl-C and its like to the parent, which then kills them.
+
+    Otherwise each worker would print a traceback and go on with its queue, in which a case can take a minute. A worker
+    whose parent is gone ends by itself.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        with _blocked():  # multiprocessing's own process, which keeps account of semaphores, inherits it
+            super().__init__(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+        self._others = multiprocessing.active_children()
+
+    def submit(
+        self, fn: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> Future[_Result]:
+        """Submit as the base class does; a process that this call starts has the signals blocked."""
+        with _blocked():
+            return super().submit(fn, *args, **kwargs)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if kind is not None:  # what waits fails with the workers; cancelled as well, it would fail twice
+            for process in multiprocessing.active_children():
+                if process not in self._others:
+                    process.kill()
+        return super().__exit__(kind, error, trace)
+
+
+@contextlib.contextmanager
+def _blocked() -> Generator[None]:
+    """Processes that start in the block have the signals blocked. One that arrives is handled after it.
+
+    The mask alone would not defer it: another thread may take it, and Python then interrupts the main one.
+    """
+    with deferred_interrupts():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """In a worker: end it as soon as its parent is gone, be it in the middle of a case."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

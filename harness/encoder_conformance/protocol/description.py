@@ -1,0 +1,297 @@
+"""A reader's description of what it was given: of an ONNX file, or of a module. A worker sends it as JSON.
+
+Both name the layer that was read with the evidence for each choice, the masks, the parameters and the stages.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from encoder_conformance.protocol.findings import PhaseFinding, Plain
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.strict import Frozen
+
+MaskMeaning = Literal["attend", "ignore", "additive"]
+MEANINGS: dict[MaskMeaning, str] = {
+    "attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"
+}  # fmt: skip
+"""The meaning of true in a mask, or that its numbers are added to the scores; and in words."""
+Layout = Literal["BSD", "SBD", "SD"]
+"""The order of batch, sequence and features in x, as runs show it: attention goes along S."""
+Form = Literal[
+    "as_is", "transposed", "reshaped", "reshaped, transposed", "slice", "slice, transposed", "rearranged", "joined",
+    "computed", "absent",
+]  # fmt: skip
+"""How initializers hold a parameter. Joined: several hold it. Absent: none does; 0, or a gain of 1, is meant."""
+
+
+def as_text(value: Any) -> str:
+    """A choice's value: float32's 9.99999974e-06 as the decimal 1e-05 that it stands for."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+class Fact(Frozen):
+    """One choice of the layer, and the evidence for it in the graph."""
+
+    key: str
+    value: Any
+    evidence: Plain
+
+
+class MaskInput(Frozen):
+    """`axes`: a letter for each axis: B, H, S, 1, X for batch and heads in one; as "BS", "B11S", "BHSS", "SS".
+    `meaning` None: it hides no position."""
+
+    axes: str
+    meaning: MaskMeaning | None
+
+    @property
+    def by_query(self) -> bool:
+        """Whether it tells queries apart, as an attention mask does."""
+        return self.axes.count("S") == 2
+
+    @property
+    def by_item(self) -> bool:
+        return "B" in self.axes or "X" in self.axes
+
+    @property
+    def by_head(self) -> bool:
+        return "H" in self.axes or "X" in self.axes
+
+
+class GraphMask(MaskInput):
+    """An input of a file's graph. `counted`: only how many positions it shows counts, and they are taken for the
+    first."""
+
+    name: Plain
+    counted: bool = False
+
+
+class MaskArgument(MaskInput):
+    """An argument of a module's call."""
+
+    argument: str
+    meaning: MaskMeaning
+    dtype: str
+    shape: str
+    evidence: str
+
+
+class Description(Frozen):
+    """The findings of both readers: `layer`, read off the subject; None where it is none; and the evidence for it."""
+
+    layer: Layer | None = None
+    facts: tuple[Fact, ...] = ()
+
+    def fact(self, key: str) -> Fact | None:
+        return next((fact for fact in self.facts if fact.key == key), None)
+
+    @property
+    def mask_inputs(self) -> Mapping[str, MaskInput]:
+        """Name → mask, of those that hide positions."""
+        raise NotImplementedError
+
+    @property
+    def own_names(self) -> Mapping[str, str]:
+        """The specification's name of a parameter → the subject's own."""
+        raise NotImplementedError
+
+
+class FileFacts(Frozen):
+    bytes: int
+    external: tuple[Plain, ...]
+    ir_version: int
+    opsets: dict[Plain, int]
+    producer: Plain
+    metadata: dict[Plain, Plain]
+
+
+class Port(Frozen):
+    """An input or output of the graph. A dimension is a size, a symbol or None; `shape` None: of any rank."""
+
+    name: Plain
+    dtype: Plain
+    shape: tuple[int | Plain | None, ...] | None
+
+    @property
+    def shape_text(self) -> str:
+        """`[batch, ?, 24]`; "" for any rank."""
+        return "" if self.shape is None else f"[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+    def __str__(self) -> str:
+        return f"{self.name!r} {self.dtype} {self.shape_text}".rstrip()
+
+
+class Roles(Frozen):
+    """The names of x, of the layer's output and of the masks. `layout` None: the file did not run."""
+
+    x: Plain
+    output: Plain
+    masks: tuple[GraphMask, ...]
+    layout: Layout | None = None
+
+
+class Anchor(Frozen):
+    """The graph value that is a stage of the layer, and the node that computes it."""
+
+    tensor: Plain
+    node: Plain
+
+
+class InitializerSource(Frozen):
+    """The initializers of a parameter; `stored` is their format, where the file widens it before it computes. `step` is
+    the largest distance of the numbers that two neighbouring integers stand for."""
+
+    initializer: Plain
+    form: Form
+    stored: str | None = None
+    step: float | None = None
+
+
+class FileDescription(Description):
+    """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
+    `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
+    judged as x. `fixed`: what was mended in a new file. `deviations`: what it does, exactly, by one of the catalogue,
+    since the layer language has no word for what a published encoder does."""
+
+    findings: tuple[PhaseFinding, ...]
+    file: FileFacts | None = None
+    nodes: int | None = None
+    quantised: bool = False
+    operators: dict[Plain, int] = Field(default_factory=dict)
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    roles: Roles | None = None
+    cut: Plain | None = None
+    fixed: tuple[Plain, ...] = ()
+    deviations: tuple[str, ...] = ()
+    stages: dict[str, Anchor] = Field(default_factory=dict)
+    parameters: dict[str, InitializerSource] = Field(default_factory=dict)
+
+    @property
+    def mask_inputs(self) -> Mapping[str, GraphMask]:
+        return {mask.name: mask for mask in (self.roles.masks if self.roles else ()) if mask.meaning}
+
+    @property
+    def own_names(self) -> Mapping[str, str]:
+        return {name: source.initializer for name, source in self.parameters.items()}
+
+    def port(self, name: str) -> Port:
+        return next(port for port in (*self.inputs, *self.outputs) if port.name == name)
+
+    def stored(self) -> dict[str, str]:
+        """Parameter → the format that it is stored in, of those that the file widens before it computes with them."""
+        return {name: source.stored for name, source in self.parameters.items() if source.stored}
+
+    def sizes(self) -> tuple[int | None, int | None]:
+        """The batch and the sequence that the file is fixed to; None where it is free."""
+        assert self.roles is not None
+        shape = next(port.shape for port in self.inputs if port.name == self.roles.x) or (None, None)
+        batch, sequence = (size if isinstance(size, int) else None for size in shape[:2])
+        return batch, sequence
+
+
+class XArgument(Frozen):
+    """The argument of a module's call that is x."""
+
+    argument: str
+    layout: str
+    d_model: int
+    evidence: str
+
+
+class NotRead(Frozen):
+    """Why the graph is no layer's; `where`: the line of source, if it is known."""
+
+    problem: str
+    where: str
+
+
+class ModuleSource(Frozen):
+    """The own parameters of a module that one of the specification's is, and in which form; `more` is added to them."""
+
+    own: str
+    form: str
+    more: float = 0.0
+
+
+class LiveProof(Frozen):
+    """`rms`: of the live output, in σ; `moved`: parameters that were moved alone, `of` all; `inert`: those that change
+    nothing, in the module and in the oracle; `wrong`: those that change something else."""
+
+    holds: bool
+    dtype: DtypeName
+    rms: float | None
+    moved: int
+    of: int
+    wrong: tuple[str, ...]
+    inert: tuple[str, ...]
+    problem: str
+
+
+class MapSearch(Frozen):
+    """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none."""
+
+    deviation: str | None
+    distance: float
+    maps: int
+    deviations: int
+
+
+class ModuleDescription(Description):
+    """`layer`: what the module is, read off it. `stated`: what it should be, at its sizes.
+
+    `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for. `tied`: pairs that
+    are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
+    `unread`: own parameter that the graph does not read, and as what it is judged. `misnamed`: own parameter, as what
+    it was read, what its name says.
+    """
+
+    type: str
+    framework: str
+    versions: dict[str, str]
+    x: XArgument
+    masks: tuple[MaskArgument, ...]
+    causal: bool
+    always_causal: bool
+    across_batch: bool
+    stated: Layer | None
+    notes: tuple[str, ...]
+    not_read: NotRead | None
+    unplaced: tuple[str, ...]
+    parameters: dict[str, ModuleSource]
+    absent: tuple[str, ...]
+    unused: tuple[str, ...]
+    aliases: dict[str, str]
+    tied: tuple[tuple[str, str], ...]
+    read_twice: tuple[tuple[str, str, str], ...]
+    unread: tuple[tuple[str, str], ...]
+    misnamed: tuple[tuple[str, str, str], ...]
+    proof: LiveProof | None
+    searched: MapSearch | None
+    stages: dict[str, str]
+    dtypes: tuple[DtypeName, ...]
+    narrow_inside: bool
+    padded_item_is_nan: bool
+    adapter: str
+    """The source of an adapter that does the same; "" if the map is none that an adapter says."""
+
+    @property
+    def judged_as(self) -> Layer | None:
+        """The stated layer if there is one, else that which was read."""
+        return self.stated or self.layer
+
+    @property
+    def mask_inputs(self) -> Mapping[str, MaskArgument]:
+        return {mask.argument: mask for mask in self.masks}
+
+    @property
+    def own_names(self) -> Mapping[str, str]:
+        return {name: source.own for name, source in self.parameters.items()}
+
+    @property
+    def ungiven(self) -> frozenset[str]:
+        """Parameters whose gradients it cannot give: those that it lacks, and each half of a tied tensor."""
+        return frozenset({*self.absent, *(name for pair in self.tied for name in pair)})

@@ -1,0 +1,227 @@
+"""The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
+
+The frame carries tensors beside the message. `build`, its answer and the answer to `initialise` have parameters. `run`
+has `x` or `ids`, `memory`, `padding_mask`, `attention_mask`, `attention_bias` and `cotangent`; `profile` has the same
+without `cotangent`. The answers to `run` and `profile` have the result.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictBool, StrictInt, StrictStr
+
+from encoder_conformance.protocol.frames import PROTOCOL
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Start(_Message):
+    """The first request: the adapter imports its framework and answers with versions and settings.
+
+    `choices` has a value for each of the manifest's choices; {} if there are none.
+    """
+
+    op: Literal["start"] = "start"
+    protocol: int = PROTOCOL
+    device: Literal["cpu", "cuda"]
+    threads: int
+    choices: dict[str, str] = Field(default_factory=dict)
+
+
+class Build(_Message):
+    """Build this layer with the parameters in the frame, in this dtype. It replaces any earlier layer."""
+
+    op: Literal["build"] = "build"
+    layer: Layer
+    dtype: str
+
+
+class FlawedBuild(_Message):
+    """An invalid layer, to be refused as `configuration` (clauses X-2, X-3). Afterwards no layer counts as built."""
+
+    op: Literal["build"] = "build"
+    layer: dict[str, Any]
+    dtype: str
+
+
+class Initialise(_Message):
+    """Make the last built layer again with the implementation's own initialisation, drawn from `seed`.
+
+    Optional: it is sent only if the manifest has the check `initialisation`.
+    """
+
+    op: Literal["initialise"] = "initialise"
+    seed: NonNegativeInt
+
+
+class AsGiven(_Message):
+    """The format of x and the masks, and whether gradients use checkpointing (clauses S-2, M-9, B-3).
+
+    `padding_id`: the token id that padding has, if the layer is to make the padding mask of it; null otherwise.
+    """
+
+    layout: Layout
+    masks: Encoding
+    causal_flag: bool
+    checkpoint: bool
+    padding_id: NonNegativeInt | None = None
+
+
+class ReadCheckpoint(_Message):
+    """Read the parameters of this layer from a file in the implementation's own format, such as a PyTorch state dict.
+
+    Optional: only `conform export --checkpoint` sends it. The request's frame has other parameters of the layer, for
+    their names and shapes. The answer's frame has the parameters in the file.
+    """
+
+    op: Literal["read_checkpoint"] = "read_checkpoint"
+    layer: Layer
+    dtype: str
+    path: str
+
+
+class Export(_Message):
+    """Write this layer, with the parameters in the frame, as a file to deploy. Afterwards no layer counts as built.
+
+    Optional: it is sent only if the manifest has the capability `export`. `mask`: "padding" for one input [batch,
+    sequence], true where a position is not padding; "full" for the masks that the exporter's models take in the matrix.
+    The answer's frame has the file's bytes as `file`, [n] uint8.
+    """
+
+    op: Literal["export"] = "export"
+    layer: Layer
+    dtype: str
+    mask: Literal["padding", "full"]
+
+
+MOST_NODES = 1_000_000
+"""Nodes of a graph with its functions inlined. Thirty functions that each call the next twice come to 2^30."""
+
+
+class Inspect(_Message):
+    """Describe an ONNX file. Optional: only `conform validate` sends it, to `readers/onnx_file`.
+
+    `mask`: the encoding of the file's mask, if the user gives it; null to infer it. `fix`: where to write the file with
+    what is mechanical mended; null for nowhere. `most_nodes`: the most that are read, functions inlined.
+    """
+
+    op: Literal["inspect"] = "inspect"
+    path: str
+    mask: Literal["attend", "ignore", "additive"] | None
+    fix: str | None = None
+    most_nodes: PositiveInt = MOST_NODES
+
+
+class Examine(_Message):
+    """Describe a module that somebody names. Optional: only `conform check` sends it, to `readers/module_target`.
+
+    `target`, `arguments` and `at` are those of the command; `folder` is where it was given. `listed`: only tell which
+    parts may be layers. `layer`: what it should be, if the user says so; with `resize` at the module's own sizes.
+    `dtypes`: the formats that it is to be asked in; none: float64 and float32.
+    """
+
+    op: Literal["examine"] = "examine"
+    target: str
+    arguments: dict[str, str]
+    folder: str
+    at: str | None
+    listed: bool
+    layer: Layer | None
+    resize: bool
+    dtypes: tuple[DtypeName, ...] = ()
+
+
+class Run(_Message):
+    """Run the layer on the tensors in the frame and answer with the tensors of `check`.
+
+    `seed` is dropout's seed in mode `train`; it has no meaning in `eval`.
+    """
+
+    op: Literal["run"] = "run"
+    check: Check
+    mode: Mode
+    given: AsGiven
+    seed: NonNegativeInt = 0
+
+
+class Profile(_Message):
+    """Run the layer `repeats` times on the tensors in the frame and answer with the seconds of each stage.
+
+    Optional: an adapter that cannot measure them answers with `refused`: "unsupported", and the reason as `error`.
+    """
+
+    op: Literal["profile"] = "profile"
+    mode: Mode
+    given: AsGiven
+    repeats: PositiveInt
+
+
+class Stop(_Message):
+    """The last request: answer, then end."""
+
+    op: Literal["stop"] = "stop"
+
+
+Request = Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | Run | Profile | Stop
+
+
+Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
+"""Why a request is refused: the category of its defect (clause X-1), or an operation that the adapter lacks."""
+
+
+class Answer(_Message):
+    """Every answer repeats the request's `id`. `error` says in one line why `ok` is false.
+
+    `refused`: the category, if the request is at fault; null for every other error. No type is converted: `"7"` and
+    7.0 are no id, and `"yes"` is not true.
+    """
+
+    id: StrictInt
+    ok: StrictBool
+    error: StrictStr = ""
+    refused: Refusal | None = None
+
+
+class Started(Answer):
+    """The answer to `start`: the adapter's protocol version, package versions, and settings for the report."""
+
+    protocol: StrictInt
+    versions: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class Built(Answer):
+    """The answer to `build`; the parameters are in the frame.
+
+    `own` is optional: the specification's name of a parameter → the implementation's own, for messages.
+    """
+
+    own: dict[str, str] = Field(default_factory=dict)
+
+
+class Inspected(Answer):
+    """The answer to `inspect`; the file's own parameters are in the frame, if they were recognised.
+
+    `description` has the keys of `encoder_conformance.protocol.description.FileDescription`.
+    """
+
+    description: dict[str, Any]
+
+
+class Examined(Answer):
+    """The answer to `examine`; the module's own parameters are in the frame, by the specification's names.
+
+    `description` has the keys of `encoder_conformance.protocol.description.ModuleDescription`.
+    """
+
+    description: dict[str, Any]
+
+
+class Initialised(Answer):
+    """The answer to `initialise`; the parameters are in the frame. `trainable` names the trained ones."""
+
+    trainable: tuple[str, ...]

@@ -1,0 +1,78 @@
+"""Drives a module that nobody wrote an adapter for: it is examined, and the map that was found is used."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from encoder_conformance import Environment, Tensors, serve
+from encoder_conformance.readers.module_target.describing import described
+from encoder_conformance.readers.module_target.driving import Driven, ModuleAdapter
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.examination import Examination, examine
+from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.loading import load_target
+from encoder_conformance.readers.module_target.parts import at, candidates
+from encoder_conformance.readers.module_target.writing import adapter_source
+from encoder_conformance.spec.layer import Layer
+
+PROGRAM = "adapter.py"
+"""The tensor that has the source of the adapter: a text of several lines is no text for a report."""
+
+
+class ModuleTarget(ModuleAdapter):
+    def start(self, device: str, threads: int) -> Environment:
+        """The framework is that of the target, and not known yet. Threads are those of the environment."""
+        self.loaded: tuple[str, Any] | None = None
+        self.examination: Examination | None = None
+        return Environment({"numpy": np.__version__}, {"threads": threads})
+
+    def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+        """The request `examine`."""
+        if message["op"] != "examine":
+            return super().other(message)
+        try:
+            description = self.examined(message)
+        except BadTarget as error:
+            return {"description": {"problem": {"message": error.problem, "hint": error.hint}}}, {}
+        source = description.pop("adapter", None)
+        if source is None or self.examination is None:
+            return {"description": description}, {}
+        program = np.frombuffer(source.encode(), dtype=np.uint8)
+        return {"description": description}, {**self.examination.own_values, PROGRAM: program}
+
+    def examined(self, message: dict[str, Any]) -> dict[str, Any]:
+        key = json.dumps([message["target"], message["arguments"]])
+        if self.loaded is None or self.loaded[0] != key:
+            module = load_target(message["target"], message["arguments"], Path(message["folder"]))
+            self.loaded = key, module
+        module = self.loaded[1]
+        framework = framework_of(module)
+        assert framework is not None, "load_target gives no other"
+        whole = module if message["at"] is None else at(framework.tree, module, message["at"])
+        framework.refuse_unfit(whole)
+        if message["listed"]:
+            return {"candidates": candidates(framework.tree, whole), "type": type(whole).__name__}
+        stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
+        self.examination = None
+        self.examination = examine(whole, stated, resize=message["resize"], dtypes=tuple(message["dtypes"]))
+        source = adapter_source(
+            self.examination, {key: message[key] for key in ("target", "arguments", "folder", "at")}
+        )
+        return described(self.examination, source).model_dump(mode="json")
+
+    def driven(self, dtype: str) -> Driven:
+        found = self.examination
+        if found is None or found.map is None:
+            raise RuntimeError("nothing was examined, or no map was found")
+        bench = found.bench(dtype)  # type: ignore[arg-type]
+        tied = frozenset(name for pair in found.tied for name in pair)
+        return Driven(bench.module, found.semantics, found.always_causal, found.stages, found.map, tied)
+
+
+if __name__ == "__main__":
+    serve(ModuleTarget())

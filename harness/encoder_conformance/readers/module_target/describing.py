@@ -1,0 +1,76 @@
+"""Describes an examination for the harness."""
+
+from encoder_conformance.protocol.description import MaskArgument, ModuleDescription, ModuleSource, NotRead, XArgument
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.naming import misnamed
+
+_LAYOUTS = {"BSD": "[batch, sequence, d_model]", "SBD": "[sequence, batch, d_model]", "SD": "[sequence, d_model]"}
+_AXES = {"B": "batch", "H": "heads", "S": "sequence", "1": "1", "X": "batch · heads"}
+
+
+def described(found: Examination, adapter: str) -> ModuleDescription:
+    """`adapter`: the source of an adapter that does the same."""
+    exported, semantics, sources = found.exported, found.semantics, _sources(found)
+    return ModuleDescription(
+        layer=found.layer,
+        facts=found.facts,
+        type=found.module.type_name,
+        framework=found.framework.name,
+        versions=found.versions,
+        x=_x(found),
+        masks=_masks(found),
+        causal=semantics.causal,
+        always_causal=found.always_causal,
+        across_batch=semantics.across_batch,
+        stated=found.stated,
+        notes=(*exported.notes, *found.notes),
+        not_read=NotRead(problem=exported.problem, where=exported.where) if exported.problem else None,
+        unplaced=exported.unplaced,
+        parameters=sources,
+        absent=found.absent,
+        unused=tuple(found.map.unused()) if found.map else (),
+        aliases=dict(exported.own.aliases),
+        tied=found.tied,
+        read_twice=found.read_twice,
+        unread=found.unread,
+        misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),
+        proof=found.proof,
+        searched=found.searched.search if found.searched else None,
+        stages={stage: place.module for stage, place in found.stages.items()},
+        dtypes=found.taken,
+        narrow_inside=found.narrow_inside,
+        padded_item_is_nan=found.padded_item_is_nan,
+        adapter=adapter,
+    )
+
+
+def _x(found: Examination) -> XArgument:
+    return XArgument(
+        argument=found.module.signature.x,
+        layout=_LAYOUTS[found.semantics.layout],
+        d_model=found.semantics.d_model,
+        evidence="changing one position of x changes others along this axis alone",
+    )
+
+
+def _masks(found: Examination) -> tuple[MaskArgument, ...]:
+    return tuple(
+        MaskArgument(
+            argument=mask.name,
+            dtype=mask.dtype,
+            axes=mask.axes,
+            shape=f"[{', '.join(_AXES.get(axis, axis) for axis in mask.axes)}]",
+            meaning=mask.polarity.meaning,
+            evidence=f"a key flagged with {mask.polarity.shut:g} no longer changes any other position",
+        )
+        for mask in found.semantics.masks
+        if mask.polarity
+    )
+
+
+def _sources(found: Examination) -> dict[str, ModuleSource]:
+    """The specification's name → the own parameters that it is."""
+    if found.map is None:
+        return {}
+    sources = {name: (*found.map.source(name), found.map.more.get(name, 0.0)) for name in found.map.elements}
+    return {name: ModuleSource(own=own, form=form, more=more) for name, (own, form, more) in sources.items()}

@@ -1,0 +1,30 @@
+"""The problems of a target: why it names no module that can be judged, and where its own code failed."""
+
+import traceback
+from pathlib import Path
+
+from encoder_conformance.platform.paths import PACKAGE, ROOT
+
+_OURS = (str(PACKAGE.resolve()), str((ROOT / "impls").resolve()))
+_FRAMES = 3
+
+
+class BadTarget(Exception):
+    """The target names no module that can be judged: what is wrong, and what to do."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem, self.hint = problem, hint
+
+
+def last_frames(error: BaseException) -> str:
+    """The error and the last frames of its traceback that are not this program's own."""
+    frames = [
+        f"{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not str(Path(frame.filename).resolve()).startswith(_OURS)
+        and "importlib" not in frame.filename
+        and not frame.name.endswith("_call_impl")
+    ]
+    text = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+    return "\n".join([text, *(f"  {frame}" for frame in frames[-_FRAMES:])])

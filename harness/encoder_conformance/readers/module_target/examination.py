@@ -1,0 +1,232 @@
+"""Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from encoder_conformance import Masks
+from encoder_conformance.protocol.description import Fact, LiveProof
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
+from encoder_conformance.readers.module_target.feeding import module_feeds
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.locating import Place, locate
+from encoder_conformance.readers.module_target.mapping import ElementMap
+from encoder_conformance.readers.module_target.naming import alike, best_named, better_owner
+from encoder_conformance.readers.module_target.probing import causal_with_open_masks, live_semantics, with_masks
+from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
+from encoder_conformance.readers.module_target.searching import SearchedMap, search_map
+from encoder_conformance.readers.module_target.sizes import with_sizes_of
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.layer import Layer
+
+_WIDE: tuple[DtypeName, ...] = ("float64", "float32")
+
+
+@dataclass
+class Examination:
+    """The findings on a module. `layer`: what it is, read off it; None where it is no layer that is known."""
+
+    framework: ModuleFramework
+    module: LiveModule
+    """In float32, with its own parameters."""
+    semantics: InputSemantics
+    exported: Exported
+    layer: Layer | None = None
+    map: ElementMap | None = None
+    absent: tuple[str, ...] = ()
+    always_causal: bool = False
+    dtypes: tuple[DtypeName, ...] = ("float32",)
+    """What it is read and proved in, the widest first."""
+    taken: tuple[DtypeName, ...] = ()
+    """Those of the formats asked for in which it computes."""
+    proof: LiveProof | None = None
+    searched: SearchedMap | None = None
+    stages: dict[str, Place] = field(default_factory=dict)
+    stated: Layer | None = None
+    own_values: dict[str, Array] = field(default_factory=dict)
+    narrow_inside: bool = False
+    """Whether it is right in float32, and in float64 no more exact: something in it is cast."""
+    padded_item_is_nan: bool = False
+    tied: tuple[tuple[str, str], ...] = ()
+    read_twice: tuple[tuple[str, str, str], ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of the framework's distributions that are here."""
+        found = {}
+        for name in (*self.framework.packages, "numpy", "onnx"):
+            with suppress(PackageNotFoundError):
+                found[name] = version(name)
+        return found
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The layer's choices, each with its evidence in the graph."""
+        inferred = self.exported.inferred
+        return tuple(fact for fact in inferred.facts if fact.key != "proved") if inferred else ()
+
+    def bench(self, dtype: DtypeName) -> Bench:
+        """A copy of the module in this dtype."""
+        return Bench(self.module.in_dtype(dtype), self.semantics, dtype, self.always_causal)
+
+
+def examine(
+    given: object, stated: Layer | None = None, *, resize: bool = False, dtypes: tuple[DtypeName, ...] = ()
+) -> Examination:
+    """`given`, a module, stays as it is: all is done with copies of it. Raises BadTarget if it cannot be called at all.
+
+    `stated`: what it should be; with `resize` at the module's own sizes. `dtypes`: the formats that it is to be asked
+    in; none: float64 and float32.
+    """
+    framework = framework_of(given)
+    if framework is None:
+        raise BadTarget(f"{type(given).__name__} is a module of no framework that is known")
+    with framework.undisturbed():
+        found = _examined(framework, given, stated, resize)
+        narrow = [dtype for dtype in dtypes if dtype not in _WIDE and _runs_in(found, dtype)]
+        wide = [dtype for dtype in found.dtypes if dtype in (dtypes or _WIDE)]
+        found.taken = (*wide, *narrow)
+        return found
+
+
+def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
+    module = framework.live(given)
+    semantics = live_semantics(module)
+    exported = export_and_infer(module, semantics)
+    examination = Examination(framework, module, semantics, exported, notes=framework.notes(given))
+    inferred = exported.inferred
+    if inferred is not None and inferred.layer is not None and not exported.unplaced:
+        examination.layer = inferred.layer.with_decimal_epsilon
+        examination.absent, examination.map = exported.absent, exported.map
+        _separate(examination)
+        _reclaim(examination)
+    if stated is not None:
+        sized = with_sizes_of(module, stated, semantics.d_model, examination.layer) if resize else stated
+        stated = examination.stated = sized.with_decimal_epsilon
+    known = examination.layer or stated
+    heads = known.attention.num_heads if known else 1
+    examination.semantics = with_masks(module, semantics, heads)
+    examination.always_causal = causal_with_open_masks(module, examination.semantics)
+    examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
+    examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
+    _choose_map(examination, stated)
+    return examination
+
+
+def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
+    """Whether an item that is padding alone comes out as NaN; False where no mask can say that it is."""
+    semantics = examination.semantics
+    padding = np.ones((semantics.B, 1, 1, semantics.S), np.bool_)
+    padding[0] = False
+    x = np.random.default_rng(0).normal(size=(semantics.B, semantics.S, semantics.d_model)).astype(np.float32)
+    try:
+        masks = Masks(padding, None, sequence=semantics.S)
+        feeds = module_feeds(semantics, x, masks, num_heads, always_causal=examination.always_causal)
+        output = examination.module.run(feeds)["output"]
+    except (ExecutionError, NotImplementedError):
+        return False
+    return bool(np.isnan(semantics.batch_first(output)[0]).any())
+
+
+def _choose_map(examination: Examination, stated: Layer | None) -> None:
+    """Proves the map that was read, or searches one for the stated layer; then finds stages and own values."""
+    layer = examination.layer
+    if layer is not None and examination.map is not None:
+        _prove(examination, examination.map, layer)
+    bench = examination.bench(examination.dtypes[0])
+    if stated is not None and not _fits(examination, stated):
+        examination.searched = search_map(bench, stated, examination.exported.own)
+        if examination.searched is not None:
+            examination.map, examination.absent = examination.searched.map, examination.searched.absent
+    if examination.map is None:
+        return
+    examination.own_values = examination.map.held(examination.module.flat())
+    judged_as = layer if examination.searched is None and layer is not None else stated
+    if judged_as is not None:
+        parameters = parameters_for(judged_as, examination.absent)
+        examination.map.load(bench.module, parameters)
+        examination.stages = locate(bench, judged_as, parameters)
+
+
+def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
+    """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that."""
+    proofs = {}
+    for dtype in examination.dtypes:
+        proofs[dtype] = examination.proof = prove(examination.bench(dtype), map, layer, examination.absent)
+        if examination.proof.holds:
+            break
+    if len(proofs) > 1 and proofs["float32"].holds:
+        examination.dtypes = ("float32",)
+        examination.narrow_inside = True
+    elif len(proofs) > 1:
+        examination.proof = proofs["float64"]
+
+
+def _fits(examination: Examination, stated: Layer) -> bool:
+    """Whether the map that was read has the stated layer's parameters, but for those that do nothing."""
+    if examination.map is None:
+        return False
+    due = shapes_of(stated)
+    have = {name: elements.shape for name, elements in examination.map.elements.items()}
+    return due.keys() - set(examination.absent) == have.keys() and all(due[name] == have[name] for name in have)
+
+
+def _separate(examination: Examination) -> None:
+    """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
+    fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied."""
+    map = examination.map
+    assert map is not None
+    tied, read_twice = [], []
+    for first, second in map.shared():
+        source = map.source(first)[0]
+        other = alike(map.own, map.unused(), map.elements[second].shape, second)
+        moved = second
+        if other is not None:
+            moved = second if better_owner(source, first, second) == first else first
+            turned = map.own.elements(other)
+            like = map.elements[moved] - map.elements[moved].min() + turned.min()
+            found = like if np.array_equal(np.sort(like.reshape(-1)), np.sort(turned.reshape(-1))) else turned
+        else:
+            rest, other = map.rest_of(second), f"the rest of {source}"
+            if rest is None:
+                tied.append((first, second))
+                continue
+            found = rest
+        map = replace(map, elements={**map.elements, moved: found.reshape(map.elements[moved].shape)})
+        read_twice.append((source, moved, other))
+    examination.map = map
+    examination.tied, examination.read_twice = tuple(tied), tuple(read_twice)
+
+
+def _reclaim(examination: Examination) -> None:
+    """A bias that the graph lacks is the own parameter that sounds like it, where that is read nowhere."""
+    map, layer, absent = examination.map, examination.layer, []
+    assert map is not None and layer is not None
+    shapes = shapes_of(layer)
+    for name in examination.absent:
+        size = int(np.prod(shapes[name]))
+        own = best_named([each for each in map.unused() if map.own.shapes[each] == (size,)], name)
+        if own is None:
+            absent.append(name)
+            continue
+        map = replace(map, elements={**map.elements, name: map.own.elements(own)})
+        examination.unread += ((own, name),)
+    examination.map, examination.absent = map, tuple(absent)
+
+
+def _runs_in(examination: Examination, dtype: DtypeName) -> bool:
+    """Whether its output is in the format of its input and its parameters."""
+    try:
+        bench = examination.bench(dtype)
+        return bool(bench.output(bench.x()).dtype == FORMATS[dtype].numpy)
+    except (ExecutionError, RuntimeError):
+        return False

@@ -1,0 +1,139 @@
+"""Reads a layer off a module's exported graph. Its parameters are marked: no two elements of them are equal, so that
+each number in the graph tells where it comes from, whatever the exporter did to names and shapes."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import onnx
+
+from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.module_target.errors import last_frames
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
+from encoder_conformance.readers.onnx_file.findings import Findings
+from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
+from encoder_conformance.spec.axes import Array
+
+_MARK_SIZE = 0.125
+_ROUNDED = 2.0**-23
+"""How far a mark may have moved that 1 was added to, in float32."""
+_TRACE = "pkg.torch.onnx.stack_trace"
+
+
+@dataclass
+class Exported:
+    """The yield of an export. `inferred` None: `problem` says which part is no layer's, `where` its source line."""
+
+    own: OwnParameters
+    inferred: InferredLayer | None = None
+    absent: tuple[str, ...] = ()
+    found: dict[str, Array] | None = None
+    more: dict[str, float] | None = None
+    unplaced: tuple[str, ...] = ()
+    problem: str = ""
+    where: str = ""
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def map(self) -> ElementMap:
+        return ElementMap(self.own, self.found or {}, self.more or {})
+
+
+def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
+    """`module` has its own parameters afterwards, as before."""
+    own, before = OwnParameters.of(module), module.flat().copy()
+    marks = _marks(own.size)
+    module.assign(marks)
+    try:
+        model = module.export(semantics.x_shape(semantics.B, semantics.S))
+    except Exception as error:
+        return Exported(own, problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
+    finally:
+        module.assign(before)
+    findings = Findings()
+    try:
+        graph = Graph(model)
+        ports = graph.inputs[0].name, graph.model.graph.output[0].name
+        named = _with_names(semantics, *ports)
+        inferred = infer_layer(graph, named, ModelRunner(graph.model), findings, verified=False)
+    except Exception as error:  # a graph that the reader was never shown is no reason to judge nothing
+        return Exported(own, problem=f"its graph cannot be read: {type(error).__name__}: {error}")
+    errors = [finding.message for finding in findings.errors()]
+    notes = tuple(finding.message for finding in findings.in_order() if finding.severity != "error")
+    if inferred is None or inferred.layer is None or errors:
+        problem = "; ".join(errors) or "no layer was found in its graph"
+        return Exported(own, problem=problem, where=_source_line(model, problem, module.library), notes=notes)
+    exported = Exported(own, inferred, notes=notes)
+    _place(exported, inferred, marks, before)
+    return exported
+
+
+def _place(exported: Exported, inferred: InferredLayer, marks: Array, before: Array) -> None:
+    """Finds the own elements that each parameter in the graph is, by marks [n]. `before`: their own numbers [n]."""
+    order = np.argsort(marks)
+    found, more, absent, unplaced = {}, {}, [], []
+    for name, location in inferred.parameters.items():
+        if location.form == "absent":
+            absent.append(name)
+            continue
+        values = np.asarray(location.value, np.float32)
+        at = np.minimum(np.searchsorted(marks[order], values), len(marks) - 1)
+        elements = order[at]
+        if np.array_equal(marks[elements], values):
+            found[name] = elements
+        elif name.endswith("gain") and (less := _less_one(values, exported.own, marks, before)) is not None:
+            found[name], more[name] = less, 1.0
+        else:
+            unplaced.append(name)
+    exported.found, exported.more = found, more
+    exported.absent, exported.unplaced = tuple(absent), tuple(unplaced)
+
+
+def _less_one(values: Array, own: OwnParameters, marks: Array, before: Array) -> Array | None:
+    """The own vector [F] to which a norm adds 1 to have its gain. None if there is none; and if what it holds is nearer
+    to 1 than to 0: that is the gain itself, and to add 1 to it is a bug."""
+    for name, shape in own.shapes.items():
+        elements = own.elements(name)
+        if shape == values.shape and np.abs(marks[elements] - (values.astype(np.float64) - 1)).max() <= _ROUNDED:
+            held = before[elements]
+            return elements if np.abs(held).mean() < np.abs(held - 1).mean() else None
+    return None
+
+
+def _marks(size: int) -> Array:
+    """A float32 of its own for every element, in no order, [n]."""
+    numbers = np.random.default_rng(0).permutation(size) + 1
+    marks = (_MARK_SIZE * (2 * numbers - size - 1.5) / max(size, 1)).astype(np.float32)
+    if np.unique(marks).size < size:  # more elements than float32 has numbers there
+        marks = (numbers.astype(np.float32) * np.float32(2.0**-24)).astype(np.float32)
+    return marks
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The innermost error: the exporter wraps what it meets."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _with_names(semantics: InputSemantics, x: str, output: str) -> InputSemantics:
+    shape = semantics.x_shape(semantics.B, semantics.S)
+    ports = (Port(name=name, dtype="float32", shape=shape) for name in (x, output))
+    first, last = ports
+    return replace(semantics, x=first, output=last, masks=())
+
+
+def _source_line(model: onnx.ModelProto, problem: str, library: str) -> str:
+    """The line of the user's source that made the first value that the problem names."""
+    for node in model.graph.node:
+        if any(f"'{name}'" in problem for name in node.output):
+            trace = next((entry.value for entry in node.metadata_props if entry.key == _TRACE), "")
+            lines = [line.strip() for line in trace.splitlines() if line.strip()]
+            frames = [at for at, line in enumerate(lines) if line.startswith("File")]
+            own = [at for at in frames if not library or library not in lines[at]] or frames
+            return " ".join(lines[own[-1] : own[-1] + 2]) if own else ""
+    return ""

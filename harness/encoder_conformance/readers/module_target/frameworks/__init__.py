@@ -1,0 +1,59 @@
+"""The frameworks whose modules are judged, each imported only if the target has imported it."""
+
+import sys
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any, Protocol
+
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.parts import Tree
+
+
+class ModuleFramework(Protocol):
+    """`packages`: the distributions whose versions a report has."""
+
+    name: str
+    homepage: str
+    packages: tuple[str, ...]
+    tree: Tree
+
+    def owns(self, found: object) -> bool:
+        """Whether it is a module of this framework."""
+        ...
+
+    def refuse_unfit(self, module: Any) -> None:
+        """Raises BadTarget for what cannot be computed in float32 on this machine's processor."""
+        ...
+
+    def live(self, module: Any) -> LiveModule:
+        """A copy in float32, in eval mode; `module` stays as it is. Raises BadTarget."""
+        ...
+
+    def notes(self, module: Any) -> tuple[str, ...]:
+        """Says what that copy is not."""
+        ...
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Settings and random state are afterwards what they were."""
+        ...
+
+
+_BY_PACKAGE = (
+    ("keras", "keras3"),  # before the frameworks that its layers are modules of, too
+    ("flax.nnx", "flax_nnx"),
+    ("flax.linen", "flax_linen"),
+    ("equinox", "equinox_module"),
+    ("torch", "pytorch"),
+    ("jax", "jax_function"),
+)
+"""Package, and a module of this folder: the first that owns an object first."""
+
+
+def framework_of(found: object) -> ModuleFramework | None:
+    """None if it is no module of any. A framework that was not imported has made none."""
+    for package, name in _BY_PACKAGE:
+        if package in sys.modules:
+            framework: ModuleFramework = import_module(f"{__name__}.{name}").FRAMEWORK
+            if framework.owns(found):
+                return framework
+    return None

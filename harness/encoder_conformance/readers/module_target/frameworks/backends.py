@@ -1,0 +1,102 @@
+"""The work that Keras leaves to its backends: gradients by any tensor, and the export of a function."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
+
+
+class Backend(Protocol):
+    def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]: ...
+    def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto: ...
+
+
+class TensorFlow:
+    def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            for each in given:
+                tape.watch(each)
+            output = function(*given)
+        by = tape.gradient(output, list(given), output_gradients=tf.constant(cotangent))
+        pairs = zip(given, by, strict=True)
+        return [np.zeros(each.shape, cotangent.dtype) if g is None else _dense(g) for each, g in pairs]
+
+    def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        import tensorflow as tf
+
+        try:
+            import tf2onnx
+        except ImportError:
+            raise ExecutionError("tf2onnx is not installed") from None
+        signature = [tf.TensorSpec(x_shape, tf.float32, name="x")]
+        model: onnx.ModelProto
+        model, _ = tf2onnx.convert.from_function(tf.function(function), signature, opset=18)
+        _without_erfc(model.graph)
+        return model
+
+
+def _without_erfc(graph: onnx.GraphProto) -> None:
+    """1 - erf in place of erfc, which TensorFlow's GELU is and ONNX has not."""
+    nodes = []
+    for node in graph.node:
+        if node.op_type != "Erfc":
+            nodes.append(node)
+            continue
+        [x], [out] = node.input, node.output
+        one = onnx.numpy_helper.from_array(np.array(1, np.float32), f"{out}/one")
+        graph.initializer.append(one)
+        erf = onnx.helper.make_node("Erf", [x], [f"{out}/erf"])
+        nodes += [erf, onnx.helper.make_node("Sub", [one.name, f"{out}/erf"], [out], node.name)]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _dense(gradient: Any) -> Array:
+    import tensorflow as tf
+
+    return np.asarray(tf.convert_to_tensor(gradient))
+
+
+class Jax:
+    def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
+        import jax
+
+        return [np.asarray(each) for each in jax.vjp(function, *given)[1](cotangent)]
+
+    def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        from encoder_conformance.readers.module_target.frameworks.jax_tree import exported
+
+        return exported(function, x_shape)
+
+
+class Torch:
+    def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
+        import torch
+
+        wanted = [each.detach().requires_grad_() for each in given]
+        with torch.enable_grad():
+            output = function(*wanted)
+        seed = torch.from_numpy(np.ascontiguousarray(cotangent))
+        by = torch.autograd.grad(output, wanted, grad_outputs=seed, materialize_grads=True)
+        return [each.numpy(force=True) for each in by]
+
+    def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        import torch
+
+        class OfFunction(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> Any:
+                return function(x)
+
+        program = torch.onnx.export(OfFunction(), (torch.zeros(x_shape),), dynamo=True, verbose=False)
+        model: onnx.ModelProto = program.model_proto
+        return model
+
+
+BACKENDS: dict[str, Callable[[], Backend]] = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}

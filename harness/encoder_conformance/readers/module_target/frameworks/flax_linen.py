@@ -1,0 +1,173 @@
+"""Flax Linen: nn.Module, by itself, bound to its variables, or in a pair with them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
+from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, JaxModule
+from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
+from encoder_conformance.readers.module_target.parts import Tree
+
+
+class _Part(tuple[nn.Module, Mapping[str, Any]]):
+    """A submodule and its variables. `below`: its own submodules, by their paths from it."""
+
+    below: Mapping[tuple[str, ...], "_Part"]
+
+
+class _Parts:
+    """Submodules of Linen come into being in a call: it is called, in shapes alone, and they are noted."""
+
+    def children(self, module: Any) -> Mapping[str, Any]:
+        below = module.below if isinstance(module, _Part) else _called(module)
+        return {path[0]: part for path, part in below.items() if len(path) == 1}
+
+    def is_container(self, module: Any) -> bool:
+        return type(_module_of(module)).__name__ == "Sequential"
+
+    def matrices(self, module: Any) -> int:
+        return sum(np.ndim(leaf) >= 2 for leaf in jax.tree.leaves(FRAMEWORK.arrays(module)))
+
+
+def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
+    """Its submodules by their paths, in the order in which they are called. Empty if it takes neither x nor ids."""
+    unbound, variables = _split(module)
+    signature = signature_of(unbound.__call__, f"{type(unbound).__name__}.__call__")
+    for x in _inputs(unbound):
+        found: dict[tuple[str, ...], nn.Module] = {}
+
+        def note(call: Callable[..., Any], given: Any, named: Any, context: Any) -> Any:
+            if context.method_name == "__call__" and context.module.path:
+                found.setdefault(context.module.path, context.module.clone(parent=None, name=None))  # noqa: B023
+            return call(*given, **named)
+
+        try:
+            held = variables or unbound.init(jax.random.key(0), x, **signature.fixed)
+            with nn.intercept_methods(note):
+                jax.eval_shape(lambda x: unbound.apply(held, x, **signature.fixed), x)  # noqa: B023
+        except Exception:  # whatever a module does with inputs that are not its own
+            continue
+        return _nested(found, held)
+    return {}
+
+
+def _inputs(module: nn.Module) -> Iterator[jax.Array]:
+    """x of each width that it may have, and token ids."""
+    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
+        yield jnp.zeros((3, 5, width), jnp.float32)
+    yield jnp.zeros((3, 5), jnp.int32)
+
+
+def _nested(found: Mapping[tuple[str, ...], nn.Module], held: Mapping[str, Any]) -> dict[tuple[str, ...], _Part]:
+    parts = {}
+    for path, module in found.items():
+        part = _Part((module, {name: _at(tree, path) for name, tree in held.items()}))
+        parts[path] = part
+    for path, part in parts.items():
+        part.below = {other[len(path) :]: each for other, each in parts.items() if other[: len(path)] == path != other}
+    return parts
+
+
+def _at(tree: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        tree = tree.get(name, {})
+    return tree
+
+
+class _Linen(JaxFramework):
+    name = "Flax Linen"
+    homepage = "https://flax-linen.readthedocs.io"
+    packages = ("flax", "jax")
+    tree: Tree = _Parts()
+
+    def owns(self, found: object) -> bool:
+        return isinstance(_module_of(found), nn.Module)
+
+    def refuse_unfit(self, module: Any) -> None:
+        """Its variables are made when it is first called."""
+
+    def arrays(self, module: Any) -> Any:
+        return module[1].get("params", {}) if isinstance(module, tuple) else {}
+
+    def live(self, module: Any) -> LiveModule:
+        unbound, variables = _split(module)
+        kind = type(unbound)
+        signature = signature_of(unbound.__call__, f"{kind.__name__}.__call__")
+        if variables is None:
+            variables = _initialised(unbound, signature)
+        rest = {name: tree for name, tree in variables.items() if name not in ("params", "intermediates")}
+
+        def apply(tree: Any, x: jax.Array, **masks: jax.Array) -> Any:
+            return unbound.apply({"params": tree, **rest}, x, **{**signature.fixed, **masks})
+
+        def watch(
+            tree: Any, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]
+        ) -> Any:
+            def intercept(call: Callable[..., Any], given: Any, named: Any, context: Any) -> Any:
+                answer = call(*given, **named)
+                if context.method_name == "__call__" and context.module.path:
+                    keep(".".join(context.module.path), "input", given)
+                    keep(".".join(context.module.path), "output", answer)
+                return answer
+
+            with nn.intercept_methods(intercept):
+                return apply(tree, x, **masks)
+
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        return JaxModule(Functional(apply, variables["params"], signature, name, tuple(_modules(unbound)), watch))
+
+
+def _module_of(found: object) -> object:
+    """The module itself, out of a pair of it and its variables, too."""
+    return found[0] if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping) else found
+
+
+def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
+    if isinstance(module, tuple):
+        variables = module[1]
+        return module[0], variables if "params" in variables else {"params": variables}
+    if module.scope is not None:
+        unbound, variables = module.unbind()
+        return unbound, variables
+    return module, None
+
+
+def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
+    """Its variables, for the first width that it takes and gives. Raises BadTarget."""
+    problem = "it gives another width than it takes"
+    variables: Mapping[str, Any]
+    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
+        x = jnp.zeros((3, 5, width), jnp.float32)
+        try:
+            output, variables = module.init_with_output(jax.random.key(0), x, **signature.fixed)
+        except Exception as error:  # whatever a module does with a width that is not its own
+            problem = last_frames(error)
+            continue
+        if any(np.shape(leaf) == x.shape for leaf in jax.tree.leaves(output)) and variables.get("params"):
+            return variables
+    hint = "name a pair of the module and its variables, or a function that makes one"
+    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", hint)
+
+
+def _numbers(module: nn.Module) -> Iterator[int]:
+    """The numbers among its fields and those of its parts, the largest first: d_ff is one of them, too."""
+    found = {value for part in _modules(module) for value in vars(part).values() if type(value) is int and value > 1}
+    yield from sorted(found, reverse=True)
+
+
+def _modules(module: nn.Module) -> Iterator[nn.Module]:
+    yield module
+    for name in module.__dataclass_fields__:
+        value = getattr(module, name, None)
+        if name != "parent" and isinstance(value, nn.Module):
+            yield from _modules(value)
+
+
+FRAMEWORK = _Linen()

@@ -1,0 +1,43 @@
+"""Flax NNX: nnx.Module."""
+
+from typing import Any
+
+import jax
+from flax import nnx
+
+from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
+from encoder_conformance.readers.module_target.frameworks.jax_tree import JaxModule, functional_of
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.parts import Tree
+
+
+class _Nnx(JaxFramework):
+    name = "Flax NNX"
+    homepage = "https://flax.readthedocs.io"
+    packages = ("flax", "jax")
+    tree: Tree = Nested(nnx.Module)
+
+    def owns(self, found: object) -> bool:
+        return isinstance(found, nnx.Module)
+
+    def arrays(self, module: nnx.Module) -> Any:
+        return nnx.to_pure_dict(nnx.state(module, nnx.Param))
+
+    def live(self, module: nnx.Module) -> LiveModule:
+        graph, parameters, rest = nnx.split(module, nnx.Param, ...)
+        still = nnx.merge(graph, parameters, rest)
+        still.eval()
+        graph, parameters, rest = nnx.split(still, nnx.Param, ...)
+        kind = type(module)
+        signature = signature_of(still.__call__, f"{kind.__name__}.__call__")
+
+        def made(tree: Any) -> Any:
+            state = jax.tree.map(lambda leaf: leaf, parameters)
+            nnx.replace_by_pure_dict(state, tree)
+            return nnx.merge(graph, state, rest)
+
+        return JaxModule(functional_of(still, self.tree, made, nnx.to_pure_dict(parameters), signature))
+
+
+FRAMEWORK = _Nnx()

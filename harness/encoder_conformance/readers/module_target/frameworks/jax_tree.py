@@ -1,0 +1,270 @@
+"""A module on JAX as a function of its parameters, which are the leaves of a tree: what NNX, Linen, Equinox and plain
+functions have in common."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx
+from jax.tree_util import keystr, tree_flatten_with_path
+
+from encoder_conformance.readers.module_target.live import (
+    Feeds,
+    LiveModule,
+    Seen,
+    Signature,
+    joined,
+    leaves,
+    of_shape,
+    pieces,
+)
+from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
+from encoder_conformance.readers.module_target.parts import walk
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
+
+_QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""
+Tree = Any
+Apply = Callable[..., Any]
+"""(tree of parameters, x, **masks) → what the module returns."""
+Watch = Callable[[Tree, jax.Array, Mapping[str, jax.Array], Callable[[str, str, Any], None]], Any]
+"""The same, and tells (path of a submodule, "input" or "output", what that takes or gives)."""
+
+
+@dataclass(frozen=True)
+class Functional:
+    """`parameters`: a tree of arrays. `watch` None: its parts are not seen. `parts`: for their attributes."""
+
+    apply: Apply
+    parameters: Tree
+    signature: Signature
+    type_name: str
+    parts: tuple[object, ...] = ()
+    watch: Watch | None = None
+
+
+class JaxModule(LiveModule):
+    library = str(Path(jax.__file__).parent)
+
+    def __init__(self, of: Functional, dtype: str = "float32", programs: "Programs | None" = None) -> None:
+        self.of, self.dtype = of, dtype
+        self._programs = programs or Programs(of)
+        self.signature, self.type_name = of.signature, of.type_name
+        found, self._structure = tree_flatten_with_path(of.parameters)
+        self._names = [keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found]
+        self._values = [np.asarray(value).astype(dtype) for _, value in found]
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: value.shape for name, value in zip(self._names, self._values, strict=True)}
+
+    def flat(self) -> Array:
+        return joined(self._values)
+
+    def assign(self, flat: Array) -> None:
+        self._values = [piece.astype(self.dtype) for piece in pieces(flat, self.shapes.values())]
+
+    def call(self, feeds: Feeds) -> Array:
+        with wide(self.dtype):
+            return np.asarray(self._programs.forward(self._tree(), _arrays(feeds)))
+
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+        with wide(self.dtype):
+            by_tree, by_x = self._programs.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
+            return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
+
+    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+        if self.of.watch is None:
+            return {}, self.call(feeds)
+        watched = self._programs.watched(None if only is None else frozenset(only))
+        with wide(self.dtype):
+            seen, output = watched(self._tree(), _arrays(feeds))
+            return {place: np.asarray(value) for place, value in seen.items()}, np.asarray(output)
+
+    def _tree(self) -> Tree:
+        return jax.tree.unflatten(self._structure, [jnp.asarray(value) for value in self._values])
+
+    def in_dtype(self, dtype: str) -> "JaxModule":
+        made = JaxModule(self.of, dtype, self._programs)
+        made.assign(self.flat())
+        return made
+
+    def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        tree = self._tree()
+        return exported(lambda x: _output(tree, {"x": x}, self.of.apply), x_shape)
+
+    def objects(self) -> Iterator[object]:
+        return iter(self.of.parts)
+
+
+def _arrays(feeds: Feeds) -> dict[str, jax.Array]:
+    return {name: jnp.asarray(value) for name, value in feeds.items()}
+
+
+class Compiled:
+    """A function, compiled once for each shape: step by step each step is compiled, which takes twice as long.
+
+    One that looks at numbers on its way cannot be compiled, and is called as it comes.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._compiled = function, jax.jit(function, compiler_options=_QUICKLY)
+        self._compiles = True
+
+    def __call__(self, *given: Any) -> Any:
+        if self._compiles:
+            try:
+                return self._compiled(*given)
+            except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+                answer = self._function(*given)  # which raises, too, where what it was given is wrong
+                self._compiles = False
+                return answer
+        return self._function(*given)
+
+
+class Programs:
+    """The programs that a module's copies in every dtype are run by."""
+
+    def __init__(self, of: Functional) -> None:
+        self._of = of
+        self.forward = Compiled(lambda tree, feeds: _output(tree, feeds, of.apply))
+        self.backward = Compiled(self._gradients)
+        self._watched: dict[frozenset[str] | None, Compiled] = {}
+
+    def _gradients(self, tree: Tree, feeds: Tree, cotangent: jax.Array) -> Any:
+        def output(tree: Tree, x: jax.Array) -> Any:
+            return _output(tree, {**feeds, "x": x}, self._of.apply)
+
+        return jax.vjp(output, tree, feeds["x"])[1](cotangent)
+
+    def watched(self, only: frozenset[str] | None) -> Compiled:
+        """Gives what the parts in `only` take and give, and the output."""
+        if only not in self._watched:
+            self._watched[only] = Compiled(lambda tree, feeds: self._seen(tree, feeds, only))
+        return self._watched[only]
+
+    def _seen(self, tree: Tree, feeds: Tree, only: frozenset[str] | None) -> tuple[dict[Any, jax.Array], jax.Array]:
+        """An array of the inside of a mapped or scanned part is refused where all is compiled, which then is not; and
+        left out where it is called as it comes."""
+        seen: dict[Any, jax.Array] = {}
+        traced, watch = isinstance(feeds["x"], jax.core.Tracer), self._of.watch
+        assert watch is not None
+
+        def keep(name: str, side: str, value: Any) -> None:
+            if only is None or name in only:
+                for index, each in enumerate(value if isinstance(value, (tuple, list)) else (value,)):
+                    if isinstance(each, jax.Array) and (traced or not isinstance(each, jax.core.Tracer)):
+                        seen[name, side, index] = each
+
+        output = _output(tree, feeds, lambda tree, x, **masks: watch(tree, x, masks, keep))
+        return seen, output
+
+
+def _output(tree: Tree, feeds: Tree, apply: Apply) -> Any:
+    """The tensor of the answer that has the shape of x."""
+    masks = {name: value for name, value in feeds.items() if name != "x"}
+    answer = apply(tree, feeds["x"], **masks)
+    tensors = (value for value in leaves(answer) if isinstance(value, jax.Array))
+    return of_shape(tensors, tuple(feeds["x"].shape), type(answer).__name__)
+
+
+def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...]) -> onnx.ModelProto:
+    """Exports by jax2onnx what JAX traces: it has forms of its own for functions of libraries, and not for all choices.
+
+    Raises ExecutionError if it is not installed.
+    """
+    try:
+        from jax2onnx import to_onnx
+    except ImportError:
+        raise ExecutionError("jax2onnx is not installed") from None
+    given = jax.ShapeDtypeStruct(x_shape, jnp.float32)
+    traced = jax.make_jaxpr(function)(given)
+    model: onnx.ModelProto = to_onnx(lambda x: jax.core.eval_jaxpr(traced.jaxpr, traced.consts, x)[0], [given])
+    return model
+
+
+@contextmanager
+def wide(dtype: str) -> Generator[None]:
+    """Computes with numbers of 64 bits for float64 alone: they change what a module computes in others."""
+    if dtype != "float64":
+        yield
+        return
+    with jax.enable_x64(True):
+        yield
+
+
+def functional_of(
+    module: Any, parts: ModuleTree, made: Callable[[Tree], Any], parameters: Tree, signature: Signature
+) -> Functional:
+    """The function of a module that is an object; `made` gives it other parameters."""
+
+    def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
+        return made(tree)(x, **{**signature.fixed, **masks})
+
+    def watch(tree: Tree, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]) -> Any:
+        live = made(tree)
+        return calls(dict(walk(parts, live)), keep, lambda: live(x, **{**signature.fixed, **masks}))
+
+    kind, inside = type(module), tuple(part for _, part in walk(parts, module))
+    return Functional(apply, parameters, signature, f"{kind.__module__}.{kind.__qualname__}", inside, watch)
+
+
+def batched(functional: Functional) -> Functional:
+    """The function itself where it takes x [3, 5, d_model]; else it takes one item [S, D], as most modules of Equinox,
+    and is mapped over the batch, as are its masks."""
+    for width in widths(functional.parameters):
+        try:
+            answer = jax.eval_shape(functional.apply, functional.parameters, jnp.zeros((3, 5, width)))
+        except Exception:  # whatever it does with a shape that is not its own
+            continue
+        if any(np.shape(leaf) == (3, 5, width) for leaf in jax.tree.leaves(answer)):
+            return functional
+
+    def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
+        return jax.vmap(lambda x, masks: functional.apply(tree, x, **masks))(x, masks)
+
+    return replace(functional, apply=apply, watch=None)
+
+
+def widths(parameters: Tree) -> list[int]:
+    """Sizes that x may have, the commonest first."""
+    sizes = [size for leaf in jax.tree.leaves(parameters) for size in np.shape(leaf)]
+    return sorted(set(sizes), key=sizes.count, reverse=True)
+
+
+def calls(parts: Mapping[str, object], keep: Callable[[str, str, Any], None], work: Apply) -> Any:
+    """`work()`, in which `__call__` of every part tells what it takes and gives.
+
+    The classes are patched for as long: an instance has no call of its own.
+    """
+    names = {id(part): path for path, part in parts.items() if path}
+    kinds: set[Any] = {type(part) for path, part in parts.items() if path and callable(part)}
+    before = {kind: kind.__call__ for kind in kinds}
+
+    def watched(kind: Any) -> Apply:
+        original = before[kind]
+
+        def call(part: Any, *given: Any, **named: Any) -> Any:
+            path = names.get(id(part))
+            answer = original(part, *given, **named)
+            if path is not None:
+                keep(path, "input", given)
+                keep(path, "output", answer)
+            return answer
+
+        return call
+
+    try:
+        for kind in kinds:
+            kind.__call__ = watched(kind)
+        return work()
+    finally:
+        for kind, original in before.items():
+            kind.__call__ = original

@@ -1,0 +1,251 @@
+"""Keras 3: layers, functional and subclassed models, on the backend that KERAS_BACKEND or keras.json names."""
+
+import random
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import onnx
+
+from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
+from encoder_conformance.readers.module_target.live import (
+    USUAL_WIDTHS,
+    Feeds,
+    LiveModule,
+    Seen,
+    Signature,
+    joined,
+    leaves,
+    of_shape,
+    pieces,
+)
+from encoder_conformance.readers.module_target.parts import Tree, walk
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
+
+_LEAST = 8
+"""A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
+_NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
+B, S = 3, 5
+
+
+class KerasModule(LiveModule):
+    """The layer itself, whose variables stay as they are: it is called with values in their place."""
+
+    library = str(Path(keras.__file__).parent)
+
+    def __init__(self, layer: Any, signature: Signature, values: list[Array], call: "LayerCall") -> None:
+        self.layer, self.signature, self._call = layer, signature, call
+        self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
+        self._weights = list(layer.weights)
+        self._values = values
+        self._backend: Backend = BACKENDS[keras.backend.backend()]()
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {weight.path.replace("/", "."): tuple(weight.shape) for weight in self._weights}
+
+    def flat(self) -> Array:
+        return joined(self._values)
+
+    def assign(self, flat: Array) -> None:
+        self._values = list(pieces(flat, self.shapes.values()))
+
+    def call(self, feeds: Feeds) -> Array:
+        return np.asarray(keras.ops.convert_to_numpy(self._output(self._tensors(), feeds)))
+
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+
+        def output(x: Any, *values: Any) -> Any:
+            return self._output(list(values), {**feeds, "x": x})
+
+        given = [keras.ops.convert_to_tensor(feeds["x"]), *self._tensors()]
+        by_x, *own = self._backend.gradients(output, given, cotangent)
+        return by_x, joined(own)
+
+    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+        """Shows every layer inside: `__call__` of the class tells, for as long as this lasts."""
+        seen: Seen = {}
+        names = {id(part): path for path, part in walk(FRAMEWORK.tree, self.layer) if path}
+        original = keras.layers.Layer.__call__
+
+        def keep(path: str, side: str, value: Any) -> None:
+            for index, each in enumerate(leaves(value)):
+                if keras.ops.is_tensor(each) and (only is None or path in only):
+                    seen[path, side, index] = np.asarray(keras.ops.convert_to_numpy(each))
+
+        def call(part: Any, *given: Any, **named: Any) -> Any:
+            answer, path = original(part, *given, **named), names.get(id(part))
+            if path is not None:
+                keep(path, "input", given)
+                keep(path, "output", answer)
+            return answer
+
+        keras.layers.Layer.__call__ = call
+        try:
+            return seen, self.call(feeds)
+        finally:
+            keras.layers.Layer.__call__ = original
+
+    def _tensors(self) -> list[Any]:
+        return [keras.ops.convert_to_tensor(value) for value in self._values]
+
+    def _output(self, values: list[Any], feeds: Mapping[str, Any]) -> Any:
+        tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
+        x = tensors.pop("x")
+        with keras.StatelessScope(list(zip(self._weights, values, strict=True))):
+            answer = self._call.called(self.layer, self.signature, x, tensors)
+        found = (value for value in leaves(answer) if keras.ops.is_tensor(value))
+        return of_shape(found, tuple(x.shape), type(answer).__name__)
+
+    def in_dtype(self, dtype: str) -> "KerasModule":
+        """A layer casts what it is given to the dtype of its policy."""
+        if dtype != "float32":
+            raise ExecutionError(f"a layer of Keras computes in the dtype of its policy, and not in {dtype}")
+        return KerasModule(self.layer, self.signature, [value.copy() for value in self._values], self._call)
+
+    def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
+
+    def objects(self) -> Iterator[object]:
+        return (part for _, part in walk(FRAMEWORK.tree, self.layer))
+
+
+class LayerCall:
+    """Calls a layer, with arguments by name."""
+
+    def called(self, layer: Any, signature: Signature, x: Any, masks: Mapping[str, Any]) -> Any:
+        return layer(x, **{**signature.fixed, **masks})
+
+
+class ModelCall(LayerCall):
+    """Calls a functional model, with every input; a mask that is not fed has one number everywhere."""
+
+    def __init__(self, model: Any, open_number: int) -> None:
+        self.inputs, self.open = list(model.inputs), open_number
+
+    def called(self, layer: Any, signature: Signature, x: Any, masks: Mapping[str, Any]) -> Any:
+        given = [x if each.name == signature.x else self._mask(each, x, masks) for each in self.inputs]
+        return layer(given if len(given) > 1 else given[0], training=False)
+
+    def _mask(self, each: Any, x: Any, masks: Mapping[str, Any]) -> Any:
+        if each.name in masks:
+            return masks[each.name]
+        shape = [int(x.shape[0]), *(int(x.shape[1]) if size is None else size for size in each.shape[1:])]
+        return keras.ops.full(shape, self.open, dtype=each.dtype)
+
+
+class _KerasTree:
+    def children(self, module: Any) -> Mapping[str, Any]:
+        return {each.name: each for each in module._layers if not isinstance(each, keras.layers.InputLayer)}
+
+    def is_container(self, module: Any) -> bool:
+        return isinstance(module, keras.Sequential)
+
+    def matrices(self, module: Any) -> int:
+        return sum(len(weight.shape) >= 2 for weight in module.weights)
+
+
+class _Keras:
+    name = "Keras"
+    homepage = "https://keras.io"
+    packages = ("keras", "tensorflow-cpu", "tensorflow", "jax", "torch")
+    tree: Tree = _KerasTree()
+
+    def owns(self, found: object) -> bool:
+        return isinstance(found, keras.layers.Layer)
+
+    def refuse_unfit(self, module: Any) -> None:
+        parts = [part for _, part in walk(self.tree, module)]
+        if any(getattr(part, "quantization_mode", None) for part in parts):
+            raise BadTarget("a quantised layer holds integers, of which σ says nothing", "check the layer before")
+        convolution = next((part.name for part in parts if type(part).__name__.startswith("Conv")), None)
+        if convolution and not any(isinstance(part, keras.layers.Dense) for part in parts):
+            raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
+
+    def live(self, module: Any) -> LiveModule:
+        if isinstance(module, keras.Model) and getattr(module, "inputs", None):
+            return self._functional(module)
+        kind = type(module)
+        signature = signature_of(module.call, f"{kind.__name__}.call")
+        _build(module, signature)
+        return KerasModule(module, signature, _values(module), LayerCall())
+
+    def _functional(self, model: Any) -> LiveModule:
+        """x is the first input [batch, positions, features] of floating-point numbers; the others are masks."""
+        inputs = [each for each in model.inputs if len(each.shape) == 3 and "float" in str(each.dtype)]
+        if not inputs:
+            shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in model.inputs)
+            raise BadTarget(f"it takes {shapes}, and no x [batch, sequence, d_model]", "--at names a part of a model")
+        signature = Signature(inputs[0].name, tuple(each.name for each in model.inputs if each is not inputs[0]))
+        x = np.random.default_rng(0).normal(size=(B, S, inputs[0].shape[-1])).astype(np.float32)
+        made = [KerasModule(model, signature, _values(model), ModelCall(model, number)) for number in (1, 0)]
+        return next((each for each in made if _mixes(each, x)), made[0])
+
+    def notes(self, module: Any) -> tuple[str, ...]:
+        policies = {each.dtype_policy.name for _, each in walk(self.tree, module)} - {"float32"}
+        return tuple(f"a layer of it computes in {each}" for each in sorted(policies))
+
+    @contextmanager
+    def undisturbed(self) -> Generator[None]:
+        """Keras draws its seeds from Python's own generator."""
+        state, drawn = random.getstate(), np.random.get_state()
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            np.random.set_state(drawn)
+
+
+def _values(layer: Any) -> list[Array]:
+    return [np.asarray(keras.ops.convert_to_numpy(weight.value)).astype(np.float32) for weight in layer.weights]
+
+
+def _mixes(module: KerasModule, x: Array) -> bool:
+    """Whether a position changes call: no mask hides all."""
+    try:
+        other = x.copy()
+        other[:, -1] += 1
+        before, after = (module.run({"x": each})["output"] for each in (x, other))
+        return bool(np.isfinite(before).all() and np.abs(after - before)[:, 0].max() > 0)
+    except ExecutionError:
+        return False
+
+
+def _build(layer: Any, signature: Signature) -> None:
+    """Have it make its weights, for the first width that it takes and gives. Raises BadTarget."""
+    if layer.built and layer.weights:
+        return
+    problem = "it gives another width than it takes"
+    for width in dict.fromkeys([*_likely(layer), *USUAL_WIDTHS]):
+        x = np.zeros((B, S, width), np.float32)
+        try:
+            given = keras.KerasTensor(x.shape, "float32")
+            shapes = [tuple(each.shape) for each in leaves(layer.compute_output_spec(given, **signature.fixed))]
+        except Exception as error:  # whatever a layer does with a width that is not its own
+            problem = last_frames(error)
+            continue
+        if any(shape[-1:] == (width,) for shape in shapes):
+            layer(x, **signature.fixed)
+            return
+    raise BadTarget(f"it cannot be built with x [{B}, {S}, d_model]: {problem}", "name a function that builds it")
+
+
+def _likely(layer: Any) -> Iterator[int]:
+    """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones."""
+    parts = [layer, *layer._flatten_layers()]
+    for part in parts:
+        if isinstance(part, keras.layers.MultiHeadAttention):
+            yield part.num_heads * part.key_dim
+    own = {name: value for part in parts for name, value in vars(part).items() if type(value) is int and value > 1}
+    yield from (own[name] for name in _NAMED if name in own)
+    yield from sorted(value for value in own.values() if value >= _LEAST)
+
+
+FRAMEWORK = _Keras()

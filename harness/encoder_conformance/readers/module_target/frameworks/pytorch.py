@@ -1,0 +1,209 @@
+"""PyTorch: nn.Module."""
+
+import gc
+import logging
+import warnings
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor, nn
+
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.live import (
+    Feeds,
+    LiveModule,
+    Seen,
+    Signature,
+    joined,
+    leaves,
+    of_shape,
+    pieces,
+)
+from encoder_conformance.readers.module_target.parts import Tree, walk
+from encoder_conformance.spec.axes import Array
+
+_QUANTISED = ("quantized", "qint", "bitsandbytes")
+
+
+class TorchModule(LiveModule):
+    library = str(Path(torch.__file__).parent)
+
+    def __init__(self, module: nn.Module, signature: Signature) -> None:
+        self.module, self.signature = module, signature
+        kind = type(module)
+        self.type_name = f"{kind.__module__}.{kind.__qualname__}"
+        first = {id(value): name for name, value in module.named_parameters()}
+        every = module.named_parameters(remove_duplicate=False)
+        self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: tuple(value.shape) for name, value in self.module.named_parameters()}
+
+    def flat(self) -> Array:
+        return joined(map(to_numpy, self.module.parameters()))
+
+    def assign(self, flat: Array) -> None:
+        with torch.no_grad():
+            for value, piece in zip(self.module.parameters(), pieces(flat, self.shapes.values()), strict=True):
+                value.copy_(to_tensor(piece))
+
+    def call(self, feeds: Feeds) -> Array:
+        with torch.no_grad():
+            return to_numpy(self._output(feeds)[1])
+
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+        with torch.enable_grad():
+            x, output = self._output(feeds, grad=True)
+        seed = to_tensor(np.ascontiguousarray(cotangent))
+        wanted = [x, *self.module.parameters()]
+        by_x, *own = torch.autograd.grad(output, wanted, grad_outputs=seed, materialize_grads=True)
+        return to_numpy(by_x), joined(map(to_numpy, own))
+
+    def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
+        tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
+        x = tensors.pop("x").requires_grad_(grad)
+        return x, called(self.module, self.signature, x, tensors)
+
+    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+        """Run as for gradients, for which no fused path leaves submodules out."""
+        seen: Seen = {}
+
+        def keep(name: str, side: str, value: Any) -> None:
+            values = value if isinstance(value, (tuple, list)) else (value,)
+            for index, each in enumerate(values):
+                if isinstance(each, Tensor) and each.is_floating_point():
+                    seen[name, side, index] = to_numpy(each.detach())
+
+        hooks = []
+        for name, each in self.module.named_modules():
+            if name and (only is None or name in only):
+                hooks.append(each.register_forward_pre_hook(lambda _, given, to=name: keep(to, "input", given)))
+                hooks.append(each.register_forward_hook(lambda _, __, answer, to=name: keep(to, "output", answer)))
+        try:
+            with torch.enable_grad():
+                output = self._output(feeds)[1]
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen, to_numpy(output.detach())
+
+    def in_dtype(self, dtype: str) -> "TorchModule":
+        return TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
+
+    def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        """Every node of it keeps the line of source that it is of."""
+        warnings.filterwarnings("ignore", module="torch|copyreg")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
+        try:
+            alone = _Alone(self.module, self.signature).eval()
+            program = torch.onnx.export(alone, (torch.zeros(x_shape),), dynamo=True, verbose=False)
+        finally:
+            gc.unfreeze()
+        model: onnx.ModelProto = program.model_proto
+        return model
+
+    def objects(self) -> Iterator[object]:
+        yield from self.module.modules()
+
+
+class _Alone(nn.Module):
+    """x in, the layer's output out."""
+
+    def __init__(self, module: nn.Module, signature: Signature) -> None:
+        super().__init__()
+        self.module = module
+        self._signature = signature
+
+    def forward(self, x: Tensor) -> Tensor:
+        return called(self.module, self._signature, x, {})
+
+
+def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
+    """The output, in the layout of x."""
+    answer = module(x, **{**signature.fixed, **masks})
+    tensors = (value for value in leaves(answer) if isinstance(value, Tensor))
+    found: Tensor = of_shape(tensors, tuple(x.shape), type(answer).__name__)
+    return found
+
+
+class _TorchTree:
+    def children(self, module: nn.Module) -> Mapping[str, nn.Module]:
+        return dict(module.named_children())
+
+    def is_container(self, module: nn.Module) -> bool:
+        return isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict))
+
+    def matrices(self, module: nn.Module) -> int:
+        return sum(value.ndim == 2 for value in module.parameters())
+
+
+class _PyTorch:
+    name = "PyTorch"
+    homepage = "https://pytorch.org"
+    packages = ("torch", "transformers")
+    tree: Tree = _TorchTree()
+
+    def owns(self, found: object) -> bool:
+        return isinstance(found, nn.Module)
+
+    def refuse_unfit(self, module: nn.Module) -> None:
+        for name, each in walk(self.tree, module):
+            if any(word in f"{type(each).__module__}.{type(each).__name__}".lower() for word in _QUANTISED):
+                problem = f"{name or 'it'} is {type(each).__name__}: a quantised module holds integers, of which σ"
+                raise BadTarget(f"{problem} says nothing", "check the module before")
+        if any(value.is_meta for value in module.parameters()):
+            problem = "its parameters are on the device 'meta' and have no numbers"
+            raise BadTarget(problem, "give them some: module.to_empty")
+        convolution = next((name for name, each in module.named_modules() if _is(each, "Conv") and name), None)
+        linear = any(isinstance(each, nn.Linear) or _is(each, "Conv1D", whole=True) for each in module.modules())
+        if convolution and not linear:  # GPT-2's Conv1D is a linear map
+            raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
+        if not list(module.parameters()):
+            raise BadTarget(f"{type(module).__name__} has no parameters", "an encoder layer has norms and weights")
+
+    def live(self, module: nn.Module) -> LiveModule:
+        torch.set_float32_matmul_precision("highest")
+        try:
+            copied = deepcopy(module).to("cpu", torch.float32).eval().requires_grad_(True)
+        except Exception as error:
+            hint = "name a function that makes it"
+            raise BadTarget(f"it cannot be copied: {type(error).__name__}: {error}", hint) from None
+        name = f"{type(module).__name__}.forward"
+        return TorchModule(copied, signature_of(copied.forward, name, flags=False))
+
+    def notes(self, module: nn.Module) -> tuple[str, ...]:
+        others = {str(value.dtype).removeprefix("torch.") for value in module.parameters()} - {"float32", "float64"}
+        devices = {value.device.type for value in module.parameters()} - {"cpu"}
+        judged = "a copy of it is judged, in float32 on the CPU"
+        return tuple(f"its parameters are {each}; {judged}" for each in {*others, *devices})
+
+    @contextmanager
+    def undisturbed(self) -> Generator[None]:
+        """Without the fused path of nn.TransformerEncoder: it gives shorter outputs where all items end in padding."""
+        fast, precision = torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision()
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            torch.set_float32_matmul_precision(precision)
+
+
+def _is(module: nn.Module, name: str, *, whole: bool = False) -> bool:
+    kind = type(module).__name__
+    return kind == name if whole else kind.startswith(name)
+
+
+FRAMEWORK = _PyTorch()

@@ -1,0 +1,128 @@
+"""Calls a module, whatever its framework, gives it parameters, differentiates and exports it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from encoder_conformance.readers.module_target.errors import last_frames
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
+
+USUAL_WIDTHS = (64, 32, 16, 128)
+"""Values of d_model that a module which says none is tried with."""
+Feeds = Mapping[str, Array]
+Seen = dict[tuple[str, str, int], Array]
+"""(Submodule, "input" or "output", which of its tensors) → the tensor, the last time that it is called."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given."""
+
+    x: str
+    masks: tuple[str, ...]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LiveModule(ABC):
+    """A copy of a module in one dtype, in eval mode. It is run as a graph is: feeds by name → outputs by name.
+
+    The feed `x` is its first argument; masks that are not fed are left out.
+    """
+
+    signature: Signature
+    type_name: str
+    """Its class, with the Python module."""
+    aliases: Mapping[str, str] = {}
+    """The other names of a parameter that several have → its first."""
+    library: str = ""
+    """The folder of the framework, whose lines of source are not the user's."""
+    problem: str = ""
+    session: None = None
+
+    @property
+    @abstractmethod
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Its own parameters, each once, always in the same order."""
+
+    @abstractmethod
+    def flat(self) -> Array:
+        """All elements of its parameters, [n], in the order of `shapes`."""
+
+    @abstractmethod
+    def assign(self, flat: Array) -> None:
+        """Give every parameter the elements that `flat` would."""
+
+    @abstractmethod
+    def call(self, feeds: Feeds) -> Array:
+        """The output, in the shape of x. Raises whatever the module does."""
+
+    @abstractmethod
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, and by all elements of its parameters, [n]."""
+
+    @abstractmethod
+    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+        """Shows what its submodules, or those in `only`, take and give in one call; and the output."""
+
+    @abstractmethod
+    def in_dtype(self, dtype: str) -> "LiveModule":
+        """Another copy. Raises ExecutionError if it has none."""
+
+    @abstractmethod
+    def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        """Exports a graph of x alone, with parameters as constants."""
+
+    @abstractmethod
+    def objects(self) -> Iterator[object]:
+        """It and its parts, whose attributes may tell sizes."""
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """Raises ExecutionError, with the last frames of the module's own traceback."""
+        try:
+            return {"output": self.call(feeds)}
+        except ExecutionError:
+            raise
+        except Exception as error:
+            raise ExecutionError(last_frames(error)) from None
+
+
+def joined(values: Iterable[Array]) -> Array:
+    """All elements of several arrays, [n], one after the other."""
+    flat = [value.reshape(-1) for value in values]
+    return np.concatenate(flat) if flat else np.zeros(0)
+
+
+def pieces(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
+    """The way back: arrays of these shapes out of all elements [n]."""
+    at = 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        yield np.ascontiguousarray(flat[at : at + size].reshape(shape))
+        at += size
+
+
+def of_shape(tensors: Iterable[Any], shape: tuple[int, ...], kind: str) -> Any:
+    """The first tensor of the shape of x in what a module returns. Raises ExecutionError."""
+    found = list(tensors)
+    for value in found:
+        if tuple(value.shape) == shape:
+            return value
+    shapes = ", ".join(str(list(value.shape)) for value in found) or kind
+    raise ExecutionError(f"it returns {shapes}, and x is {list(shape)}")
+
+
+def leaves(answer: Any) -> Iterator[Any]:
+    """The values in tuples, lists and mappings, in order."""
+    if isinstance(answer, Mapping):
+        for value in answer.values():
+            yield from leaves(value)
+    elif isinstance(answer, (tuple, list)):
+        for value in answer:
+            yield from leaves(value)
+    else:
+        yield answer

@@ -1,0 +1,153 @@
+"""Finds the module that a target names: `package.module:name`, `file.py:name` or `hf:NAME`, and makes it."""
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import inspect
+import io
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from encoder_conformance.protocol.handover import LIVE, read_handed_over
+from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.frameworks import framework_of
+
+
+def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> Any:
+    """`arguments` are Python literals, or else words. Paths and packages are those of `folder`. Raises BadTarget."""
+    source, _, name = target.rpartition(":")
+    values = {key: _value(text) for key, text in arguments.items()}
+    if target.startswith(LIVE):
+        return _made(without_input(lambda: read_handed_over(Path(target.removeprefix(LIVE)))), "it", values)
+    if source == "hf":
+        return _from_transformers(name, values, folder)
+    if not (source and name):
+        raise BadTarget(f"{target!r} names no module", "write package.module:name, file.py:name or hf:NAME")
+    sys.path.insert(0, str(folder))
+    found = _attribute(_imported(source, folder), name, source)
+    return _made(found, name, values)
+
+
+def without_input(work: Callable[[], Any]) -> Any:
+    """Run somebody's code with an empty standard input: its own is the protocol's."""
+    stdin, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        return work()
+    except EOFError as error:
+        problem = f"it asks for input, and nobody is there: {last_frames(error)}"
+        raise BadTarget(problem, "put that under `if __name__ == '__main__':`") from None
+    except (Exception, SystemExit) as error:
+        if isinstance(error, BadTarget):
+            raise
+        raise BadTarget(last_frames(error)) from None
+    finally:
+        sys.stdin = stdin
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _imported(source: str, folder: Path) -> Any:
+    if not source.endswith(".py"):
+        try:
+            found = importlib.util.find_spec(source)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise BadTarget(
+                f"there is no module {source!r}", f"it is looked for in {folder} and among what is installed"
+            )
+        return without_input(lambda: importlib.import_module(source))
+    path = (folder / source).resolve()
+    if not path.is_file():
+        raise BadTarget(f"there is no file {source!r}", f"it is looked for in {folder}")
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    sys.modules[path.stem] = module
+    without_input(lambda: loader.exec_module(module))
+    return module
+
+
+def _attribute(module: Any, name: str, source: str) -> Any:
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            own = [each for each in dir(found) if not each.startswith("_")]
+            matches = difflib.get_close_matches(part, own, n=3, cutoff=0.5)
+            hint = (
+                f"did you mean {' or '.join(matches)}?"
+                if matches
+                else f"it has {', '.join(_modules_in(found)) or 'no module'}"
+            )
+            raise BadTarget(f"{source} has no {part!r}", hint)
+        found = getattr(found, part)
+    return found
+
+
+def _modules_in(found: Any) -> list[str]:
+    """The names of a module that could be targets."""
+    return [
+        name
+        for name, value in vars(found).items()
+        if framework_of(value) is not None or (inspect.isclass(value) and value.__module__ == found.__name__)
+    ][:8]
+
+
+def _made(found: Any, name: str, arguments: Mapping[str, Any]) -> Any:
+    if framework_of(found) is not None:
+        if arguments:
+            raise BadTarget(f"{name} is a module already, and takes no --arg", "name the class that makes it")
+        return found
+    if not callable(found):
+        problem = f"{name} is {type(found).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX"
+        raise BadTarget(problem, "nor a class or function that makes one")
+    _check_arguments(found, name, arguments)
+    made = without_input(lambda: found(**arguments))
+    if framework_of(made) is None:
+        raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX")
+    return made
+
+
+def _check_arguments(found: Any, name: str, arguments: Mapping[str, Any]) -> None:
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return
+    free = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    names = [p.name for p in parameters]
+    unknown = [each for each in arguments if each not in names]
+    if unknown and not any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters):
+        raise BadTarget(f"{name} has no argument {unknown[0]!r}", f"it has {', '.join(names)}")
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in free and p.name not in arguments]
+    if needed:
+        hint = " ".join(f"--arg {each}=…" for each in needed)
+        raise BadTarget(f"{name} needs {', '.join(needed)}", f"give {hint}, or name a function that makes it without")
+
+
+def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) -> Any:
+    """The model of that type with its configuration's defaults and these arguments, or that of a folder with
+    config.json and safetensors; nothing is downloaded."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    if importlib.util.find_spec("transformers") is None:
+        raise BadTarget("transformers is not installed", "pip install transformers")
+    from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
+
+    path = (folder / name).resolve()
+    if (path / "config.json").is_file():
+        options = {"local_files_only": True, "use_safetensors": True, "trust_remote_code": False}
+        return without_input(lambda: AutoModel.from_pretrained(path, **options, **arguments))
+    if name not in CONFIG_MAPPING:
+        matches = difflib.get_close_matches(name, list(CONFIG_MAPPING), n=3)
+        hint = f"did you mean {' or '.join(matches)}?" if matches else "name it as transformers.CONFIG_MAPPING does"
+        raise BadTarget(f"transformers has no model type {name!r}", hint)
+    return without_input(lambda: AutoModel.from_config(AutoConfig.for_model(name, **arguments)))

@@ -1,0 +1,113 @@
+"""The map between the specification's parameters and the elements of a module's own, and how to say it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.onnx_file.layer.parameters import form_of
+from encoder_conformance.spec.axes import Array
+
+
+@dataclass(frozen=True)
+class OwnParameters:
+    """A module's parameters, each once, with their elements numbered one after the other in this order."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    aliases: Mapping[str, str]
+    """The other names of a parameter that several have → its first."""
+
+    @classmethod
+    def of(cls, module: LiveModule) -> "OwnParameters":
+        return cls(dict(module.shapes), dict(module.aliases))
+
+    @cached_property
+    def ends(self) -> dict[str, int]:
+        """The number after that of a parameter's last element."""
+        return dict(zip(self.shapes, accumulate(int(np.prod(shape)) for shape in self.shapes.values()), strict=True))
+
+    @property
+    def size(self) -> int:
+        return max(self.ends.values(), default=0)
+
+    def offset(self, name: str) -> int:
+        """The number of a parameter's first element."""
+        return self.ends[name] - int(np.prod(self.shapes[name]))
+
+    def elements(self, name: str) -> Array:
+        """The numbers of a parameter's elements, in its shape."""
+        return np.arange(self.offset(name), self.ends[name]).reshape(self.shapes[name])
+
+    def names(self, elements: Array) -> tuple[str, ...]:
+        """The parameters that the elements are of."""
+        ends = self.ends.items()
+        return tuple(name for name, end in ends if ((elements >= self.offset(name)) & (elements < end)).any())
+
+
+@dataclass(frozen=True)
+class ElementMap:
+    """The specification's name → the numbers of the own elements that it is, in its own shape.
+
+    Any rearrangement is one: transposed, fused in any order, by heads. Own elements that no parameter is stay.
+    `more`: what is added to the own elements of a parameter, as the 1 of norms that hold their gain less 1.
+    """
+
+    own: OwnParameters
+    elements: Mapping[str, Array]
+    more: Mapping[str, float] = field(default_factory=dict)
+
+    def load(self, module: LiveModule, parameters: Mapping[str, Array]) -> None:
+        """Give the module these parameters; those that the map lacks are passed over."""
+        flat = module.flat().copy()
+        for name, elements in self.elements.items():
+            value = parameters[name] - self.more[name] if name in self.more else parameters[name]
+            flat[elements.reshape(-1)] = value.reshape(-1)
+        module.assign(flat)
+
+    def held(self, flat: Array) -> dict[str, Array]:
+        """The specification's parameters, out of all own elements [n]."""
+        found = self.taken(flat)
+        return found | {name: found[name] + found[name].dtype.type(more) for name, more in self.more.items()}
+
+    def taken(self, flat: Array) -> dict[str, Array]:
+        """The gradients by the specification's parameters, out of those by all own elements [n]."""
+        return {name: np.ascontiguousarray(flat[elements]) for name, elements in self.elements.items()}
+
+    def source(self, name: str) -> tuple[str, str]:
+        """The own names of a parameter, joined by ", ", and in which form they hold it."""
+        elements = self.elements[name]
+        names = self.own.names(elements)
+        if len(names) > 1:
+            return ", ".join(names), "joined"
+        return names[0], form_of(elements - self.own.offset(names[0]), self.own.shapes[names[0]])
+
+    def unused(self) -> list[str]:
+        """The own parameters of which no element is in the map."""
+        used = np.zeros(self.own.size, np.bool_)
+        for elements in self.elements.values():
+            used[elements.reshape(-1)] = True
+        return [name for name in self.own.shapes if not used[self.own.elements(name).reshape(-1)].any()]
+
+    def rest_of(self, name: str) -> Array | None:
+        """The elements of the same own parameter that no other has, where they lie as those of `name` do."""
+        elements = self.elements[name]
+        [own, *_] = self.own.names(elements)
+        used = np.concatenate([each.reshape(-1) for each in self.elements.values()])
+        left = np.setdiff1d(self.own.elements(own), used)
+        if left.size < elements.size:
+            return None
+        moved: Array = elements - elements.min() + left.min()
+        return moved if np.isin(moved, left).all() else None
+
+    def shared(self) -> list[tuple[str, str]]:
+        """Pairs of the specification's parameters that hold the same elements."""
+        owner: dict[int, str] = {}
+        pairs: dict[tuple[str, str], None] = {}
+        for name, elements in self.elements.items():
+            first = owner.setdefault(int(elements.reshape(-1)[0]), name)
+            if first != name:
+                pairs[first, name] = None
+        return list(pairs)

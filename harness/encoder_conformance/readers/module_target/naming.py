@@ -1,0 +1,103 @@
+"""Guesses which own parameter is which of the specification's, by names, shapes and modules."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from encoder_conformance.readers.module_target.mapping import OwnParameters
+from encoder_conformance.spec.parameters import without_prefix
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "attention.query": ("query", "q", "wq", "wquery", "queries"),
+    "attention.key": ("key", "k", "wk", "wkey", "keys"),
+    "attention.value": ("value", "v", "wv", "wvalue", "values"),
+    "attention.output": ("out", "o", "wo", "proj", "dense", "output", "merge"),
+    "feed_forward.hidden": ("linear1", "fc1", "intermediate", "lin1", "w1", "up", "hidden", "fc", "expand", "in"),
+    "feed_forward.output": ("linear2", "fc2", "lin2", "w2", "down", "output", "out", "proj", "contract"),
+    "norm1": ("norm1", "ln1", "ln_1", "before", "attn", "attention", "sa", "self_attn", "1"),
+    "final_norm": ("final_norm", "norm", "ln_f", "final", "layernorm", "ln"),
+    "norm2": ("norm2", "ln2", "ln_2", "after", "ffn", "final", "output", "mlp", "2"),
+}
+"""Part of the layer → the words that name it."""
+_PLACES = {"attention": ("attn", "attention", "self", "sa", "mha"), "feed_forward": ("ffn", "mlp", "ff", "feed")}
+_KINDS = {
+    "weight": ("weight", "kernel", "w"),
+    "bias": ("bias", "b"),
+    "gain": ("weight", "gamma", "gain", "scale", "g"),
+    "shift": ("bias", "beta", "shift", "b"),
+}
+
+
+def words_of(name: str) -> list[str]:
+    """`attn.q_proj.weight` → attn, q, proj, weight, and q_proj as it is."""
+    whole = [part.lower() for part in name.split(".")]
+    split = [word for part in name.split(".") for word in re.split(r"_|(?<=[a-z])(?=[A-Z])", part)]
+    return list(dict.fromkeys([*whole, *(word.lower() for word in split if word)]))
+
+
+_NUMBER = re.compile(r"(?:^|[._])(\d+)(?=\.)")
+
+
+def names_by_number(names: Iterable[str]) -> list[list[str]]:
+    """The names that have a number in them, by the first: `layers.1.norm.weight`, `block_1.norm.scale`."""
+    found: dict[int, list[str]] = {}
+    for name in names:
+        if number := _NUMBER.search(name):
+            found.setdefault(int(number[1]), []).append(name)
+    return [found[number] for number in sorted(found)]
+
+
+def score(own: str, spec: str) -> float:
+    """Measures how much an own name sounds like a parameter of the specification: 0 for not at all."""
+    words = words_of(own)
+    part, _, kind = spec.rpartition(".")
+    found = _best(words, _WORDS[part]) * 2.0
+    place = part.partition(".")[0]
+    for other, names in _PLACES.items():
+        heard = any(word in names for word in words)
+        if heard and place in _PLACES:
+            found += 1.0 if other == place else -1.0
+    kinds = {each for each, names in _KINDS.items() if own.rpartition(".")[2].lower() in names}
+    if kinds and kind not in kinds:
+        found -= 3.0  # a beta is no weight, and a bias is no gain
+    return found + 0.5 * _best(words, _KINDS[kind])
+
+
+def _best(words: list[str], names: tuple[str, ...]) -> float:
+    """1 for the first of the names, less for later ones."""
+    return max((1 - names.index(word) / (2 * len(names)) for word in words if word in names), default=0.0)
+
+
+def better_owner(own: str, one: str, other: str) -> str:
+    """Which of two parameters of the specification an own name sounds more like; the first, if neither."""
+    return one if score(own, without_prefix(one)[1]) >= score(own, without_prefix(other)[1]) else other
+
+
+def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Own weight of attention, the part that it was read as, and the part whose name it has. `sources`: the
+    specification's name → the own name, which is of one parameter alone."""
+    parts = {name: own for name, own in sources.items() if name.startswith("attention.") and name.endswith(".weight")}
+    found = []
+    for name, own in parts.items():
+        if list(parts.values()).count(own) > 1 or "," in own:
+            continue
+        best = max(parts, key=lambda other: score(own, other))
+        if best != name and score(own, best) >= score(own, name) + 1.0:
+            found.append((own, name, best))
+    return found
+
+
+_SOUNDS = 1.5
+"""The least score of a name that is taken for a parameter's by itself."""
+
+
+def best_named(names: list[str], spec: str) -> str | None:
+    """The own name that sounds most like the parameter; None if none does."""
+    bare = without_prefix(spec)[1]
+    best = max(names, key=lambda name: score(name, bare), default=None)
+    return best if best is not None and score(best, bare) >= _SOUNDS else None
+
+
+def alike(own: OwnParameters, names: list[str], shape: tuple[int, ...], spec: str) -> str | None:
+    """The best of these own parameters that have the shape, either way round; None if there is none."""
+    fitting = [name for name in names if own.shapes[name] in (shape, shape[::-1])]
+    return max(fitting, key=lambda name: score(name, without_prefix(spec)[1]), default=None)

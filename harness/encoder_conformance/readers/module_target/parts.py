@@ -1,0 +1,62 @@
+"""Finds what may be encoder layers in a model: parts that have two norms and four matrices each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from encoder_conformance.readers.module_target.errors import BadTarget
+
+
+class Tree(Protocol):
+    """The nesting of a framework's modules."""
+
+    def children(self, module: Any) -> Mapping[str, Any]: ...
+    def is_container(self, module: Any) -> bool:
+        """Whether it only holds others, as a list does."""
+        ...
+
+    def matrices(self, module: Any) -> int:
+        """Counts the parameters of it and its parts that have two axes or more."""
+        ...
+
+
+def at(tree: Tree, module: Any, path: str) -> Any:
+    """The submodule of this path. Raises BadTarget, with the names that are there."""
+    found = module
+    walked: list[str] = []
+    for part in path.split("."):
+        children = tree.children(found)
+        if part not in children:
+            where = ".".join(walked) or type(module).__name__
+            raise BadTarget(f"--at {path}: {where} has no part {part!r}", f"it has {', '.join(children) or 'no parts'}")
+        found = children[part]
+        walked.append(part)
+    return found
+
+
+def walk(tree: Tree, module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Path and part, itself first with the path ""."""
+    yield path, module
+    for name, child in tree.children(module).items():
+        yield from walk(tree, child, f"{path}.{name}" if path else name)
+
+
+def candidates(tree: Tree, module: Any) -> list[str]:
+    """The paths of the layers, in the order of the model; the outermost of each kind."""
+    found: list[str] = []
+    for path, part in walk(tree, module):
+        if path and _is_layer(tree, part) and not any(path.startswith(f"{outer}.") for outer in found):
+            found.append(path)
+    return found
+
+
+def _is_layer(tree: Tree, module: Any) -> bool:
+    """Two norms and no more, and at least four matrices."""
+    if tree.is_container(module):
+        return False
+    norms = [part for _, part in walk(tree, module) if "norm" in _class_name(part).lower()]
+    return len(norms) == 2 and tree.matrices(module) >= 4
+
+
+def _class_name(part: Any) -> str:
+    """The name of a module's class, or of that in a pair with its variables, as Linen has it."""
+    return type(part[0] if isinstance(part, tuple) else part).__name__

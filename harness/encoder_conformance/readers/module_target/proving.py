@@ -1,0 +1,133 @@
+"""Proves a map on the live module: its output is the oracle's, and stays so when each parameter is moved alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.protocol.description import LiveProof
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.mapping import ElementMap
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, verify
+from encoder_conformance.spec.axes import BSD, Array
+from encoder_conformance.spec.case import causal_mask, layer_parameters
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import parameters_of
+
+_MOVED = 64
+"""The most parameters that are moved, evenly chosen."""
+_SAME = {"float64": 1e-6, "float32": 2e-2}
+"""The share of a change that may be missing or too much: roundoff, and nothing else."""
+_NOTHING = {"float64": 1e-12, "float32": 1e-5}
+"""A change of the output, relative to it, that is none."""
+
+
+@dataclass
+class Bench:
+    """A copy of the module in one dtype, and an input without masks for it."""
+
+    module: LiveModule
+    semantics: InputSemantics
+    dtype: DtypeName
+    always_causal: bool
+    """Whether no mask that it takes lets a position see a later one."""
+
+    def x(self) -> Array:
+        shape = self.semantics.B, self.semantics.S, self.semantics.d_model
+        return np.random.default_rng(3).normal(size=shape).astype(np.float32)
+
+    def output(self, x: Array) -> Array:
+        """The output [B, S, D], with masks that hide nothing where the module is causal without any."""
+        return self.semantics.batch_first(self.module.run(self.feeds(x))["output"])
+
+    def feeds(self, x: Array) -> dict[str, Array]:
+        dtype = FORMATS[self.dtype].numpy
+        feeds = {"x": self.semantics.laid_out(x.astype(dtype))}
+        if self.semantics.causal:
+            opened = self.semantics.open_masks().items()
+            feeds |= {name: mask.astype(dtype) if mask.dtype.kind == "f" else mask for name, mask in opened}
+        return feeds
+
+    def allowed(self) -> Array | None:
+        """The mask [S, S] of a module that is causal by itself, and takes none."""
+        return causal_mask(self.semantics.S) if self.always_causal else None
+
+    def oracle(self, layer: Layer, x: BSD, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """The oracle's stages of the layer in float64, by name."""
+        return exact_stages(layer, LayerInputs(x.astype(np.float64), dict(parameters), self.allowed()))
+
+
+def shapes_of(layer: Layer) -> dict[str, tuple[int, ...]]:
+    """The specification's parameters of a layer, each with its shape."""
+    return {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+
+
+def parameters_for(layer: Layer, absent: tuple[str, ...]) -> dict[str, Array]:
+    """Portable parameters; those that the module lacks have the value that does nothing."""
+    drawn = {name: value.copy() for name, value in layer_parameters(layer, {}).items()}
+    for name in absent:
+        drawn[name][...] = 1.0 if name.endswith("gain") else 0.0
+    return drawn
+
+
+def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> LiveProof:
+    """Compares the output with the oracle's, as it is and with each parameter moved alone."""
+    x, parameters = bench.x(), parameters_for(layer, absent)
+    for first, second in map.shared():
+        parameters[second] = parameters[first]
+    map.load(bench.module, parameters)
+    observed = bench.output(x)
+    if bench.allowed() is None:
+        inputs = LayerInputs(x.astype(np.float64), parameters, None)
+        [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype])
+        rms, conforms = verdict.rms, verdict.conforms
+    else:
+        expected = bench.oracle(layer, x, parameters)["output"]
+        rms, conforms = None, bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
+    names = list(map.elements)
+    chosen = names[:: max(1, -(-len(names) // _MOVED))]
+    wrong, inert = [], []
+    right = bench.oracle(layer, x, parameters)["output"]
+    for name in chosen:
+        moved = _moved(name, parameters, map)
+        map.load(bench.module, moved)
+        change = bench.output(x).astype(np.float64) - observed.astype(np.float64)
+        due = bench.oracle(layer, x, moved)["output"] - right
+        match _compared(change, due, right, bench.dtype):
+            case "inert":
+                inert.append(name)
+            case "wrong":
+                wrong.append(name)
+    map.load(bench.module, parameters)
+    problem = "" if conforms else f"the output is {rms or 0:.3g} σ off"
+    return LiveProof(
+        holds=not problem and not wrong and len(chosen) > len(inert),
+        dtype=bench.dtype,
+        rms=rms,
+        moved=len(chosen),
+        of=len(names),
+        wrong=tuple(wrong),
+        inert=tuple(inert),
+        problem=problem,
+    )
+
+
+def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[str, Array]:
+    """The parameters with this one, and those that share its elements, moved at random."""
+    value = parameters[name]
+    size = max(float(np.sqrt(np.mean(value**2))), 0.05)
+    step = np.random.default_rng(len(name)).normal(size=value.shape) * 0.5 * size
+    together = {name, *(other for pair in map.shared() for other in pair if name in pair)}
+    return {**parameters, **{each: parameters[each] + step for each in together}}
+
+
+def _compared(change: BSD, due: BSD, right: BSD, dtype: DtypeName) -> str:
+    """Compares two changes of an output: `inert` if both are none, `wrong` if they differ, else `right`."""
+    least = _NOTHING[dtype] * float(np.linalg.norm(right))
+    observed, expected = float(np.linalg.norm(change)), float(np.linalg.norm(due))
+    if observed <= least and expected <= least:
+        return "inert"
+    return "right" if np.linalg.norm(change - due) <= _SAME[dtype] * expected + least else "wrong"

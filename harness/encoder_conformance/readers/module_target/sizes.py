@@ -1,0 +1,43 @@
+"""The sizes of a module, for a layer that is stated by its choices alone."""
+
+import json
+from collections import Counter
+
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.spec.layer import Layer
+
+_HEADS = ("num_heads", "nhead", "n_heads", "n_head", "heads", "num_attention_heads", "h")
+
+
+def with_sizes_of(module: LiveModule, stated: Layer, d_model: int, read: Layer | None) -> Layer:
+    """The stated choices at the module's sizes: those that were read off it, else d_model, and the rest by its
+    attributes and shapes."""
+    if read is not None:
+        num_heads, d_ff, stack = read.attention.num_heads, read.feed_forward.d_ff, read.stack
+    else:
+        num_heads, d_ff, stack = _heads(module, stated, d_model), _d_ff(module, d_model), stated.stack
+    fields = stated.model_dump(mode="json")
+    fields["d_model"] = d_model
+    fields["attention"]["num_heads"] = num_heads
+    fields["feed_forward"]["d_ff"] = d_ff
+    fields["stack"] = stack.model_dump(mode="json")
+    fields["family"] = "stacks" if stack.layers > 1 or stack.final_norm else stated.family
+    return Layer.model_validate_json(json.dumps(fields))
+
+
+def _heads(module: LiveModule, stated: Layer, d_model: int) -> int:
+    for each in module.objects():
+        for name in _HEADS:
+            value = getattr(each, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0 and d_model % value == 0:
+                return value
+    return stated.attention.num_heads if d_model % stated.attention.num_heads == 0 else 1
+
+
+def _d_ff(module: LiveModule, d_model: int) -> int:
+    """The commonest other size of a matrix that has one side of d_model, but for three of d_model in one."""
+    sizes = Counter[int]()
+    for shape in module.shapes.values():
+        if len(shape) == 2 and d_model in shape:
+            sizes.update(size for size in shape if size not in (d_model, 3 * d_model))
+    return sizes.most_common(1)[0][0] if sizes else 4 * d_model

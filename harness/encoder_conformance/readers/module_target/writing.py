@@ -1,0 +1,99 @@
+"""The source of an adapter that does what was done with a module, to be read and edited."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance import Take
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.mapping import ElementMap
+from encoder_conformance.spec.axes import Array
+
+_SOURCE = '''"""Drives {target}{part}, as `conform check` found it."""
+
+from encoder_conformance import ParameterMap, Take, serve
+from encoder_conformance.readers.module_target.live import Signature
+from encoder_conformance.readers.module_target.locating import Place
+from encoder_conformance.readers.module_target.written import WrittenAdapter
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity
+from encoder_conformance.protocol.description import Port
+
+
+class WrittenByCheck(WrittenAdapter):
+    target = {target!r}
+    arguments = {arguments!r}
+    folder = {folder!r}  # where the target's package or file is
+    at = {at!r}
+    parameters = ParameterMap(
+        {{
+{takes}
+        }}
+    )
+    absent = {absent!r}
+    sizes = {sizes!r}
+    signature = {signature!r}
+    semantics = {semantics!r}
+    always_causal = {always_causal!r}
+    places = {{
+{places}
+    }}
+
+
+if __name__ == "__main__":
+    serve(WrittenByCheck())
+'''
+
+
+def adapter_source(found: Examination, named: Mapping[str, Any]) -> str:
+    """The source; "" where a map is no rearrangement that a `Take` can say, or where there is none."""
+    layer = found.stated or found.layer
+    if found.map is None or layer is None or found.tied or found.absent or found.map.more:
+        return ""
+    takes = list(_takes(found.map, layer.attention.num_heads))
+    if any(take is None for _, take in takes):
+        return ""
+    return _SOURCE.format(
+        **named,
+        part=f", {named['at']}" if named["at"] else "",
+        takes="\n".join(f"            {own!r}: {take}," for own, take in takes),
+        absent=found.absent,
+        sizes={
+            "d_model": layer.d_model,
+            "attention": {"num_heads": layer.attention.num_heads},
+            "feed_forward": {"d_ff": layer.feed_forward.d_ff},
+        },
+        signature=found.module.signature,
+        semantics=found.semantics,
+        always_causal=found.always_causal,
+        places="\n".join(f"        {stage!r}: {place!r}," for stage, place in found.stages.items()),
+    )
+
+
+def _takes(map: ElementMap, num_heads: int) -> Iterator[tuple[str, str | None]]:
+    """Own name → the `Take` that makes it, as source; None if no `Take` does."""
+    for own in map.own.shapes:
+        elements = map.own.elements(own)
+        within = [name for name, at in map.elements.items() if np.isin(at.reshape(-1)[:1], elements).all()]
+        if within:
+            within.sort(key=lambda name: int(map.elements[name].min()))
+            yield own, _take(within, map, elements)
+
+
+def _take(sources: list[str], own: ElementMap, elements: Array) -> str | None:
+    """The `Take` is tried, and not deduced: each is played on the numbers of elements."""
+    spec = {name: own.elements[name] for name in sources}
+    for transpose, fuse in product((False, True), (0, 1)):
+        try:
+            made = Take(*sources, transpose=transpose, fuse=fuse, shape=elements.shape).to_own(spec, {})
+        except (ValueError, IndexError):
+            continue
+        if np.array_equal(made, elements):
+            options = [*(["transpose=True"] if transpose else []), *([f"fuse={fuse}"] if fuse else [])]
+            plain = spec[sources[0]].T.shape if transpose else spec[sources[0]].shape
+            if len(sources) == 1 and plain != elements.shape:
+                options.append(f"shape={elements.shape}")
+            return f"Take({', '.join([*map(repr, sources), *options])})"
+    return None

@@ -1,0 +1,157 @@
+"""Drives an ONNX file of any origin as an implementation of the layer that it holds, and inspects it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes  # noqa: F401  bfloat16, in NumPy
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+
+from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors, serve
+from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
+from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.readers.onnx_file.fixing import write_fixed
+from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
+from encoder_conformance.readers.onnx_file.graph.nodes import copy_of
+from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
+from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
+from encoder_conformance.readers.onnx_file.layer.parameters import read_parameters, write_parameters
+from encoder_conformance.readers.onnx_file.layer.stages import sizes_at
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.stages import stages as stages_of
+
+
+class OnnxFile(Adapter):
+    def start(self, device: str, threads: int) -> Environment:
+        self.threads = threads
+        self.inspected: tuple[str, Inspection] | None = None
+        self.runtime, self.level = self.choices["runtime"], self.choices["level"]
+        versions = {"onnx": onnx.__version__, "onnxruntime": ort.__version__, "numpy": np.__version__}
+        if PACKAGES[self.runtime] not in versions:
+            versions[self.runtime] = __import__(PACKAGES[self.runtime]).__version__
+        return Environment(versions, {"threads": threads, "runtime": self.runtime, "level": self.level})
+
+    def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+        """The request `inspect`."""
+        if message["op"] != "inspect":
+            return super().other(message)
+        inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message.get("most_nodes", MOST_NODES))
+        self.inspected = message["path"], inspection
+        give_freed_memory_back()  # of the trace and the whole file, each as large as the weights
+        description = inspection.description()
+        if new := message.get("fix"):
+            description["fixed"] = list(write_fixed(Path(message["path"]), Path(new), inspection))
+        return {"description": description}, inspection.parameters()
+
+    def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        self.sessions: dict[str, Session] = {}
+        self.file: onnx.ModelProto | None = None
+        path = self.choices["model"]
+        if self.inspected is None or self.inspected[0] != path:  # another worker has looked into it, within its limits
+            self.inspected = path, inspect(Path(path), None, thoroughly=False, most_nodes=sys.maxsize)
+        inspection = self.inspected[1]
+        if inspection.inferred is None or inspection.semantics is None or inspection.graph is None:
+            errors = "; ".join(finding.message for finding in inspection.findings.errors())
+            raise RuntimeError(f"no encoder layer could be made out in {path}: {errors}")
+        self.semantics, self.inferred = inspection.semantics, inspection.inferred
+        self.layer = requested_layer(layer, parameters, dtype, self.inferred, self.semantics)
+        graph, locations = inspection.graph, self.inferred.parameters
+        if self.choices.get("integers") == "as_numbers":  # those that they stand for, without any rounding
+            self.model = graph.model
+        elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
+            self.model, self.file = graph.original, inspection.model
+        else:
+            self.model = copy_of(graph.original)
+            write_parameters(self.model, graph, locations, parameters)
+        own = read_parameters(self.model, graph, locations)
+        # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
+        return {name: value.astype(np.dtype(dtype), copy=False) for name, value in own.items()}
+
+    def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
+        """The output, as x is: [B, S, D] or in the layout of the run."""
+        batch_first = run.batch_first(x)
+        name = self.semantics.output.name
+        answer = self.session("deployed").run(self.feeds(batch_first, masks))[name]
+        narrowed = self.inspected is not None and self.inspected[1].cut is not None
+        answer = answer.astype(x.dtype) if narrowed else answer  # behind the cut the file may widen it
+        return run.as_given(self.semantics.batch_first(answer))
+
+    def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        """The stages of x [B, S, D], by name."""
+        values = self.session("staged").run(self.feeds(x, masks))
+        B, S, _ = x.shape
+        sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)
+        found = {name: self.inferred.stage(name, values, sizes).astype(x.dtype) for name in self.inferred.stages}
+        found.setdefault("output", np.ascontiguousarray(self.semantics.batch_first(values[self.semantics.output.name])))
+        return {name: found[name] for name in stages_of(self.layer) if name in found}
+
+    def feeds(self, x: Array, masks: Masks) -> Tensors:
+        """`x` [B, S, D] in the file's layout, and every mask input."""
+        B, S = x.shape[:2]
+        mask_inputs = mask_feeds(self.semantics, masks, B, S, self.layer.attention.num_heads)
+        return {self.semantics.x.name: np.ascontiguousarray(self.semantics.laid_out(x)), **mask_inputs}
+
+    def session(self, kind: str) -> Session:
+        """`deployed` is the file as it is; `staged` has an output for every stage that a value of the graph is.
+
+        Of a large file there is one at a time.
+        """
+        if kind not in self.sessions:
+            large = self.model.ByteSize() > LARGE
+            if large:
+                self.sessions.clear()
+            self.sessions[kind] = loaded(lambda: self.serialized(kind), self.opened, large=large)
+        return self.sessions[kind]
+
+    def opened(self, model: bytes | Path) -> Session:
+        """Opens the model with every optimiser, as whoever deploys the file runs it."""
+        return open(model, self.runtime, self.level, self.threads, without=())
+
+    def serialized(self, kind: str) -> bytes:
+        if kind == "staged":
+            return self.staged_model()
+        return serialized_with(self.file if self.file is not None else self.model)
+
+    def staged_model(self) -> bytes:
+        own = {output.name for output in self.model.graph.output}
+        shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
+        return serialized_with(self.model, [stage.value_info() for stage in shown.values()])
+
+    def refusal(self, operation: str, error: Exception) -> str | None:
+        if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes
+            return "dtype" if "input data type" in str(error) else "shape"
+        return super().refusal(operation, error)
+
+
+def requested_layer(
+    layer: dict[str, Any], parameters: Tensors, dtype: str, inferred: InferredLayer, semantics: InputSemantics
+) -> Layer:
+    """The requested layer, if its parameters and heads fit the file; runs judge the rest. Raises ValueError."""
+    requested = Layer.model_validate_json(json.dumps(layer))
+    if dtype != semantics.x.dtype:
+        raise ValueError(f"asked for {dtype}, and the file takes {semantics.x.dtype}")
+    locations = inferred.parameters
+    missing, extra = sorted(set(locations) - set(parameters)), sorted(set(parameters) - set(locations))
+    problem = ""
+    if missing or extra:
+        problem = f"the file has {', '.join(missing[:3])} too" if missing else f"the file has no {', '.join(extra[:3])}"
+    elif differ := [name for name, at in locations.items() if parameters[name].shape != at.value.shape]:
+        name = differ[0]
+        problem = f"{name} is {list(parameters[name].shape)}, and the file's {list(locations[name].value.shape)}"
+    elif requested.attention.num_heads != inferred.sizes["H"]:
+        problem = f"it has {requested.attention.num_heads} heads, and the file {inferred.sizes['H']}"
+    if problem:
+        raise ValueError(f"{layer['layer']} is not the layer that the file holds: {problem}")
+    return requested
+
+
+if __name__ == "__main__":
+    serve(OnnxFile())

@@ -1,0 +1,32 @@
+"""Collects findings while a file is inspected, each once."""
+
+from dataclasses import dataclass, field
+
+from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Severity
+
+
+@dataclass
+class Findings:
+    found: list[PhaseFinding] = field(default_factory=list)
+
+    def error(self, phase: Phase, message: str, hint: str = "", deviation: str | None = None) -> None:
+        """`deviation`: the one that it is, if it is one of the catalogue."""
+        self.add(phase, "error", message, hint, deviation)
+
+    def warning(self, phase: Phase, message: str, hint: str = "") -> None:
+        self.add(phase, "warning", message, hint)
+
+    def note(self, phase: Phase, message: str, hint: str = "") -> None:
+        self.add(phase, "note", message, hint)
+
+    def add(self, phase: Phase, severity: Severity, message: str, hint: str = "", deviation: str | None = None) -> None:
+        finding = PhaseFinding(phase=phase, severity=severity, message=message, hint=hint, deviation=deviation)
+        if finding not in self.found:
+            self.found.append(finding)
+
+    def errors(self, *phases: Phase) -> list[PhaseFinding]:
+        return [f for f in self.found if f.severity == "error" and (not phases or f.phase in phases)]
+
+    def in_order(self) -> tuple[PhaseFinding, ...]:
+        """The findings by phase, and within one as they were found."""
+        return tuple(sorted(self.found, key=lambda finding: PHASES.index(finding.phase)))

@@ -1,0 +1,188 @@
+"""Executes a model, with or without its intermediate values, or one node by itself.
+
+A large model is given to its runtime from the disk: while it loads weights a runtime holds them two or three times, and
+in bytes here they would be held once more.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from encoder_conformance import Tensors
+from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.spec.axes import Array
+
+Session = TypeVar("Session")
+LARGE = 64 << 20
+"""Bytes of a model that is given so."""
+LONGEST = 60.0
+"""Seconds of one run of a file that is looked into: a loop may have no end."""
+
+
+class ExecutionError(Exception):
+    """A model or a node does not run on its inputs."""
+
+
+class TooLong(ExecutionError):
+    """A run was ended after LONGEST seconds."""
+
+
+class ModelRunner:
+    """A model in ONNX Runtime without optimisation, or in ONNX's reference implementation where that fails.
+
+    One session gives the outputs and every intermediate value: a large file is loaded once. `problem` is ONNX Runtime's
+    complaint about the model. `ended`: a run was ended because it took too long.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._model = model
+        self._own = [output.name for output in model.graph.output]
+        produced = [name for node in model.graph.node for name in node.output if name]
+        self._all = [*self._own, *dict.fromkeys(name for name in produced if name not in self._own)]
+        self._reference: ReferenceEvaluator | None = None
+        self.session: ort.InferenceSession | None = None
+        self.problem, self.ended = "", False
+        for shown in (self._all[len(self._own) :], []):  # some types of value cannot be outputs
+            try:
+                self.session = _session(model, shown)
+            except Exception as error:  # ONNX Runtime has a class of its own for every status
+                self.problem = error_text(error)
+            else:
+                self._all, self.problem = [*self._own, *shown], ""
+                break
+
+    def run(self, feeds: Mapping[str, Array]) -> Tensors:
+        """The outputs by name; raises ExecutionError."""
+        return self._run(self._own, feeds)
+
+    def trace(self, feeds: Mapping[str, Array]) -> Tensors:
+        """The outputs and, where possible, the intermediate values; raises ExecutionError."""
+        return self._run(self._all, feeds)
+
+    def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
+        try:
+            if self.session:
+                answers: Sequence[Any] = _bounded(self.session, names, feeds)
+            else:
+                self._reference = self._reference or ReferenceEvaluator(self._model)
+                with np.errstate(all="ignore"):
+                    answers = list(self._reference.run(names, dict(feeds)))
+        except ExecutionError:
+            self.ended = True
+            raise
+        except Exception as error:
+            raise ExecutionError(error_text(error)) from None
+        return {name: np.asarray(value) for name, value in zip(names, answers, strict=True)}
+
+    def on_reference(self, problem: str) -> "ModelRunner":
+        """The same model in ONNX's reference implementation; `problem` is ONNX Runtime's complaint."""
+        other = copy(self)
+        other.session, other.problem = None, problem
+        return other
+
+
+def loaded(serialized: Callable[[], bytes], load: Callable[[bytes | Path], Session], *, large: bool) -> Session:
+    """`load` of the serialized model. What loading a large one took is given back to the system."""
+    if not large:
+        return load(serialized())
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(serialized())
+        give_freed_memory_back()
+        session = load(path)
+    give_freed_memory_back()
+    return session
+
+
+def _bounded(session: ort.InferenceSession, names: list[str], feeds: Mapping[str, Array]) -> list[Array]:
+    """The outputs; raises TooLong."""
+    options = ort.RunOptions()
+    timer = threading.Timer(LONGEST, lambda: setattr(options, "terminate", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        return list(session.run(names, dict(feeds), options))
+    except Exception:
+        if options.terminate:
+            raise TooLong(f"a run does not end within {LONGEST:.0f} s") from None
+        raise
+    finally:
+        timer.cancel()
+
+
+def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
+    """A session with these intermediate values as extra outputs."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights
+
+    def load(model: bytes | Path) -> ort.InferenceSession:
+        given = model if isinstance(model, bytes) else str(model)
+        return ort.InferenceSession(given, options, ["CPUExecutionProvider"])
+
+    outputs = [onnx.ValueInfoProto(name=name) for name in shown]
+    return loaded(lambda: serialized_with(model, outputs), load, large=model.ByteSize() > LARGE)
+
+
+def serialized_with(model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto] = ()) -> bytes:
+    """The model with more outputs: on itself, for as long as it takes, for a copy is as large as its weights."""
+    count = len(model.graph.output)
+    model.graph.output.extend(outputs)
+    try:
+        return bytes(model.SerializeToString())
+    finally:
+        del model.graph.output[count:]
+
+
+def showing(model: onnx.ModelProto, names: list[str]) -> ort.InferenceSession:
+    """A session that has these values among its outputs."""
+    own = {output.name for output in model.graph.output} | {info.name for info in model.graph.input}
+    return _session(model, [name for name in dict.fromkeys(names) if name not in own])
+
+
+class NodeRunner:
+    """Executes single nodes of a graph in ONNX's reference implementation."""
+
+    def __init__(self, opsets: Mapping[str, int]) -> None:
+        self.imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+        self._made = lru_cache(maxsize=None)(self._make)
+        self._nodes: dict[int, onnx.NodeProto] = {}
+
+    def run(self, node: onnx.NodeProto, inputs: Iterable[Array | None]) -> list[Array]:
+        """Its outputs; raises ExecutionError."""
+        self._nodes[id(node)] = node  # kept alive, so that the number stays its own
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name and value is not None}
+        try:
+            with np.errstate(all="ignore"):
+                return [np.asarray(value) for value in self._made(id(node)).run(None, feeds)]
+        except Exception as error:
+            raise ExecutionError(f"{node.op_type}: {error_text(error)}") from None
+
+    def _make(self, key: int) -> ReferenceEvaluator:
+        node = self._nodes[key]
+        names = dict.fromkeys(name for name in node.input if name)
+        graph = helper.make_graph(
+            [node],
+            "one",
+            [onnx.ValueInfoProto(name=name) for name in names],
+            [onnx.ValueInfoProto(name=name) for name in node.output if name],
+        )
+        return ReferenceEvaluator(helper.make_model(graph, opset_imports=self.imports))
+
+
+def error_text(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

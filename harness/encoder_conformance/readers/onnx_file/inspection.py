@@ -1,0 +1,221 @@
+"""Inspects a file: reading, interface and layer, phase by phase, as far as it goes; every finding is kept."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from encoder_conformance import Tensors
+from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.protocol.description import FileDescription, FileFacts, GraphMask, MaskMeaning, Roles
+from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.readers.onnx_file.findings import Findings
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, every_node
+from encoder_conformance.readers.onnx_file.interface.cutting import CONVOLUTIONS, Cut, cuts
+from encoder_conformance.readers.onnx_file.interface.dimensions import check_dimensions, check_free_sizes
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, infer_semantics
+from encoder_conformance.readers.onnx_file.interface.mask_checks import check_masks
+from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interface, port_of
+from encoder_conformance.readers.onnx_file.interface.selection import select_interface
+from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
+from encoder_conformance.readers.onnx_file.layer.whole import judge_whole
+from encoder_conformance.readers.onnx_file.reading.checker import check_model
+from encoder_conformance.readers.onnx_file.reading.functions import check_functions
+from encoder_conformance.readers.onnx_file.reading.loading import UnreadableFile, load
+from encoder_conformance.readers.onnx_file.reading.node_order import check_order
+from encoder_conformance.readers.onnx_file.reading.operators import check_operators, unknown_opset
+from encoder_conformance.readers.onnx_file.reading.weights import check_weights
+
+
+@dataclass
+class Inspection:
+    """The knowledge of a file; None where it did not get so far."""
+
+    findings: Findings
+    model: onnx.ModelProto | None = None
+    graph: Graph | None = None
+    file: FileFacts | None = None
+    interface: Interface | None = None
+    semantics: InputSemantics | None = None
+    inferred: InferredLayer | None = None
+    cut: Cut | None = None
+
+    def description(self) -> dict[str, Any]:
+        """A `Description` as JSON: the answer to the request `inspect`."""
+        nodes = every_node(self.model) if self.model is not None else []
+        inferred = self.inferred or InferredLayer(None, [], {}, {})
+        described = FileDescription(
+            findings=self.findings.in_order(),
+            file=self.file,
+            nodes=len(nodes),
+            quantised=self.graph is not None and self.graph.quantised,
+            operators=dict(sorted(Counter(_operator(node) for node in nodes).items())),
+            inputs=tuple(map(port_of, self.graph.inputs)) if self.graph else (),
+            outputs=tuple(map(port_of, self.graph.model.graph.output)) if self.graph else (),
+            roles=self._roles(),
+            cut=self.cut.x if self.cut else None,
+            layer=inferred.layer,
+            deviations=inferred.deviations,
+            facts=tuple(inferred.facts),
+            stages={name: stage.anchor() for name, stage in inferred.stages.items()},
+            parameters={name: location.source() for name, location in inferred.parameters.items()},
+        )
+        return described.model_dump(mode="json")
+
+    def _roles(self) -> Roles | None:
+        if self.semantics is not None:
+            return self.semantics.roles()
+        if self.interface is None:
+            return None
+        masks = tuple(GraphMask(name=mask.name, axes="", meaning=None) for mask in self.interface.masks)
+        return Roles(x=self.interface.x.name, output=self.interface.output.name, masks=masks)
+
+    def parameters(self) -> Tensors:
+        return self.inferred.values if self.inferred else {}
+
+
+def _operator(node: onnx.NodeProto) -> str:
+    return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
+
+
+def inspect(
+    path: Path, expected: MaskMeaning | None, *, thoroughly: bool = True, most_nodes: int = MOST_NODES
+) -> Inspection:
+    """`expected` is the meaning of the masks that the user states. A problem of the file is a finding and raises
+    nothing. Not `thoroughly`: no checks and no verification, only what it takes to run the file. `most_nodes`: the most
+    that are read, functions inlined."""
+    inspection = Inspection(Findings())
+    try:
+        _inspect(path, expected, inspection, thoroughly, most_nodes)
+    except UnreadableFile:
+        pass
+    except MemoryError:
+        message = "it takes more memory than a file of its size may"
+        inspection.findings.error("loads", message, "is a size in it absurd?")
+    return inspection
+
+
+def _inspect(
+    path: Path, expected: MaskMeaning | None, inspection: Inspection, thoroughly: bool, most_nodes: int
+) -> None:
+    findings = inspection.findings
+    external: set[str] = set()
+    inspection.model = model = load(path, findings, external)
+    inspection.file = _file_facts(path, model, external)
+    check_functions(model, findings, most_nodes)
+    check_order(model, findings)
+    if thoroughly:
+        check_operators(model, findings)
+        check_model(model, findings)
+        if unknown_opset(model):  # nobody here knows what its operators do
+            return
+    inspection.graph = graph = _graph(model, findings)
+    if graph is None:
+        return
+    if _is_whole_model(graph):  # of which the encoder is taken; each copy is as large as the weights
+        inspection.model = model = graph.original
+    finite = not thoroughly or check_weights(graph, findings)
+    if not finite:  # every number of a run would be NaN, and say nothing
+        select_interface(graph, findings)
+        return
+    if _is_whole_model(graph):
+        _inspect_encoder(inspection, graph, expected, thoroughly)
+    else:
+        _inspect_layers(inspection, graph, expected, thoroughly)
+
+
+def _is_whole_model(graph: Graph) -> bool:
+    """Whether something stands before the layers: no input is [batch, sequence, features], or it has a convolution."""
+    floats = [port for port in map(port_of, graph.inputs) if port.dtype in FLOATS]
+    layers = [port for port in floats if port.shape is None or len(port.shape) in (2, 3)]
+    return not layers or any(node.op_type in CONVOLUTIONS for node in graph.nodes)
+
+
+def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool) -> None:
+    """The encoder inside of a whole model, cut out: the first cut whose layers are understood, else the first."""
+    before, first = inspection.findings, None
+    for cut in cuts(graph):
+        graph.forget_numbers()
+        tried = replace(inspection, findings=Findings(list(before.found)), model=cut.model, cut=cut)
+        tried.findings.note("interface", *_said(cut))
+        tried.graph = _graph(cut.model, tried.findings, copied=False)
+        tried.model = tried.graph.original if tried.graph else None
+        if tried.graph is not None:
+            _inspect_layers(tried, tried.graph, expected, thoroughly)
+        first = first or tried
+        if tried.inferred is not None and tried.inferred.layer is not None:
+            first = tried
+            if thoroughly and tried.semantics is not None:
+                give_freed_memory_back()  # the trace and the runs of the cut, each as large as the weights
+                judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
+            break
+    if first is None:
+        select_interface(graph, before)
+        return
+    for name in ("findings", "model", "graph", "interface", "semantics", "inferred", "cut"):
+        setattr(inspection, name, getattr(first, name))
+
+
+def _said(cut: Cut) -> tuple[str, str]:
+    aside = f"; {', '.join(cut.after)} left aside" if cut.after else ""
+    taken = f"of {', '.join(cut.inputs)} " if cut.inputs else ""
+    message = f"the encoder is judged from {cut.x!r}, what {cut.before} makes {taken}, to {cut.output!r}{aside}"
+    return " ".join(message.split()).replace(" ,", ","), "each phase takes what stands before it as given numbers"
+
+
+def _inspect_layers(inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool) -> None:
+    findings = inspection.findings
+    inspection.interface = interface = select_interface(graph, findings)
+    if interface is None:
+        return
+    try:
+        inspection.semantics, runner = infer_semantics(graph, interface)
+    except ExecutionError as error:
+        message = f"it runs at no batch and sequence that was tried: {error}"
+        findings.error("loads", message, "see what it says of its shapes")
+        return
+    semantics = inspection.semantics
+    check_dimensions(interface, semantics.layout, findings)
+    check_free_sizes(interface, semantics, runner, findings)
+    _check_run(semantics, runner, findings)
+    taken_before = inspection.cut.inputs if inspection.cut else ()
+    check_masks(graph, semantics, expected, findings, taken_before)
+    inspection.inferred = infer_layer(graph, semantics, runner, findings, verified=thoroughly)
+
+
+def _graph(model: onnx.ModelProto, findings: Findings, *, copied: bool = True) -> Graph | None:
+    try:
+        graph = Graph(model, copied=copied)
+        graph.constants  # noqa: B018  raises if the data of a tensor does not fit its shape
+    except MemoryError:
+        raise
+    except Exception as error:
+        findings.error("checker", f"its constants cannot be read: {str(error)[:300]}", "export it again")
+        return None
+    return graph
+
+
+def _file_facts(path: Path, model: onnx.ModelProto, external: set[str]) -> FileFacts:
+    return FileFacts(
+        bytes=path.stat().st_size,
+        external=tuple(sorted(external)),
+        ir_version=model.ir_version,
+        opsets={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        producer=" ".join(filter(None, (model.producer_name, model.producer_version))),
+        metadata={entry.key: entry.value for entry in model.metadata_props},
+    )
+
+
+def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Findings) -> None:
+    """Reports what the probe runs showed beside the masks."""
+    if runner.problem:
+        message = f"ONNX Runtime does not run it: {runner.problem}"
+        findings.error("loads", message, "ONNX's reference implementation does; see the operator")
+    if semantics.across_batch:
+        findings.error("layer", "an item of the batch changes another: attention or a norm goes across the batch")
+    if semantics.isolated:
+        findings.error("layer", "no position changes another: there is no attention in it, or all is hidden")

@@ -1,0 +1,273 @@
+"""Infers the layout of x and the meaning of each mask by perturbation: who changes whom, and what hides it."""
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from encoder_conformance import Tensors
+from encoder_conformance.protocol.description import Layout, Port, Roles
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.interface.mask_semantics import (
+    ATTEND,
+    MaskSemantics,
+    Polarity,
+    additive,
+    axes_at,
+    polarities_of,
+)
+from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interface
+from encoder_conformance.readers.onnx_file.interface.probe_runs import ProbeRun, first_that_runs, probe_runs
+from encoder_conformance.spec.axes import Array
+
+HIDDEN = 1e-3
+"""The influence that a hidden position may keep, relatively."""
+HIDDEN_IN_PART = 0.3
+"""The influence that a mask may leave to a hidden position and still count as a mask."""
+SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
+TRIES, TRIES_OF_REFERENCE = 120, 12
+
+
+@dataclass(frozen=True)
+class InputSemantics:
+    """The inputs as they were seen at batch `B` and sequence `S`. The `layout` of x is BSD, SBD or SD.
+
+    `causal`: no position sees a later one. `isolated`: no position sees any other. Both with masks that hide nothing.
+    """
+
+    x: Port
+    output: Port
+    layout: Layout
+    B: int
+    S: int
+    d_model: int
+    masks: tuple[MaskSemantics, ...]
+    causal: bool = False
+    across_batch: bool = False
+    isolated: bool = False
+
+    def roles(self) -> Roles:
+        masks = tuple(mask.as_input() for mask in self.masks)
+        return Roles(x=self.x.name, output=self.output.name, masks=masks, layout=self.layout)
+
+    @property
+    def num_heads(self) -> int:
+        """The heads that the masks show; 1 where none has an axis of them."""
+        for mask in self.masks:
+            for letter, size in zip(mask.axes, mask.shape, strict=True):
+                if letter in "HX":
+                    return size if letter == "H" else size // self.B
+        return 1
+
+    @property
+    def hiding(self) -> float:
+        """The number of masks that hide keys, each less its leakage, and one more where positions see each other."""
+        hiding = sum(1 - mask.leakage for mask in self.masks if mask.polarity is not None)
+        return hiding + (not self.isolated)
+
+    def x_shape(self, B: int, S: int) -> tuple[int, ...]:
+        return {"BSD": (B, S, self.d_model), "SBD": (S, B, self.d_model), "SD": (S, self.d_model)}[self.layout]
+
+    def laid_out(self, x: Array) -> Array:
+        """x [B, S, D], or its index, in the file's layout."""
+        return x if self.layout == "BSD" else x.swapaxes(0, 1) if self.layout == "SBD" else x[0]
+
+    def batch_first(self, y: Array) -> Array:
+        """A value in the file's layout as [B, S, D]."""
+        return y if self.layout == "BSD" else y.swapaxes(0, 1) if self.layout == "SBD" else y[None]
+
+    def open_masks(self) -> Tensors:
+        return {mask.name: mask.filled(mask.open) for mask in self.masks}
+
+
+def infer_semantics(graph: Graph, interface: Interface) -> tuple[InputSemantics, ModelRunner]:
+    """Raises ExecutionError where the file runs at no size, neither in ONNX Runtime nor in the reference."""
+    runner = ModelRunner(graph.model)
+    probe, problem = first_that_runs(probe_runs(runner, graph, interface, 2), TRIES)
+    if probe is None and runner.session and not runner.ended:
+        reference = runner.on_reference(problem)
+        probe, other = first_that_runs(probe_runs(reference, graph, interface, 2), TRIES_OF_REFERENCE)
+        if probe is not None:
+            return semantics_of(probe, graph), reference
+        probe, _ = first_that_runs(probe_runs(runner, graph, interface, 1), TRIES)
+        problem = f"ONNX Runtime: {problem}; ONNX's reference: {other}"
+    if probe is None:
+        raise ExecutionError(problem)
+    return semantics_of(probe, graph), runner
+
+
+def semantics_of(probe: ProbeRun, graph: Graph | None = None) -> InputSemantics:
+    """The semantics under which most masks hide keys. Where a `graph` is known, masks past its softmax are marked."""
+    masks = probe.interface.masks
+    best: InputSemantics | None = None
+    for polarities in product(*(polarities_of(mask.dtype) for mask in masks)):
+        found = _under(probe, polarities)
+        if found is not None and (best is None or found.hiding > best.hiding):
+            best = found
+            if best.hiding == len(masks) + 1:  # every mask hides, wholly
+                break
+    if best is None:
+        return _without_numbers(probe)
+    if graph is not None:
+        best = _mark_past_softmax(graph, best)
+    return _mark_flipped(probe, _mark_counted(probe, best))
+
+
+def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics | None:
+    """The semantics under these polarities; None where the output is not finite."""
+    ports, (*sizes, _) = probe.interface.masks, probe.x.shape
+    open_masks = {
+        port.name: np.full(probe.shapes[port.name], polarity.open, np.dtype(port.dtype))
+        for port, polarity in zip(ports, polarities, strict=True)
+    }
+    influences = [probe.influence(open_masks, axis) for axis in range(len(sizes))]
+    if not all(np.isfinite(influence).all() for influence in influences):
+        return None
+    mixed = [bool(_on_others(influence).any()) for influence in influences]
+    layout: Layout = "SD" if len(sizes) == 1 else "SBD" if mixed[0] and not mixed[1] else "BSD"
+    axis = 1 if layout == "BSD" else 0
+    influence = influences[axis]
+    found = replace(
+        _bare(probe, layout),
+        causal=_is_causal(influence),
+        across_batch=len(mixed) > 1 and all(mixed),
+        isolated=not mixed[axis] and sizes[axis] > 1,
+    )
+    flagging = _Flagging(probe, axis, _on_others(influence), open_masks, found)
+    return replace(found, masks=tuple(map(flagging.semantics, ports, polarities)))
+
+
+def _bare(probe: ProbeRun, layout: Layout) -> InputSemantics:
+    """The semantics of x alone, in this layout."""
+    *sizes, d_model = probe.x.shape
+    S, B = (sizes[0], 1) if layout == "SD" else sizes if layout == "SBD" else sizes[::-1]
+    return InputSemantics(probe.interface.x, probe.interface.output, layout, B, S, d_model, ())
+
+
+def _without_numbers(probe: ProbeRun) -> InputSemantics:
+    """The semantics of a file whose output is never finite."""
+    bare = _bare(probe, "SD" if probe.x.ndim == 2 else "BSD")
+    masks = []
+    for port in probe.interface.masks:
+        shape = probe.shapes[port.name]
+        masks.append(MaskSemantics(port.name, port.dtype, shape, "X" * len(shape), None))
+    return replace(bare, masks=tuple(masks), isolated=True)
+
+
+def _on_others(influence: Array) -> Array:
+    """The influence [S, S] of each position on the others."""
+    return influence * ~np.eye(len(influence), dtype=np.bool_)
+
+
+def _is_causal(influence: Array) -> bool:
+    """Whether positions change later ones, and none an earlier one: by their influence [S, S], from and to."""
+    S = len(influence)
+    on_earlier, on_later = np.tril(influence, -1), np.triu(influence, 1)
+    return not on_earlier.any() and int((on_later > 0).sum()) > S * (S - 1) // 4 and S > 2
+
+
+@dataclass(frozen=True)
+class _Flagging:
+    """Flags positions in a mask, and compares their influence [S, S] on others with what it was under open masks.
+
+    Positions are along `axis` of x, whose sizes `found` has.
+    """
+
+    probe: ProbeRun
+    axis: int
+    influence: Array
+    open_masks: Tensors
+    found: InputSemantics
+
+    def semantics(self, port: Port, polarity: Polarity) -> MaskSemantics:
+        """Whether a flagged key loses its influence on every other position, and along which axis of the mask."""
+        shape = self.probe.shapes[port.name]
+        axes = axes_at(shape, self.found.B, self.found.S)
+        places = [int(place) for place in np.argsort(-self.influence.max(1)) if self.influence[place].any()]
+        for key_axis in reversed(range(len(shape))):
+            if shape[key_axis] != self.found.S or not places:
+                continue
+            leakage = self.largest_leakage(port, polarity, key_axis, places)
+            if leakage <= HIDDEN_IN_PART:
+                leakage = leakage if leakage > HIDDEN else 0.0
+                return MaskSemantics(port.name, port.dtype, shape, axes, polarity, key_axis - len(shape), leakage)
+        return MaskSemantics(port.name, port.dtype, shape, axes, None, fill=polarity.open)
+
+    def largest_leakage(self, port: Port, polarity: Polarity, key_axis: int, places: list[int]) -> float:
+        """The largest leakage of these places, or the first that is more than a mask may have."""
+        largest = 0.0
+        for place in places:
+            largest = max(largest, self.leakage(port, polarity, key_axis, place))
+            if largest > HIDDEN_IN_PART:
+                break
+        return largest
+
+    def leakage(self, port: Port, polarity: Polarity, key_axis: int, place: int) -> float:
+        """The largest share of its influence that a flagged place keeps on any other."""
+        flagged = self.open_masks[port.name].copy()
+        flagged[(slice(None),) * key_axis + (place,)] = polarity.shut
+        left = _on_others(self.probe.influence({**self.open_masks, port.name: flagged}, self.axis, [place]))[place]
+        if not np.isfinite(left).all():
+            return np.inf
+        with np.errstate(all="ignore"):
+            return float(np.max(left / self.influence[place], where=left > 0, initial=0.0))
+
+
+def _mark_past_softmax(graph: Graph, found: InputSemantics) -> InputSemantics:
+    """Marks masks that the first softmax does not depend on. What they seem to hide in part, they do not hide."""
+    first = next((node for node in graph.nodes if node.op_type in SOFTMAXES), None)
+    if first is None:
+        return found
+    masks = []
+    for mask in found.masks:
+        past = graph.depending_on(mask.name).isdisjoint(first.output)
+        seeming = past and mask.leakage  # it is added to the weights, where 0 changes nothing
+        masks.append(replace(replace(mask, polarity=None, fill=0.0) if seeming else mask, past_softmax=past))
+    return replace(found, masks=tuple(masks))
+
+
+def _mark_counted(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
+    """Marks, of the masks that hide no flagged position, those whose ones are only counted: they mean `attend`."""
+    masks = tuple(
+        replace(mask, polarity=ATTEND, counted=True)
+        if mask.polarity is None and not mask.past_softmax and _is_counted(probe, found, mask)
+        else mask
+        for mask in found.masks
+    )
+    return replace(found, masks=masks)
+
+
+def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> bool:
+    """Whether flagging any one position hides the last one, and no other."""
+    S, axis = found.S, 1 if found.layout == "BSD" else 0
+    if mask.shape[-1:] != (S,) or S < 4 or mask.dtype == "bool" or mask.dtype in FLOATS:
+        return False
+    feeds = {each.name: each.filled(1 if each is mask else each.open) for each in found.masks}
+    outputs = []
+    for place in (0, S // 2):
+        flagged = feeds[mask.name].copy()
+        flagged[..., place] = 0
+        influence = _on_others(probe.influence({**feeds, mask.name: flagged}, axis))
+        if not np.isfinite(influence).all() or influence[S - 1].any() or not influence[: S - 1].any(1).all():
+            return False
+        outputs.append(probe.output({**feeds, mask.name: flagged}))
+    return np.array_equal(outputs[0], outputs[1])
+
+
+def _mark_flipped(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
+    """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign."""
+    if all(mask.polarity or mask.dtype not in FLOATS for mask in found.masks):
+        return found
+    turned = tuple(
+        mask.polarity or (additive(mask.dtype, +1) if mask.dtype in FLOATS else Polarity("attend", mask.fill, 0))
+        for mask in found.masks
+    )
+    other = _under(probe, turned)
+    if other is None:
+        return found
+    masks = tuple(
+        replace(mask, flipped=mask.polarity is None and again.polarity is not None and mask.dtype in FLOATS)
+        for mask, again in zip(found.masks, other.masks, strict=True)
+    )
+    return replace(found, masks=masks)

@@ -1,0 +1,38 @@
+"""The declared inputs and outputs of a graph."""
+
+from dataclasses import dataclass
+
+import ml_dtypes  # noqa: F401  makes bfloat16 a name of np.dtype
+import onnx
+
+from encoder_conformance.protocol.description import Port
+
+FLOATS = {"float32", "float64", "float16", "bfloat16"}
+INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64"}
+
+
+@dataclass(frozen=True)
+class Interface:
+    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x."""
+
+    x: Port
+    output: Port
+    masks: tuple[Port, ...]
+
+
+def port_of(info: onnx.ValueInfoProto) -> Port:
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        return Port(name=info.name, dtype=kind or "unknown", shape=None)
+    tensor = info.type.tensor_type
+    try:
+        name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
+    except ValueError:
+        name = "unknown"
+    dtype = {"float": "float32", "double": "float64"}.get(name, name)
+    shape = tuple(_dimension(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None
+    return Port(name=info.name, dtype=dtype, shape=shape)
+
+
+def _dimension(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    return int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or None

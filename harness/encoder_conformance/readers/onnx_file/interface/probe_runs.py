@@ -1,0 +1,121 @@
+"""Probe runs: the sizes at which a file runs, and the influence of each position on each other."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+import numpy as np
+
+from encoder_conformance import Tensors
+from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner, TooLong
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.interface.ports import Interface
+from encoder_conformance.spec.axes import Array
+
+BATCH, SEQUENCE = 3, 5
+LONGEST = 512
+
+
+@dataclass
+class ProbeRun:
+    """The file at one set of sizes; equal runs are made once."""
+
+    runner: ModelRunner
+    interface: Interface
+    x: Array
+    shapes: dict[str, tuple[int, ...]]
+    outputs: dict[bytes, Array] = field(default_factory=dict)
+
+    def output(self, masks: Tensors, x: Array | None = None) -> Array:
+        """The output in float64, in the shape of x."""
+        feeds = {self.interface.x.name: self.x if x is None else x, **masks}
+        key = b"".join(np.ascontiguousarray(v).tobytes() for v in feeds.values())
+        if key not in self.outputs:
+            self.outputs[key] = self.runner.run(feeds)[self.interface.output.name].astype(np.float64)
+        return self.outputs[key]
+
+    def influence(self, masks: Tensors, axis: int, places: Iterable[int] | None = None) -> Array:
+        """[n, n] along one axis of x: how much the output at the second place changes with x at the first.
+
+        The other axis stays at its first place. NaN where the output is no number; 0 in rows other than `places`. x is
+        replaced twice, by other draws: a softmax that picks one key shows nothing of a small change.
+        """
+        n = self.x.shape[axis]
+        found = np.zeros((n, n))
+        for place in range(n) if places is None else places:
+            at = (place,) if self.x.ndim == 2 else (place, 0) if axis == 0 else (0, place)
+            for draw in (1, 2):
+                perturbed = self.x.copy()
+                drawn = np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1:])
+                perturbed[at] = drawn.astype(perturbed.dtype)
+                with np.errstate(invalid="ignore"):
+                    change = np.abs(self.output(masks, perturbed) - self.output(masks)).max(-1)
+                line = change if self.x.ndim == 2 else change[:, 0] if axis == 0 else change[0]
+                found[place] = np.maximum(found[place], line)
+        return found
+
+
+def first_that_runs(probes: Iterator[ProbeRun], tries: int) -> tuple[ProbeRun | None, str]:
+    """The first probe that gives an output in the shape of x; else None, and the first problem."""
+    problems = []
+    for probe in islice(probes, tries):
+        try:
+            masks = probe.interface.masks
+            output = probe.output({p.name: np.zeros(probe.shapes[p.name], np.dtype(p.dtype)) for p in masks})
+        except TooLong as error:
+            return None, str(error)
+        except ExecutionError as error:
+            problems.append(str(error))
+            continue
+        if output.shape == probe.x.shape:
+            return probe, ""
+        problems.append(f"the output is {list(output.shape)}, and x {list(probe.x.shape)}")
+    return None, problems[0] if problems else "no size to try"
+
+
+def probe_runs(runner: ModelRunner, graph: Graph, interface: Interface, least: int) -> Iterator[ProbeRun]:
+    shape = interface.x.shape or (None, None, None)
+    d_model = shape[-1] if isinstance(shape[-1], int) else _width(graph)
+    declared = [d if isinstance(d, int) else None for d in shape[:-1]]
+    for sizes in _sizes(declared, graph, least):
+        x = np.random.default_rng(0).normal(size=(*sizes, d_model)).astype(np.dtype(interface.x.dtype))
+        symbols = {d: n for d, n in zip(shape, x.shape, strict=True) if isinstance(d, str)}
+        choices = [list(_shapes(mask, symbols, sizes)) for mask in interface.masks]
+        for shapes in product(*choices):
+            names = (mask.name for mask in interface.masks)
+            yield ProbeRun(runner, interface, x, dict(zip(names, shapes, strict=True)))
+
+
+def _sizes(declared: list[int | None], graph: Graph, least: int) -> Iterator[tuple[int, ...]]:
+    """Batch and sequence: as declared, else usual ones, else from `least` up those among the constants of shapes."""
+    usual = [SEQUENCE] if len(declared) == 1 else [BATCH, SEQUENCE]
+    yield tuple(d or n for d, n in zip(declared, usual, strict=True))
+    small = [value for value in graph.constants.values() if value.dtype == np.int64 and value.size <= 8]
+    baked = sorted({int(n) for value in small for n in value.reshape(-1) if least <= n <= LONGEST})
+    candidates = sorted({*usual, *baked}, key=lambda n: n if n > 1 else LONGEST)
+    yield from product(*([d] if d else candidates for d in declared))
+
+
+def _width(graph: Graph) -> int:
+    """d_model where x does not declare it: the commonest size of constant vectors."""
+    vectors = [value for value in graph.constants.values() if value.ndim == 1 and value.dtype.kind == "f"]
+    sizes = [vector.size for vector in vectors if vector.size > 1]
+    return max(set(sizes), key=sizes.count) if sizes else 8
+
+
+def _shapes(mask: Port, symbols: dict[str, int], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every possible shape of a mask, the likeliest first."""
+    B, S = (1, *sizes)[-2:]
+    usual = {1: (S,), 2: (B, S), 3: (B, S, S), 4: (B, 1, S, S)}
+    shape = mask.shape if mask.shape is not None else (None,) * 2
+    options = []
+    for axis, size in enumerate(shape):
+        if isinstance(size, int):
+            options.append([size])
+        elif size in symbols:
+            options.append([symbols[size]])
+        else:
+            likely = usual.get(len(shape), (B,) * len(shape))[axis]
+            options.append(list(dict.fromkeys((likely, S, B, 1))))
+    yield from product(*options)

@@ -1,0 +1,180 @@
+"""Describes a matched encoder in the specification's layer language, with evidence for each choice."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.protocol.description import Fact
+from encoder_conformance.readers.onnx_file.findings import Findings
+from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
+from encoder_conformance.readers.onnx_file.tracing.expressions import Linear, TracedNorm
+
+EPSILON_FOR_NONE = float(np.float32(1e-12))
+"""What a norm without an epsilon is judged as; the specification has none without."""
+BY_DEVIATION = {"gelu_quick": ("gelu", "gelu-quick", "x · sigmoid(1.702 x), the QuickGELU of CLIP")}
+"""Activation that the layer language lacks → the one that it is a deviation of, that deviation, and what to call it."""
+ACTIVATION_CLOSE = {"float16": 4e-3, "bfloat16": 3e-2}
+"""The largest error of an activation whose constants are rounded to the format; 0 in wider ones."""
+SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
+"""The largest relative error of a scale that is rounded to the format; 1e-4 in wider ones."""
+
+
+def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) -> tuple[dict[str, Any], list[Fact]]:
+    """The layer as `layer.schema.json` has it, `fully_masked_row` yet unspecified, and the facts that it follows from.
+    `format` is what the file computes in."""
+    layers, final = encoder.layers, encoder.final_norm
+    several = len(layers) > 1
+    described: list[dict[str, Fact]] = []
+    for number, layer in enumerate(layers):
+        where = f"layer {number}: " if several else ""
+        _check_layer(layer, format, where, findings)
+        described.append({fact.key: fact for fact in _choices(layer, format, where, findings)})
+    _check_alike(described, findings)
+    choices = {key: fact.value for key, fact in described[0].items()}
+    _check_final_norm(final, choices, findings)
+    facts = [
+        *described[0].values(),
+        _fact("stack.layers", len(layers), "counted from the output back to x"),
+        _fact("stack.final_norm", final is not None, f"norm {final.name!r}" if final else "none follows"),
+    ]
+    return _layer(choices, d_model, len(layers), final is not None), facts
+
+
+def deviations_of(encoder: Encoder) -> tuple[str, ...]:
+    """The deviations that every layer has, since the layer language has no word for them."""
+    functions = {layer.activation.function for layer in encoder.layers}
+    return tuple(BY_DEVIATION[each][1] for each in functions if each in BY_DEVIATION) if len(functions) == 1 else ()
+
+
+def _layer(choices: dict[str, Any], d_model: int, layers: int, final_norm: bool) -> dict[str, Any]:
+    parts: dict[str, dict[str, Any]] = {"norm": {}, "attention": {}, "feed_forward": {}}
+    for key, value in choices.items():
+        part, _, name = key.partition(".")
+        parts[part][name] = value
+    return {
+        "layer": "from-file",
+        "title": "The layer that a file holds",
+        "clauses": ["L-1"],
+        "family": "stacks" if layers > 1 or final_norm else "small",
+        "d_model": d_model,
+        "norm": parts["norm"],
+        "attention": {**parts["attention"], "masked_score": "minus_infinity", "fully_masked_row": "unspecified"},
+        "feed_forward": parts["feed_forward"],
+        "dropout": dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0),
+        "stack": {"layers": layers, "final_norm": final_norm},
+        "embedding": None,
+        "padded_rows": "unspecified",
+        "padding_content": "finite",
+    }
+
+
+def _fact(key: str, value: Any, evidence: str) -> Fact:
+    return Fact(key=key, value=value, evidence=evidence)
+
+
+def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
+    """The layers of a stack are equal in their choices."""
+    first = described[0]
+    for number, choices in enumerate(described):
+        for key, fact in choices.items():
+            if fact.value != first[key].value:
+                differ = f"{key} is {first[key].value} in layer 0, {fact.value} in layer {number}"
+                hint = "the specification's stack is of layers that are equal in their choices (E-14)"
+                findings.error("layer", f"the layers of the stack differ: {differ}", hint)
+
+
+def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
+    kind, epsilon = choices["norm.kind"], choices["norm.epsilon"]
+    if final is not None and (final.form.kind, final.form.epsilon or EPSILON_FOR_NONE) != (kind, epsilon):
+        own = f"{final.form.kind} with epsilon {final.form.epsilon:g}"
+        message = f"the final norm is {own}, the layers' {kind} with {epsilon:g}"
+        findings.error("layer", message, "in the specification they are equal (E-14)")
+
+
+def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
+    """Reports what the layer language cannot say of this layer, or not exactly."""
+    D, H, d = _sizes(layer)
+    shared = [linear.heads > 1 for linear in _query_key_value(layer)]
+    if any(shared) and not all(shared):
+        findings.error("layer", f"{where}some of query, key and value are shared by the heads, and some are not")
+    if H * d != D:
+        findings.error("layer", f"{where}{H} heads of {d} features are {H * d} wide, and d_model is {D}")
+    _check_norms(layer, format, where, findings)
+    activation = layer.activation
+    if activation.function in BY_DEVIATION:
+        due, deviation, name = BY_DEVIATION[activation.function]
+        hint = f"it is judged as {deviation}; if {due} is meant, say so with --layer"
+        findings.add("layer", "warning", f"the activation is {name}", hint, deviation)
+    if activation.error > ACTIVATION_CLOSE.get(format, 0):
+        message = f"{where}the activation is no {activation.function} exactly: off by up to {activation.error:.2g}"
+        findings.warning("layer", message, "it is taken for one")
+    if layer.weights.constant is not None:
+        hides = ", and hides some" if np.isneginf(layer.weights.constant).any() else ""
+        findings.warning("masks", f"{where}the file adds constants of its own to the scores{hides}")
+
+
+def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
+    norms = {"norm1": layer.norm1, "norm2": layer.norm2}
+    if len({(n.form.kind, n.form.epsilon) for n in norms.values()}) > 1:
+        both = " and ".join(f"{name} is {n.form.kind} with epsilon {n.form.epsilon:g}" for name, n in norms.items())
+        findings.error("layer", f"{where}the two norms differ: {both}", "in the specification they are equal")
+    for name, n in norms.items():
+        if not n.form.epsilon:
+            findings.error(
+                "layer",
+                f"{where}{name} adds an epsilon of 0 ({n.form.evidence}): a row without variance gives NaN",
+                f"export with an epsilon that {format} holds; it is judged as one of {EPSILON_FOR_NONE:.0e}",
+            )
+        if n.form.error:
+            message = f"{where}{name} is no {n.form.kind} exactly: {n.form.error:.2g} off, relatively"
+            findings.warning("layer", message, "it is taken for one")
+
+
+def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -> Iterator[Fact]:
+    norm, scores = layer.norm1, layer.scores
+    made = scores.fused_in or f"product {scores.name!r}"
+    query, output = f"linear map {layer.query.linear.name!r}", f"linear map {layer.attention_output.name!r}"
+    feed_forward = f"linear maps {layer.hidden.name!r}, {layer.ffn_output.name!r}"
+    source = "x or a layer's output" if layer.placement == "pre" else "the first residual sum"
+    linears = _query_key_value(layer)
+    yield _fact(
+        "norm.placement", layer.placement, f"norm {norm.name!r} of {norm.of.operation.name!r}, which is {source}"
+    )
+    yield _fact("norm.kind", norm.form.kind, f"norm {norm.name!r}, by its values on probes")
+    yield _fact("norm.epsilon", norm.form.epsilon or EPSILON_FOR_NONE, norm.form.evidence)
+    at = f"scores {list(scores.shape)} at batch {scores.shape[0]}, sequence {scores.shape[2]}"
+    yield _fact("attention.num_heads", scores.shape[1], f"{made}: {at}")
+    shared = all(linear.heads > 1 for linear in linears)
+    yield _fact("attention.projections", "shared_by_heads" if shared else "full", query)
+    yield _fact("attention.qkv_bias", any(linear.bias for linear in linears), query)
+    yield _fact("attention.output_bias", layer.attention_output.bias is not None, output)
+    yield _scale(layer, SCALE_CLOSE.get(format, 1e-4), where, findings)
+    yield _fact("feed_forward.d_ff", layer.hidden.shape[-1], f"linear map {layer.hidden.name!r}")
+    due, *deviation = BY_DEVIATION.get(layer.activation.function, (layer.activation.function,))
+    exactly = f", with {deviation[0]}" if deviation else ""
+    yield _fact("feed_forward.activation", due, f"{layer.activation.name!r}, by its values on probes{exactly}")
+    biased = layer.hidden.bias is not None or layer.ffn_output.bias is not None
+    yield _fact("feed_forward.bias", biased, feed_forward)
+
+
+def _query_key_value(layer: EncoderLayer) -> list[Linear]:
+    return [projection.linear for projection in (layer.query, layer.key, layer.value)]
+
+
+def _sizes(layer: EncoderLayer) -> tuple[int, int, int]:
+    """D, H, d."""
+    H = layer.scores.shape[1]
+    return layer.norm1.shape[-1], H, layer.query.columns.size // H
+
+
+def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) -> Fact:
+    D, _, d = _sizes(layer)
+    scale = layer.weights.scale
+    evidence = f"scores {layer.scores.name!r} are multiplied by {scale:.6g} before the softmax {layer.weights.name!r}"
+    for name, n in (("head_dim", d), ("d_model", D)):
+        if abs(scale * n**0.5 - 1) < close:
+            return _fact("attention.scale", name, evidence)
+    message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
+    findings.warning("layer", message, "is the scale folded into the weights of query or key, or missing?")
+    return _fact("attention.scale", "head_dim", evidence)

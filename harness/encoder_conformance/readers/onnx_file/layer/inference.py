@@ -1,0 +1,173 @@
+"""Infers the layer of a file: traced, matched, described in the specification's language, verified by a run."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from encoder_conformance import Tensors
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.protocol.description import Fact
+from encoder_conformance.readers.onnx_file.findings import Findings
+from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.layer.description import describe, deviations_of
+from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
+from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
+from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, letters, locate_stages, sizes_at
+from encoder_conformance.readers.onnx_file.layer.structure import Encoder, match_encoder
+from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
+from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
+from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.stages import axes_of
+
+
+@dataclass
+class InferredLayer:
+    """`layer` None: the layer language cannot express it; parameters and stages are those that were located.
+    `deviations`: what it does by one of the catalogue, as a published encoder does."""
+
+    layer: Layer | None
+    facts: list[Fact]
+    parameters: dict[str, ParameterLocation]
+    stages: dict[str, StageTensor]
+    sizes: dict[str, int] = field(default_factory=dict)
+    deviations: tuple[str, ...] = ()
+
+    def given(self, x: Array) -> LayerInputs:
+        """x [B, S, D] and the file's own parameters, without a mask, as the layer with its deviations takes them."""
+        forms = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
+        return LayerInputs(x.astype(np.float64), self.values, None, forms=forms)
+
+    @property
+    def values(self) -> Tensors:
+        """The file's own parameters."""
+        return {name: location.value for name, location in self.parameters.items()}
+
+    def computed_in(self, x_dtype: str) -> DtypeName:
+        """The format that the file computes in: that of x, or the narrower one that its parameters are in."""
+        dtype = dtype_named(x_dtype)
+        return narrower(self.values, dtype) or dtype
+
+    def format_at(self, x_dtype: str) -> Format:
+        """The format that its values are judged in."""
+        return FORMATS[dtype_named(x_dtype)].computed_in(FORMATS[self.computed_in(x_dtype)])
+
+    def stage(self, name: str, values: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
+        """A stage out of the values of a run at these sizes."""
+        located = self.stages[name]
+        shape = tuple(sizes[letter] for letter in axes_of(name).split())
+        return located.layout.stage(values[located.tensor], letters(name), shape, dict(sizes))
+
+
+def infer_layer(
+    graph: Graph, semantics: InputSemantics, runner: ModelRunner, findings: Findings, *, verified: bool
+) -> InferredLayer | None:
+    """None after a finding of phase `layer`. `verified`: the layer is compared with the oracle."""
+    try:
+        run = TracedRun.of(runner, semantics)
+    except ExecutionError as error:
+        findings.error("layer", f"its inner values cannot be looked at: {error}")
+        return None
+    try:
+        inferred, described = _traced(graph, run, findings)
+    except UnsupportedPattern as reason:
+        sentence, hint = _sentence(reason)
+        findings.error("layer", f"not an encoder layer as the specification knows it: {sentence}", hint)
+        return None
+    graph.forget_numbering()
+    if graph.model.ByteSize() > LARGE:
+        give_freed_memory_back()
+    try:
+        inferred.layer = Layer.model_validate_json(json.dumps(described))
+    except ValidationError as problem:
+        errors = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
+        findings.error("layer", f"the specification's language does not hold it: {errors}")
+        return inferred
+    if verified and graph.quantised and (judged := judge_rounding(graph, inferred.stages, run.feeds, findings)):
+        inferred.facts.append(judged)
+    if verified:
+        _verify(inferred, run)
+    return inferred
+
+
+def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredLayer, dict[str, Any]]:
+    """The parameters, stages and facts that a trace shows, and the layer as JSON; raises UnsupportedPattern."""
+    semantics = run.semantics
+    index = semantics.laid_out(np.arange(run.x.size).reshape(run.x.shape))
+    trace = SymbolicTrace(graph, run.values, semantics.x.name, index, semantics.B, semantics.S)
+    trace.run()
+    encoder = _match(trace, semantics.output.name, index)
+    inferred = InferredLayer(None, [], locate_parameters(encoder, graph, run.x.dtype), {})
+    described, inferred.facts = describe(encoder, semantics.d_model, inferred.computed_in(semantics.x.dtype), findings)
+    _note_forms(inferred.parameters, findings)
+    if graph.quantised:
+        findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
+    heads, d_ff = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
+    inferred.sizes = sizes_at(semantics.B, semantics.S, semantics.d_model, heads, d_ff)
+    masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
+    inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
+    inferred.deviations = deviations_of(encoder)
+    return inferred, described
+
+
+def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
+    """Names what is not supported, with the node that shows it, and what to do."""
+    if reason.feature is None:
+        return str(reason), "conform list layers shows what it knows"
+    sentence, hint = SENTENCES[reason.feature]
+    return f"{sentence} ({reason})", hint
+
+
+def _match(trace: SymbolicTrace, name: str, index: Array) -> Encoder:
+    """The encoder whose output is the value of this name, element by element; raises UnsupportedPattern."""
+    output = view_of(trace, name)
+    encoder = match_encoder(output.operation)
+    if output.factor != 1 or not np.array_equal(output.index, index):
+        raise UnsupportedPattern("the output is the layer's in another order, or times a number")
+    return encoder
+
+
+def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) -> None:
+    if absent := [name for name, location in parameters.items() if location.form == "absent"]:
+        findings.note("layer", f"the file has no {', '.join(absent)}, which are taken for 0 (a gain for 1)")
+    if computed := [name for name, location in parameters.items() if location.form == "computed"]:
+        findings.note("layer", f"computed in the file, and so not to be given other values: {', '.join(computed)}")
+
+
+def _verify(inferred: InferredLayer, run: TracedRun) -> None:
+    """Compares one run with the oracle, and finds out the result for a query without any key. What the run does not
+    prove, the phases tell by how much."""
+    semantics, layer = run.semantics, inferred.layer
+    assert layer is not None
+    format = inferred.format_at(semantics.x.dtype)
+    for mask in semantics.masks:
+        if mask.polarity and (row := fully_masked_row(layer, inferred.values, mask, run)):
+            attention = layer.attention.model_copy(update={"fully_masked_row": row})
+            layer = inferred.layer = layer.model_copy(update={"attention": attention})
+            evidence = f"every key of an item hidden by {mask.name!r}, and the output compared"
+            inferred.facts.append(Fact(key="attention.fully_masked_row", value=row, evidence=evidence))
+            break
+    stages = {name: inferred.stage(name, run.values, inferred.sizes) for name in inferred.stages}
+    stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
+    stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
+    verdicts = verify(layer, inferred.given(run.x), stages, format)
+    off = next((verdict for verdict in verdicts if not verdict.conforms), None)
+    if off is None:
+        rms = max(verdict.rms or 0.0 for verdict in verdicts)
+        evidence = f"batch {semantics.B}, sequence {semantics.S}, {len(verdicts)} tensors, largest rms {rms:.2f} σ"
+    else:
+        problem = off.problem.text if off.problem else f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"
+        evidence = f"the first stage out of line is {off.tensor} ({problem})"
+    inferred.facts.append(Fact(key="proved", value=off is None, evidence=evidence))

@@ -1,0 +1,222 @@
+"""Locates a layer's parameters, in the specification's names, among the initializers; reads and replaces them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from encoder_conformance.protocol.description import Form, InitializerSource
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.layer.elements import Elements
+from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
+from encoder_conformance.readers.onnx_file.tracing.expressions import TracedNorm, WeightSource
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS
+
+
+@dataclass(frozen=True)
+class ParameterLocation:
+    """`elements` are the parameter's own, numbered as `Graph.offsets` counts those of all initializers.
+
+    `stored` is the format of the initializers, where the file widens their numbers before it computes with them, `step`
+    the distance of two neighbours among integers.
+    """
+
+    value: Array
+    elements: Elements | None
+    initializers: tuple[str, ...]
+    form: Form
+    stored: str | None = None
+    step: float | None = None
+
+    def source(self) -> InitializerSource:
+        names = ", ".join(self.initializers)
+        return InitializerSource(initializer=names, form=self.form, stored=self.stored, step=self.step)
+
+
+def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
+    """The specification's name → its location. In a stack each layer's names have its prefix."""
+    layers = encoder.layers
+    stacked = len(layers) > 1 or encoder.final_norm is not None
+    found: dict[str, ParameterLocation] = {}
+    for number, layer in enumerate(layers):
+        prefix = f"layers.{number}." if stacked else ""
+        found |= {prefix + name: location for name, location in _of_layer(layer, graph, dtype).items()}
+    if encoder.final_norm is not None:
+        found |= _norm("final_norm", encoder.final_norm, graph, dtype)
+    return found
+
+
+def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
+    found = _norm("norm1", layer.norm1, graph, dtype)
+    qkv = {"query": layer.query, "key": layer.key, "value": layer.value}
+    biased = any(projection.linear.bias is not None for projection in qkv.values())
+    for name, projection in qkv.items():
+        found |= _linear(f"attention.{name}", *_columns(projection), biased, graph, dtype)
+    for name, linear in (
+        ("attention.output", layer.attention_output),
+        ("norm2", layer.norm2),
+        ("feed_forward.hidden", layer.hidden),
+        ("feed_forward.output", layer.ffn_output),
+    ):
+        if isinstance(linear, TracedNorm):
+            found |= _norm(name, linear, graph, dtype)
+            continue
+        biased = linear.bias is not None
+        if name.startswith("feed_forward"):
+            biased = layer.hidden.bias is not None or layer.ffn_output.bias is not None
+        found |= _linear(name, linear.weight, linear.bias, biased, graph, dtype)
+    return found
+
+
+def _columns(projection: Projection) -> tuple[WeightSource, WeightSource | None]:
+    linear = projection.linear
+    if linear.heads > 1:
+        return linear.weight, linear.bias
+    columns = _as_slice(projection.columns)
+    weight = linear.weight.take(slice(None), columns)
+    return weight, None if linear.bias is None else linear.bias.take(columns)
+
+
+def _as_slice(at: Array) -> Array | slice:
+    """Columns [n]; neighbours in order as a slice, which copies nothing."""
+    return slice(int(at[0]), int(at[-1]) + 1) if at.size and (np.diff(at) == 1).all() else at
+
+
+def _norm(name: str, norm: TracedNorm, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
+    width = norm.shape[-1]
+    found = {f"{name}.gain": _locate(norm.form.gain, np.ones(width, dtype), graph)}
+    if norm.form.kind == "layer_norm":
+        found[f"{name}.shift"] = _locate(norm.form.shift, np.zeros(width, dtype), graph)
+    return found
+
+
+def _linear(
+    name: str, weight: WeightSource, bias: WeightSource | None, biased: bool, graph: Graph, dtype: np.dtype[Any]
+) -> dict[str, ParameterLocation]:
+    found = {f"{name}.weight": _locate(weight, None, graph)}
+    if biased:
+        found[f"{name}.bias"] = _locate(bias, np.zeros(weight.value.shape[1], dtype), graph)
+    return found
+
+
+def _locate(source: WeightSource | None, default: Array | None, graph: Graph) -> ParameterLocation:
+    if source is None:
+        assert default is not None
+        return ParameterLocation(default, None, (), "absent")
+    value = np.ascontiguousarray(source.value)
+    stored, step = (source.integers.format, source.integers.step) if source.integers else (None, None)
+    computed = ParameterLocation(value, None, (), "computed", stored, step)
+    if source.elements is None:
+        return computed
+    names = initializers_of(source.elements, graph)
+    if not set(names) <= graph.original_initializers:
+        return computed
+    form: Form = "joined"
+    if len(names) == 1:
+        form = form_of(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)
+    narrower = {graph.constants[name].dtype.name for name in names} - {value.dtype.name}
+    stored = max(narrower, key=lambda name: FORMATS[name].roundoff, default=None)
+    return ParameterLocation(value, Elements.of(source.elements), names, form, stored)
+
+
+def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:
+    """The initializers that the elements belong to."""
+    least, most = int(elements.min()), int(elements.max())
+    found = []
+    for name, start in graph.offsets.items():
+        end = start + graph.constants[name].size
+        if start <= least and most < end:
+            return (name,)
+        if start <= most and least < end and ((elements >= start) & (elements < end)).any():
+            found.append(name)
+    return tuple(found)
+
+
+def form_of(at: Array, shape: tuple[int, ...]) -> Form:
+    """The form of a parameter whose elements are these of one initializer of this shape."""
+    whole = np.arange(int(np.prod(shape)))
+    if at.size == whole.size:
+        if np.array_equal(at.reshape(-1), whole):
+            return "as_is" if at.shape == shape else "reshaped"
+        if at.ndim == 2 and np.array_equal(at.T.reshape(-1), whole):
+            return "transposed" if at.T.shape == shape else "reshaped, transposed"
+        return "rearranged"
+    slices: tuple[tuple[Array, Form], ...] = (at, "slice"), (at.T, "slice, transposed")
+    for turned, form in slices:
+        if turned.size and np.array_equal(turned.reshape(-1), np.arange(turned.size) + turned.reshape(-1)[0]):
+            return form
+        if turned.ndim == 2 and _is_block(turned):
+            return form
+    return "rearranged"
+
+
+def _is_block(at: Array) -> bool:
+    """Whether the elements are a block: rows in even steps, columns in steps of one."""
+    steps = np.diff(at[:, 0])
+    return bool((np.diff(at, axis=1) == 1).all() and (steps == steps[:1]).all() and (not steps.size or steps[0] > 0))
+
+
+class Unwritable(ValueError):
+    """These parameters cannot be put into the file's initializers."""
+
+
+def write_parameters(
+    model: onnx.ModelProto, graph: Graph, locations: dict[str, ParameterLocation], parameters: dict[str, Array]
+) -> None:
+    """Write the parameters into the initializers of `model`, a copy of `graph.original`; raises Unwritable."""
+    values = {name: graph.constants[name].copy() for name in {n for at in locations.values() for n in at.initializers}}
+    owner = np.full(sum(value.size for value in graph.constants.values()), -1, np.int32)
+    names = list(locations)
+    for number, (name, location) in enumerate(locations.items()):
+        parameter = parameters[name]
+        _check_writable(name, location, parameter, values)
+        if location.elements is None:
+            continue
+        elements = location.elements.numbers().reshape(-1)
+        for initializer in location.initializers:
+            start = graph.offsets[initializer]
+            mine = (elements >= start) & (elements < start + values[initializer].size)
+            flat = values[initializer].reshape(-1)
+            taken = owner[elements[mine]]
+            clash = (taken >= 0) & (flat[elements[mine] - start] != parameter.reshape(-1)[mine])
+            if clash.any():
+                other = names[int(taken[clash][0])]
+                raise Unwritable(f"{name} and {other} are one initializer in the file, {initializer!r}, and differ")
+            flat[elements[mine] - start] = parameter.reshape(-1)[mine]
+            owner[elements[mine]] = number
+    for tensor in model.graph.initializer:
+        if tensor.name in values:
+            tensor.CopyFrom(numpy_helper.from_array(values[tensor.name], tensor.name))
+
+
+def _check_writable(name: str, location: ParameterLocation, parameter: Array, values: dict[str, Array]) -> None:
+    """Whether the file can hold this parameter; raises Unwritable."""
+    if parameter.shape != location.value.shape:
+        raise Unwritable(f"{name} is {list(parameter.shape)}, and the file's {list(location.value.shape)}")
+    if location.elements is None and not np.array_equal(parameter, location.value):
+        raise Unwritable(f"{name} is {location.form} in the file, and cannot be given another value")
+    for initializer in location.initializers:
+        dtype = values[initializer].dtype
+        if not np.array_equal(parameter.astype(dtype), parameter):
+            raise Unwritable(f"{name} is {dtype} in the file, {initializer!r}, which does not hold these values")
+
+
+def read_parameters(model: onnx.ModelProto, graph: Graph, locations: dict[str, ParameterLocation]) -> dict[str, Array]:
+    """The parameters as the initializers of `model`, which is `graph.original` or a copy of it, hold them."""
+    wanted = {name for location in locations.values() for name in location.initializers}
+    values = {t.name: numpy_helper.to_array(t).reshape(-1) for t in model.graph.initializer if t.name in wanted}
+    found = {}
+    for name, location in locations.items():
+        if location.elements is None:
+            found[name] = location.value
+            continue
+        flat, elements = np.empty(location.value.size, location.value.dtype), location.elements.numbers().reshape(-1)
+        for initializer in location.initializers:
+            at = elements - graph.offsets[initializer]
+            mine = (at >= 0) & (at < values[initializer].size)
+            flat[mine] = values[initializer][at[mine]]
+        found[name] = flat.reshape(location.value.shape)
+    return found

@@ -1,0 +1,145 @@
+"""Locates the specification's stages among the graph values, each with its layout."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from encoder_conformance.protocol.description import Anchor
+from encoder_conformance.readers.onnx_file.graph.nodes import node_label
+from encoder_conformance.readers.onnx_file.layer.layout import Layout, Sizes, layout_of
+from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
+from encoder_conformance.readers.onnx_file.tracing.expressions import Operation, View
+from encoder_conformance.readers.onnx_file.tracing.recognition import view_if_any
+from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.stages import axes_of
+
+LETTERS = {"B S D": "BSD", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
+BY_HEADS = frozenset(("query", "key", "value", "context_merged"))
+"""Stages [B, S, D] whose features are those of one head after the other."""
+
+
+@dataclass(frozen=True)
+class StageTensor:
+    """The graph value that is a stage; `dtype` is its own, which may be narrower than that of x."""
+
+    tensor: str
+    node: str
+    layout: Layout
+    dtype: str
+
+    def anchor(self) -> Anchor:
+        return Anchor(tensor=self.tensor, node=self.node)
+
+    def value_info(self) -> onnx.ValueInfoProto:
+        """The declaration of the value, with which it can be an output."""
+        dtype = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        return helper.make_tensor_value_info(self.tensor, dtype, [None] * len(self.layout.axes))
+
+
+@dataclass(frozen=True)
+class StageTarget:
+    """A stage to look for: these elements of `operation`, in the stage's order, times `factor`; or its `last` value."""
+
+    operation: Operation
+    elements: Array
+    factor: float = 1.0
+    last: bool = False
+
+
+def letters(stage: str) -> str:
+    """The letters of a stage's axes; features of heads have an axis of their own."""
+    if stage in BY_HEADS:
+        return "BSHd"
+    return LETTERS[axes_of(stage)]
+
+
+def sizes_at(B: int, S: int, d_model: int, num_heads: int, d_ff: int) -> Sizes:
+    return {"B": B, "S": S, "Q": S, "K": S, "D": d_model, "H": num_heads, "d": d_model // num_heads, "F": d_ff}
+
+
+def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:
+    """Stage → its graph value, if it has one. `masked` are the values that depend on a mask."""
+    found: dict[str, StageTensor] = {}
+    for stage, target in _targets(encoder, sizes):
+        tensor = _locate(trace, target, letters(stage), sizes, masked if stage == "attention_scores" else set())
+        if tensor and tensor.tensor in trace.graph.original_values:
+            found[stage] = tensor
+    return found
+
+
+def _targets(encoder: Encoder, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
+    layers, final = encoder.layers, encoder.final_norm
+    if len(layers) == 1 and final is None:
+        yield from _of_layer(layers[0], sizes)
+        return
+    for number, layer in enumerate(layers):
+        yield f"layer_{number}", _whole(layer.output)
+    if final is not None:
+        yield "final_norm", _whole(final)
+    yield "output", _whole(final or layers[-1].output, last=True)
+
+
+def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
+    B, S, H, d = (sizes[letter] for letter in "BSHd")
+    yield "norm1", _whole(layer.norm1)
+    for name, projection in (("query", layer.query), ("key", layer.key), ("value", layer.value)):
+        flat = _columns(projection, B * S)
+        yield name, StageTarget(projection.linear, flat)
+        yield (
+            f"{name}_heads",
+            StageTarget(projection.linear, flat.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1)),
+        )
+    if not layer.scores.fused_in:
+        pairs = np.arange(prod(layer.scores.shape)).reshape(layer.scores.shape)
+        turned = pairs if layer.weights.query_first else pairs.swapaxes(-1, -2)
+        yield "attention_scores", StageTarget(layer.scores, turned.reshape(-1), layer.weights.scale)
+        yield "attention_weights", StageTarget(layer.weights, pairs.reshape(-1), last=True)
+    merged = np.arange(B * S * H * d)
+    yield "context", StageTarget(layer.context, merged.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1))
+    yield "context_merged", StageTarget(layer.context, merged)
+    yield "attention_output", _whole(layer.attention_output)
+    yield "residual1", _whole(layer.residual1)
+    yield "norm2", _whole(layer.norm2)
+    yield "ffn_hidden", _whole(layer.hidden)
+    yield "ffn_activation", _whole(layer.activation)
+    yield "ffn_output", _whole(layer.ffn_output)
+    yield "residual2", _whole(layer.residual2)
+    yield "output", _whole(layer.output, last=True)
+
+
+def _whole(operation: Operation, last: bool = False) -> StageTarget:
+    return StageTarget(operation, np.arange(prod(operation.shape)), last=last)
+
+
+def _columns(projection: Projection, positions: int) -> Array:
+    width = projection.linear.shape[-1]
+    return (np.arange(positions)[:, None] * width + projection.columns).reshape(-1)
+
+
+def _locate(
+    trace: SymbolicTrace, target: StageTarget, letters: str, sizes: Sizes, excluded: set[str]
+) -> StageTensor | None:
+    """The first value that is the stage exactly, else the first that holds it; where `last`, the last of them."""
+    place = np.full(prod(target.operation.shape), -1)
+    place[target.elements] = np.arange(target.elements.size)
+    holding = []
+    for name in trace.values:
+        view = trace.values[name]
+        if not isinstance(view, View) and getattr(view, "operation", None) is target.operation and target.factor != 1:
+            view = view_if_any(trace, name)
+        if not isinstance(view, View) or view.operation is not target.operation or name in excluded:
+            continue
+        if abs(view.factor - target.factor) > 1e-5 * abs(target.factor):
+            continue
+        layout = layout_of(place[view.index], letters, sizes)
+        if layout is not None:
+            node = trace.graph.producers.get(name)
+            made = node_label(node) if node is not None else ""
+            holding.append(StageTensor(name, made, layout, trace.computed[name].dtype.name))
+    exact = [tensor for tensor in holding if tensor.layout.part is None] or holding
+    return (exact[-1] if target.last else exact[0]) if exact else None

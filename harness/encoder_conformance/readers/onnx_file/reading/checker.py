@@ -1,0 +1,94 @@
+"""Runs ONNX's checker and strict shape inference, and compares the shapes that the file states."""
+
+from math import prod
+
+import onnx
+
+from encoder_conformance.readers.onnx_file.findings import Findings
+from encoder_conformance.readers.onnx_file.graph.execution import error_text
+from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, every_node
+from encoder_conformance.readers.onnx_file.reading.operators import ONNX_DOMAINS
+
+SMALL = 1024
+"""The most elements of an initializer that shapes are computed from."""
+
+
+def check_model(model: onnx.ModelProto, findings: Findings) -> None:
+    """Phase `checker`; the operators are checked before."""
+    try:
+        onnx.checker.check_model(model, full_check=False)
+    except MemoryError:
+        findings.error("checker", "checking it takes more memory than a file of its size may")
+        return
+    except Exception as error:
+        if not (findings.errors("operators") and "No Op registered" in str(error)):  # one problem, one finding
+            message = f"onnx.checker: {error_text(error)}"
+            findings.error("checker", message, "the exporter wrote a model that is not valid")
+        return
+    light = without_weights(model)
+    try:
+        onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True, data_prop=True)
+    except MemoryError:
+        findings.error("checker", "inferring its shapes takes more memory than a file of its size may")
+        return
+    except Exception as error:
+        custom = any(node.domain not in ONNX_DOMAINS for node in every_node(model))
+        message = f"strict shape inference: {error_text(error)}"
+        hint = "what the graph says of shapes contradicts its operators"
+        findings.add("checker", "warning" if custom else "error", message, hint)
+    _check_stated_shapes(light, findings)
+
+
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy for shape inference, with each large initializer as an input of its shape."""
+    light = onnx.ModelProto()
+    for field, value in model.ListFields():
+        if field.name != "graph":
+            target = getattr(light, field.name)
+            if field.is_repeated:
+                target.extend(value)
+            else:
+                setattr(light, field.name, value)
+    declared = {info.name for info in model.graph.input}
+    for field, value in model.graph.ListFields():
+        if field.name == "initializer":
+            for tensor in value:
+                if max(0, prod(tensor.dims)) <= SMALL:
+                    light.graph.initializer.append(tensor)
+                elif tensor.name not in declared:
+                    light.graph.input.append(
+                        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+                    )
+        elif field.is_repeated:
+            getattr(light.graph, field.name).extend(value)
+        else:
+            setattr(light.graph, field.name, value)
+    return light
+
+
+def _check_stated_shapes(model: onnx.ModelProto, findings: Findings) -> None:
+    """The sizes that the file states follow from its inputs."""
+    bare = copy_of(model)
+    del bare.graph.value_info[:]
+    for output in bare.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    try:
+        bare = onnx.shape_inference.infer_shapes(bare, data_prop=True)
+    except Exception:
+        return
+    inferred_shapes = {info.name: info for info in (*bare.graph.value_info, *bare.graph.output)}
+    for info in (*model.graph.value_info, *model.graph.output):
+        if info.name not in inferred_shapes or not info.type.tensor_type.HasField("shape"):
+            continue
+        stated, inferred = (
+            [d.dim_value if d.HasField("dim_value") else None for d in i.type.tensor_type.shape.dim]
+            for i in (info, inferred_shapes[info.name])
+        )
+        other_rank = inferred_shapes[info.name].type.tensor_type.HasField("shape") and len(stated) != len(inferred)
+        if other_rank or any(None not in pair and pair[0] != pair[1] for pair in zip(stated, inferred, strict=False)):
+            findings.warning(
+                "checker",
+                f"{info.name!r} is stated as {stated}, and {inferred} follows from the inputs",
+                "a stale value_info, left over from another export: --fix drops it",
+            )
+            return

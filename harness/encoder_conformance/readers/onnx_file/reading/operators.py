@@ -1,0 +1,105 @@
+"""Checks opsets and operators against the installed onnx."""
+
+from collections import Counter
+
+import onnx
+import onnxruntime as ort
+from onnx import defs
+
+from encoder_conformance.readers.onnx_file.findings import Findings
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, every_node
+
+ONNX_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "ai.onnx.preview")
+ONNX_RUNTIME_DOMAINS = ("com.microsoft", "com.ms.internal.nhwc", "com.microsoft.nchwc")
+
+
+def unknown_opset(model: onnx.ModelProto) -> bool:
+    """Whether the installed onnx does not know its opset yet."""
+    return any(o.version > defs.onnx_opset_version() for o in model.opset_import if o.domain in STANDARD)
+
+
+def check_operators(model: onnx.ModelProto, findings: Findings) -> None:
+    """Phase `operators`."""
+    opset = _check_opset(model, findings)
+    _check_schemas(model, opset, findings)
+    _check_other_domains(model, findings)
+    if dropped := [node for node in every_node(model) if node.op_type == "Dropout" and _trains(node, model)]:
+        findings.error(
+            "operators",
+            f"{len(dropped)} Dropout nodes are in training mode: the file drops at random",
+            "call eval() on the module that is exported, the outermost one",
+        )
+
+
+def _check_opset(model: onnx.ModelProto, findings: Findings) -> int | None:
+    """The opset of ONNX's own operators, if the file has any."""
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    opset = next((opsets[domain] for domain in STANDARD if domain in opsets), None)
+    newest = defs.onnx_opset_version()
+    if opset is None and any(node.domain in STANDARD for node in every_node(model)):
+        findings.error("operators", "no opset is stated for ONNX's own operators", "add opset_import of the domain ''")
+        opset = 1
+    if opset is not None and opset > newest:
+        findings.error(
+            "operators",
+            f"opset {opset} is newer than the installed onnx {onnx.__version__} knows, {newest}",
+            f"export with opset_version={newest}, or install a newer onnx",
+        )
+    elif opset is not None and opset < 7:
+        oldest = f"opset {opset} is older than any that ONNX Runtime promises to run, 7"
+        findings.warning("operators", oldest, "export with opset_version=17 or higher")
+    return opset
+
+
+def _check_schemas(model: onnx.ModelProto, opset: int | None, findings: Findings) -> None:
+    """Each of ONNX's operators exists in the opset of its domain."""
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    for node in _without_own_functions(model):
+        if node.domain not in ONNX_DOMAINS:
+            continue
+        version = min(opsets.get(node.domain, opset or 1), defs.onnx_opset_version())
+        try:
+            schema = defs.get_schema(node.op_type, version, node.domain if node.domain != "ai.onnx" else "")
+        except defs.SchemaError:
+            findings.error(
+                "operators",
+                f"{node.op_type} is no operator of opset {version}{_since(node.op_type)}",
+                "export with another opset_version, one that has the operator",
+            )
+            continue
+        if schema.deprecated:
+            findings.warning("operators", f"{node.op_type} is deprecated in opset {version}")
+
+
+def _check_other_domains(model: onnx.ModelProto, findings: Findings) -> None:
+    foreign = Counter((n.domain, n.op_type) for n in _without_own_functions(model) if n.domain not in ONNX_DOMAINS)
+    for (domain, op), count in foreign.items():
+        message = f"{count} of {op} from {domain!r}, which is not ONNX's own"
+        if domain in ONNX_RUNTIME_DOMAINS:
+            message += f"; ONNX Runtime {ort.__version__} has it, other runtimes do not"
+            findings.warning("operators", message, "keep the file from before ONNX Runtime optimised it")
+        else:
+            findings.error("operators", f"{message}: a custom operator", "export for ONNX's own operators")
+
+
+def _without_own_functions(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    own = {(function.domain, function.name) for function in model.functions}
+    return [node for node in every_node(model) if (node.domain, node.op_type) not in own]
+
+
+def _trains(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
+    """Whether a Dropout node drops, as far as its inputs are constants."""
+    if len(node.input) < 3 or not node.input[2]:
+        return False
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    constants |= {n.output[0]: n.attribute[0].t for n in model.graph.node if n.op_type == "Constant" and n.attribute}
+    mode, rate = constants.get(node.input[2]), constants.get(node.input[1])
+    on = mode is not None and bool(onnx.numpy_helper.to_array(mode).any())
+    return on and (rate is None or bool(onnx.numpy_helper.to_array(rate).any()))
+
+
+def _since(op: str) -> str:
+    try:
+        return f"; it came with opset {defs.get_schema(op).since_version}"
+    except defs.SchemaError:
+        return ", nor of any other"

@@ -1,0 +1,68 @@
+"""Recognises an activation by its values."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.spec.axes import Array, Elementwise
+
+EXACT = 2e-5
+NEAR = 0.2
+"""A function this close to an activation, and no closer, is taken for an inexact one; a finding says so."""
+
+
+def probe(shape: tuple[int, ...]) -> Array:
+    """−8 … 8, evenly, and −2 … 2, where activations differ most."""
+    size = int(np.prod(shape))
+    values = np.linspace(-8, 8, size)
+    values[::3] /= 4
+    return values.reshape(shape)
+
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
+"""The C library's: a worker of each level would take longer to import SciPy than to look into a file."""
+
+
+def _erf(x: Elementwise) -> Elementwise:
+    return np.asarray(_ERF(x), np.float64)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + _erf(x / np.sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+OTHERS: dict[str, Callable[[Array], Array]] = {"gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x))}
+"""What published encoders have and the layer language has not: recognised where it is exact."""
+
+
+def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tuple[str, float, float]:
+    """The name, the factor and the largest error, which is 0 where the function is exact.
+
+    The factor is not 1 where an optimiser moved a factor, such as GELU's half, past the next product. One that is taken
+    for an inexact activation has a power of 2: another would hide what is wrong with it.
+    """
+    with np.errstate(all="ignore"):
+        expected = {function: f(inputs) for function, f in ACTIVATIONS.items()}
+        others = {function: f(inputs) for function, f in OTHERS.items()}
+        for function, values in (expected | others).items():
+            factor = float(np.vdot(observed, values) / np.vdot(values, values))
+            if np.abs(observed - factor * values).max() <= EXACT * max(1.0, abs(factor)):
+                return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
+        powers = {function: _power_of_2(observed, values) for function, values in expected.items()}
+        errors = {
+            function: float(np.abs(observed / powers[function] - values).max()) for function, values in expected.items()
+        }
+    function = min(errors, key=lambda f: errors[f] if np.isfinite(errors[f]) else np.inf)
+    if not errors[function] <= NEAR:
+        raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
+    return function, powers[function], errors[function]
+
+
+def _power_of_2(observed: Elementwise, values: Elementwise) -> float:
+    """The power of 2 nearest to what multiplies `values`; 1 where nothing does."""
+    factor = float(np.vdot(observed, values) / np.vdot(values, values))
+    return float(2.0 ** np.round(np.log2(factor))) if factor > 0 else 1.0

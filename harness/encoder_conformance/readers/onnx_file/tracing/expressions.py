@@ -1,0 +1,192 @@
+"""The kinds of graph values in the symbolic trace: a view of an operation, a function of one, a constant, or unknown.
+
+The trace works at one concrete batch B and sequence S, element by element. A `View` maps each element of a graph value
+to an element of its operation, so reshapes, transpositions, splits and slices are executed on the numbers of elements.
+
+An operation on features has shape [N, F]: N = B · S positions, item by item, of F features. The context of attention
+has its features head by head. An operation on pairs has shape [B, H, Q, K].
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from encoder_conformance.readers.onnx_file.graph.integers import Integers
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.spec.axes import Array
+
+
+@dataclass(frozen=True)
+class WeightSource:
+    """The numbers of a parameter or of a part of it.
+
+    `elements` are the numbers of the initializer elements that they come from, as `Graph.offsets` counts them; None
+    where they are computed by more than rearrangement. `integers` says how they are stored, where that is as integers.
+    """
+
+    value: Array
+    elements: Array | None
+    integers: Integers | None = None
+
+    def take(self, *at: Any) -> "WeightSource":
+        return WeightSource(self.value[at], None if self.elements is None else self.elements[at], self.integers)
+
+    def reshape(self, *shape: int) -> "WeightSource":
+        elements = None if self.elements is None else self.elements.reshape(shape)
+        return WeightSource(self.value.reshape(shape), elements, self.integers)
+
+    def flat(self) -> "WeightSource":
+        return self.reshape(-1)
+
+    def arranged(self, arrange: Callable[[Array], Array]) -> "WeightSource":
+        """Values and elements, each as `arrange` moves them."""
+        elements = None if self.elements is None else arrange(self.elements)
+        return WeightSource(arrange(self.value), elements, self.integers)
+
+    def key(self) -> bytes:
+        return (self.value if self.elements is None else self.elements).tobytes()
+
+
+@dataclass(eq=False)
+class Operation:
+    """A step of an encoder layer; `name` is the graph value that first shows it."""
+
+    shape: tuple[int, ...]
+    name: str
+
+
+@dataclass(eq=False)
+class TracedInput(Operation):
+    """The input x, as features."""
+
+
+@dataclass(frozen=True)
+class NormForm:
+    """Which norm it is. `error` is the relative distance from the specification's."""
+
+    kind: str
+    epsilon: float
+    gain: WeightSource | None
+    shift: WeightSource | None
+    evidence: str
+    error: float = 0.0
+
+
+@dataclass(eq=False)
+class TracedNorm(Operation):
+    of: "View"
+    form: NormForm
+
+
+@dataclass(eq=False)
+class Linear(Operation):
+    """of · weight + bias; weight [in, out]. `heads` > 1: one map that these heads share, of the features of each."""
+
+    of: "View"
+    weight: WeightSource
+    bias: WeightSource | None
+    heads: int = 1
+
+
+@dataclass(eq=False)
+class Activation(Operation):
+    of: "View"
+    function: str
+    error: float = 0.0
+    """The largest distance from `function`."""
+
+
+@dataclass(eq=False)
+class Scores(Operation):
+    """The product of `first` and `second`; `*_heads` [H, d] are the features of each head in that side's operation."""
+
+    first: "View"
+    second: "View"
+    first_heads: Array
+    second_heads: Array
+    fused_in: str = ""
+    """The Attention node that computes scores, weights and context in one; "" where each is a node."""
+
+
+@dataclass(eq=False)
+class Weights(Operation):
+    of: Scores
+    scale: float
+    query_first: bool
+    constant: Array | None
+    """A constant that the file adds to the scores, [B, H, Q, K]."""
+
+
+@dataclass(eq=False)
+class Context(Operation):
+    of: Weights
+    value: "View"
+    value_heads: Array
+    """[H, d]: the features of each head in the operation of `value`."""
+
+
+@dataclass(eq=False)
+class Sum(Operation):
+    one: "View"
+    other: "View"
+
+
+@dataclass(frozen=True)
+class View:
+    """`index`, of the value's shape, numbers the elements of the operation; `factor` multiplies them."""
+
+    operation: Operation
+    index: Array
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A function of one operation, not recognised yet: elementwise, or of whole rows (`rowwise`).
+
+    `index` is as a view's; where `reduced`, each element belongs to a row as a whole, and `index` is the row's number.
+    Rows run along `axis`: -1, or also -2 in an operation on pairs.
+    """
+
+    operation: Operation
+    index: Array
+    rowwise: bool
+    reduced: bool
+    axis: int = -1
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Does not depend on x: an initializer, a size, or a value computed from masks that hide nothing."""
+
+    value: Array
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """`node` is the first one that the trace does not support, and `reason` says why; `feature` what that is."""
+
+    reason: str
+    node: str
+    feature: Feature | None = None
+
+
+Value = View | Expression | Constant | Unknown
+
+
+class UnsupportedPattern(Exception):
+    """A node or an operation that no encoder layer of the specification has in this place. `feature` is what other
+    layers have there, where that is known."""
+
+    def __init__(self, reason: str, feature: Feature | None = None) -> None:
+        super().__init__(reason)
+        self.feature = feature
+
+
+def rows_of(operation: Operation, index: Array, axis: int) -> Array:
+    """The number of the row along `axis` that each element is in, in one shape with `index`."""
+    if axis == -1:
+        return index // operation.shape[-1]
+    Q, K = operation.shape[-2:]
+    rows: Array = index // (Q * K) * K + index % K
+    return rows

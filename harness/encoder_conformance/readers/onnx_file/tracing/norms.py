@@ -1,0 +1,94 @@
+"""Recognises a norm by its values: LayerNorm or RMSNorm, its epsilon, its gain and its shift."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from encoder_conformance.readers.onnx_file.tracing.expressions import NormForm, UnsupportedPattern, WeightSource
+from encoder_conformance.spec.axes import Array, Elementwise
+
+CLOSE = 1e-4
+NEAR = 0.2
+"""A function this close to a norm on ordinary rows, and no closer, is taken for an inexact one; a finding says so."""
+
+
+@dataclass(frozen=True)
+class NormOperand:
+    """A constant operand: `source` is flat, `shape` is the file's, whose rows may all be `source`; `name` is "" for an
+    attribute."""
+
+    name: str
+    source: WeightSource
+    evidence: str
+    shape: tuple[int, ...] = ()
+
+
+def standardised(x: Array, kind: str, epsilon: float) -> Array:
+    """x [N, F] normed over its features, without a gain or a shift."""
+    centred = x - x.mean(-1, keepdims=True) if kind == "layer_norm" else x
+    normed: Array = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    return normed
+
+
+def norm_of(
+    of: Callable[[Array, Mapping[str, Array]], Array],
+    at: Callable[[Array], Array],
+    shape: tuple[int, ...],
+    constants: list[NormOperand],
+) -> NormForm:
+    """Raises UnsupportedPattern. `of` is the function, of the operation's values and of replacements for its constants;
+    `at` rearranges values of the operation as the function does.
+
+    Every vector is tried as the gain and as the shift, with numbers drawn for it: the file's own two may be equal. If
+    that is no norm, vectors of ones stay: a norm without a gain, which another follows, is written with such a one.
+    """
+    vectors = [c for c in constants if c.name and c.source.value.size == shape[1] and (shape[1] > 1 or c.shape)]
+    others = [c for c in vectors if not (c.source.value == 1).all()]
+    best = _norm_with(of, at, shape, constants, vectors)
+    if best.error > CLOSE and others and len(others) < len(vectors):
+        best = min(best, _norm_with(of, at, shape, constants, others), key=lambda form: form.error)
+    if best.error <= NEAR:
+        return best
+    raise UnsupportedPattern("a function of each row of features that is neither LayerNorm nor RMSNorm")
+
+
+def _norm_with(
+    of: Callable[[Array, Mapping[str, Array]], Array],
+    at: Callable[[Array], Array],
+    shape: tuple[int, ...],
+    constants: list[NormOperand],
+    vectors: list[NormOperand],
+) -> NormForm:
+    """The best form, with `vectors` as what may be gain and shift."""
+    N, _ = shape
+    draw = np.random.default_rng(1)
+    ordinary = draw.normal(size=shape) + 0.5
+    rows = ordinary * np.resize([1.0, 1e-2, 1e-3, 1e-5], N)[:, None]
+    drawn = {c.name: draw.uniform(0.5, 1.5, c.source.value.size) for c in vectors}
+    put = {c.name: np.resize(drawn[c.name], c.shape) for c in vectors}
+    observed, observed_ordinary = of(rows, put), of(ordinary, put)
+    pairs: list[tuple[NormOperand | None, NormOperand | None]] = [
+        *product(vectors, vectors), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)
+    ]  # fmt: skip
+    scalars = [c for c in constants if c.source.value.size == 1 and c.name not in drawn]
+    best = NormForm("", 0, None, None, "", np.inf)
+    for (gain, shift), kind, scalar in product(pairs, ("layer_norm", "rms_norm"), scalars):
+        epsilon = float(scalar.source.value.reshape(()))
+        if not 0 <= epsilon < 1:
+            continue
+        g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
+        found = NormForm(kind, epsilon, gain.source if gain else None, shift.source if shift else None, scalar.evidence)
+        if distance(observed, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
+            return found
+        error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
+        if error < best.error:
+            best = replace(found, error=error)
+    return best
+
+
+def distance(observed: Elementwise, expected: Elementwise) -> float:
+    """The largest error, relative to the largest expected value."""
+    error = float(np.abs(observed - expected).max() / (np.abs(expected).max() + 1e-300))
+    return error if np.isfinite(error) else np.inf

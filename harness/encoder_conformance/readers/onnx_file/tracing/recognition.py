@@ -1,0 +1,227 @@
+"""Recognises operations by the values of a function: a scale, an activation, a norm, a softmax.
+
+The function is computed in float64 on probes and compared, so the spelling of a GELU or a LayerNorm does not matter.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import onnx
+
+from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
+from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
+from encoder_conformance.readers.onnx_file.tracing.activations import activation_of, probe
+from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Activation,
+    Constant,
+    Expression,
+    Linear,
+    Operation,
+    Scores,
+    TracedNorm,
+    Unknown,
+    UnsupportedPattern,
+    Value,
+    View,
+    Weights,
+    WeightSource,
+)
+from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
+from encoder_conformance.readers.onnx_file.tracing.softmax import softmax_of
+from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
+from encoder_conformance.spec.axes import Array, Elementwise
+
+CLOSE = 1e-5
+"""Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""
+Function = Callable[..., Array]
+"""Values of an operation, and optionally other values for named constants → the value that is recognised."""
+
+
+def view_of(table: ValueTable, name: str) -> View:
+    """The value as a view of an operation; raises UnsupportedPattern."""
+    value = table.value(name)
+    if isinstance(value, Expression):
+        value = table.values[name] = recognise(table, name, value)
+    if isinstance(value, Unknown):
+        raise UnsupportedPattern(f"{value.reason} ({value.node})", value.feature)
+    if not isinstance(value, View):
+        raise UnsupportedPattern(f"{name!r} does not depend on x")
+    return value
+
+
+def view_if_any(table: ValueTable, name: str) -> Value:
+    """The value as a view of an operation where it can be recognised, else as it is."""
+    try:
+        return view_of(table, name)
+    except UnsupportedPattern:
+        return table.value(name)
+
+
+def recognise(table: ValueTable, name: str, expression: Expression) -> View:
+    """The operation that an expression computes; raises UnsupportedPattern."""
+    operation = expression.operation
+    if expression.reduced:
+        raise UnsupportedPattern(f"{name!r} is one number for each row of {operation.name!r}")
+
+    def function(values: Array, constants: Mapping[str, Array] = {}) -> Array:
+        """The value of `name`, out of values [*shape] of the operation."""
+        return evaluate(table, name, operation, values, constants)
+
+    if not expression.rowwise:
+        return _elementwise(table, name, expression, function)
+    if isinstance(operation, Scores):
+        return _softmax(table, name, expression, function)
+    if isinstance(operation, Weights):
+        raise UnsupportedPattern("attention's weights are normalised once more")
+    return _norm(table, name, expression, function)
+
+
+def _elementwise(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
+    """A scale, or an activation and its scale."""
+    operation = expression.operation
+    values = probe(operation.shape)
+    observed, inputs = function(values), values.reshape(-1)[expression.index]
+    factor = scale_of(observed, inputs)
+    if factor is not None:
+        return View(operation, expression.index, factor)
+    if isinstance(operation, Scores | Weights):
+        kind = "scores" if isinstance(operation, Scores) else "weights"
+        message = f"attention's {kind} go through something that is no scale and no mask"
+        raise UnsupportedPattern(message, "softcap" if kind == "scores" else None)
+    if _is_scale_by_feature(expression, observed, inputs):
+        message = f"{name!r} multiplies each feature of {operation.name!r} by a number of its own"
+        raise UnsupportedPattern(message, "layer_scale" if isinstance(operation, Linear) else None)
+    kind, factor, error = activation_of(observed, inputs, name)
+    activation = Activation(operation.shape, name, _whole(operation), kind, error)
+    return View(table.intern((id(operation), kind), activation), expression.index, factor)
+
+
+def _is_scale_by_feature(expression: Expression, observed: Elementwise, inputs: Elementwise) -> bool:
+    """Whether each feature is multiplied by one number, wherever it stands."""
+    features = (expression.index % expression.operation.shape[-1]).reshape(-1)
+    with np.errstate(all="ignore"):
+        factors = (observed / inputs).reshape(-1)
+    first = {int(feature): factor for feature, factor in zip(features, factors, strict=True)}
+    due = np.array([first[int(feature)] for feature in features])
+    return bool(np.isfinite(due).all() and np.abs(factors - due).max() <= CLOSE * np.abs(due).max())
+
+
+def _softmax(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
+    scores, index = expression.operation, expression.index
+    assert isinstance(scores, Scores)
+    try:
+        found = softmax_of(function, scores.shape, expression)
+    except UnsupportedPattern as reason:
+        capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
+        raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
+    if found.biases_positions:
+        raise UnsupportedPattern(f"{name!r} is a softmax of scores and of numbers that the file holds", "position_bias")
+    weights = Weights(scores.shape, name, scores, found.scale, expression.axis == -1, found.constant)
+    if expression.axis == -2:
+        Q, K = scores.shape[-2:]
+        index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
+    return View(table.intern((id(scores), found.scale, expression.axis), weights), index)
+
+
+def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
+    operation = expression.operation
+    operands = norm_operands(table, name, operation)
+    form = norm_of(function, lambda values: values.reshape(-1)[expression.index], operation.shape, operands)
+    sources = (source.key() if source else b"" for source in (form.gain, form.shift))
+    key = id(operation), form.kind, form.epsilon, *sources
+    norm = TracedNorm(operation.shape, name, _whole(operation), form)
+    return View(table.intern(key, norm), expression.index)
+
+
+def _whole(operation: Operation) -> View:
+    return View(operation, np.arange(np.prod(operation.shape)).reshape(operation.shape))
+
+
+def scale_of(observed: Elementwise, inputs: Elementwise) -> float | None:
+    """The factor, where the function is a multiplication by one."""
+    with np.errstate(all="ignore"):
+        factor = float(np.vdot(observed, inputs) / np.vdot(inputs, inputs))
+        tolerance = CLOSE * abs(factor) * np.abs(inputs).max()
+        close = np.isfinite(observed).all() and np.abs(observed - factor * inputs).max() <= tolerance
+    if not close or not factor:
+        return None
+    return 1.0 if abs(factor - 1) < CLOSE else factor
+
+
+def evaluate(
+    table: ValueTable, name: str, operation: Operation, values: Array, constants: Mapping[str, Array]
+) -> Array:
+    """The value of `name` where the operation has these values [*shape], in float64 as far as the file lets it.
+
+    `constants` replace the file's own.
+    """
+    known: dict[str, Array] = dict(constants)
+
+    def number(name: str) -> Array:
+        if name not in known:
+            known[name] = compute(name)
+        return known[name]
+
+    def compute(name: str) -> Array:
+        value = table.value(name)
+        if isinstance(value, Unknown):
+            raise UnsupportedPattern(value.reason, value.feature)
+        if isinstance(value, View) and value.operation is operation:
+            return values.reshape(-1)[value.index] * value.factor
+        if isinstance(value, Constant):
+            narrow = value.value.dtype in (np.float32, np.float16)
+            return value.value.astype(np.float64) if narrow else value.value
+        node = table.graph.producers[name]
+        if node.op_type in ("Cast", "Dropout", "CastLike") and name == node.output[0]:
+            result = number(node.input[0])
+            return cast(table, node, result) if node.op_type == "Cast" else result
+        inputs = [number(each) if each else None for each in node.input]
+        return table.nodes.run(node, inputs)[list(node.output).index(name)]
+
+    return number(name)
+
+
+def cast(table: ValueTable, node: onnx.NodeProto, value: Elementwise) -> Elementwise:
+    """The cast, except that one between floating-point formats stays in float64."""
+    if attributes_of(node)["to"] not in FLOAT_TYPES:
+        return table.nodes.run(node, [value])[0]
+    return value if value.dtype.kind == "f" else value.astype(np.float64)
+
+
+def _nodes_between(table: ValueTable, name: str, operation: Operation) -> Iterator[onnx.NodeProto]:
+    """The nodes that compute the value of `name` from the operation, the last first."""
+    waiting, visited = [name], set()
+    while waiting:
+        current = waiting.pop()
+        value = table.value(current)
+        if current in visited or (isinstance(value, View) and value.operation is operation):
+            continue
+        visited.add(current)
+        node = table.graph.producers[current]
+        yield node
+        waiting += [each for each in node.input if each in table.values]
+
+
+def _repeated_vector(source: WeightSource, F: int) -> WeightSource | None:
+    """The row of a constant [..., F] whose rows are all the same: a vector that was expanded before it is used."""
+    value = source.value
+    if value.ndim < 2 or value.shape[-1] != F or value.size == F or not (value == value.reshape(-1, F)[0]).all():
+        return None
+    return source.flat().take(np.arange(F))
+
+
+def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[NormOperand]:
+    """The other operands of a function of `operation`: floating-point constants, and each node's own epsilon."""
+    found: dict[tuple[str, str], NormOperand] = {}
+    for node in _nodes_between(table, name, operation):
+        current = node.output[0]
+        if "Normalization" in node.op_type:
+            epsilon = np.array(attributes_of(node).get("epsilon", 1e-5))
+            found["", current] = NormOperand("", WeightSource(epsilon, None), f"{node_label(node)}, attribute epsilon")
+        for each in node.input:
+            if each and each not in table.values and table.number(each).dtype.kind == "f":
+                source = table.source(each)
+                evidence = f"constant {each!r} at {node_label(node)}"
+                shape, vector = source.value.shape, _repeated_vector(source, operation.shape[-1])
+                found[each, current] = NormOperand(each, vector or source.flat(), evidence, shape)
+    return list(found.values())

@@ -1,0 +1,51 @@
+"""The axes that a reduction, a norm or a softmax runs along, and the rows of an operation that they are."""
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+import onnx
+
+from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
+from encoder_conformance.readers.onnx_file.graph.operators import REDUCTIONS
+from encoder_conformance.readers.onnx_file.tracing.expressions import Operation, UnsupportedPattern, rows_of
+from encoder_conformance.spec.axes import Array
+
+
+def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str], Array]) -> tuple[int, ...]:
+    """The axes that the rows of a reduction, a norm or a softmax run along; `number` is the value of a constant."""
+    attributes = attributes_of(node)
+    if node.op_type.startswith("Global"):
+        return tuple(range(2, rank))
+    if node.op_type in REDUCTIONS:
+        axes = attributes.get("axes")
+        if len(node.input) > 1 and node.input[1]:
+            axes = number(node.input[1]).reshape(-1).tolist()
+        return tuple(sorted(int(a) % rank for a in axes)) if axes else tuple(range(rank))
+    if node.op_type == "MeanVarianceNormalization":
+        return tuple(sorted(int(a) % rank for a in attributes.get("axes", (0, 2, 3))))
+    old_softmax = node.op_type in ("ScaledSoftmax", "LogSoftmax") and opset < 13
+    axis = int(attributes.get("axis", 1 if old_softmax else -1)) % rank
+    if old_softmax or (node.op_type.endswith("Normalization") and node.op_type != "LpNormalization"):
+        return tuple(range(axis, rank))
+    return (axis,)
+
+
+def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple[int, Array]:
+    """The axis of the operation along which a group of elements of `index` [*axes] is a row, and each group's row, the
+    axes kept as 1."""
+    last = np.moveaxis(index, axes, range(index.ndim - len(axes), index.ndim))
+    grouped = last.reshape(-1, prod(index.shape[a] for a in axes))
+    for axis in (-1, -2) if len(operation.shape) == 4 else (-1,):
+        rows = rows_of(operation, grouped, axis)
+        inside = grouped % operation.shape[-1] if axis == -1 else grouped // operation.shape[-1] % operation.shape[-2]
+        if inside.shape[1] != operation.shape[axis]:
+            continue
+        complete = np.array_equal(
+            np.sort(inside, axis=1), np.broadcast_to(np.arange(operation.shape[axis]), inside.shape)
+        )
+        if complete and (rows == rows[:, :1]).all():
+            kept = tuple(1 if a in axes else size for a, size in enumerate(index.shape))
+            return axis, rows[:, 0].reshape(kept)
+    what = "scores" if len(operation.shape) == 4 else "features"
+    raise UnsupportedPattern(f"a reduction or norm over something else than the {what} of one row")

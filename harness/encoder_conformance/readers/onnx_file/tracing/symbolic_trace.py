@@ -1,0 +1,275 @@
+"""Traces x through the graph, node by node, and says what each value is: a view of an operation.
+
+Nodes that rearrange run on the numbers of elements. Elementwise nodes and reductions build up a function of one
+operation, which is recognised by its values when another node needs it (`recognition`).
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+
+from encoder_conformance.readers.onnx_file.graph.execution import error_text
+from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
+from encoder_conformance.readers.onnx_file.graph.operators import (
+    ELEMENTWISE,
+    FLOAT_TYPES,
+    IDENTITIES,
+    MOVES,
+    PRODUCTS,
+    REDUCTIONS,
+    ROWWISE,
+)
+from encoder_conformance.readers.onnx_file.tracing.attention import attention_operator, attention_product
+from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Constant,
+    Expression,
+    Linear,
+    Operation,
+    Scores,
+    Sum,
+    Unknown,
+    UnsupportedPattern,
+    Value,
+    View,
+    Weights,
+    WeightSource,
+    rows_of,
+)
+from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
+from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, recognise, view_of
+from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
+from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS
+from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
+
+
+class SymbolicTrace(ValueTable):
+    """A value table that fills itself, node by node."""
+
+    def run(self) -> None:
+        for node in self.graph.nodes:
+            if any(output in self.dependent for output in node.output):
+                self._step(node)
+
+    def _step(self, node: onnx.NodeProto) -> None:
+        """Enter the node's outputs into the table."""
+        inputs = {name: self.value(name) for name in node.input if name}
+        unknown = next((value for value in inputs.values() if isinstance(value, Unknown)), None)
+        outputs = [name for name in node.output if name]
+        if unknown is not None:
+            self.values.update(dict.fromkeys(outputs, unknown))
+            return
+        try:
+            for name, value in zip(outputs, self._outputs(node, inputs), strict=False):
+                self.values[name] = value
+        except UnsupportedPattern as reason:
+            self.values.update(dict.fromkeys(outputs, Unknown(str(reason), node_label(node), reason.feature)))
+        except RecursionError:
+            unknown = Unknown("more nodes in a row lead to it than are followed", node_label(node))
+            self.values.update(dict.fromkeys(outputs, unknown))
+        except Exception as reason:  # a node may fail in any way on these inputs
+            unknown = Unknown(f"cannot be followed: {error_text(reason)}", node_label(node))
+            self.values.update(dict.fromkeys(outputs, unknown))
+        for name in outputs:
+            self.values.setdefault(name, Unknown("is no output that an encoder layer needs", node_label(node)))
+
+    def _outputs(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
+        op = node.op_type
+        if op in MOVES:
+            return self._rearranged(node)
+        if op in IDENTITIES:
+            return [self._identity(node, inputs[node.input[0]])]
+        if op in PRODUCTS:
+            return [self._product(node)]
+        if op in ELEMENTWISE:
+            return [self._elementwise(node, inputs)]
+        if op in REDUCTIONS or op in ROWWISE:
+            return [self._rowwise(node)]
+        if op == "Attention" and node.domain in ("", "ai.onnx"):
+            return attention_operator(self, node)
+        message = f"{op} has no place in an encoder layer as the specification knows it"
+        raise UnsupportedPattern(message, OPERATORS.get(op))
+
+    def _rearranged(self, node: onnx.NodeProto) -> list[Value]:
+        data = data_inputs(node)
+        values = [self.value(name) for name in data]
+        others = [self.number(name) if name else None for name in node.input[len(data) :]]
+        if any(name in self.values for name in node.input[len(data) :]):
+            raise UnsupportedPattern(f"{node.op_type} by what x holds")
+        if len(values) > 1:
+            values = [view_of(self, name) if name in self.values else self.value(name) for name in data]
+        first = values[0]
+        if any(isinstance(value, Constant) for value in values):
+            raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it")
+        assert isinstance(first, View | Expression)
+        factors = {getattr(value, "factor", 1) for value in values}
+        if len(factors) > 1 or any(value.operation is not first.operation for value in values):  # type: ignore[union-attr]
+            turned = len(factors) > 1 and all(value.operation is first.operation for value in values)  # type: ignore[union-attr]
+            raise UnsupportedPattern("Concat of different things", "rope" if turned else None)
+        indices = self.nodes.run(node, [*(value.index for value in values), *others])  # type: ignore[union-attr]
+        if isinstance(first, View):
+            return [View(first.operation, index, first.factor) for index in indices]
+        return [Expression(first.operation, index, first.rowwise, first.reduced, first.axis) for index in indices]
+
+    def _identity(self, node: onnx.NodeProto, value: Value) -> Value:
+        if node.op_type == "Cast" and attributes_of(node)["to"] not in FLOAT_TYPES:
+            return self._expression(node, [value])  # a comparison, or an integer on its way
+        return value
+
+    def _product(self, node: onnx.NodeProto) -> Value:
+        one, two = node.input[:2]
+        if one in self.values and two in self.values:
+            return attention_product(self, node, view_of(self, one), view_of(self, two))
+        data, constant = (one, two) if one in self.values else (two, one)
+        view, source = view_of(self, data), self.source(constant)
+        operands = (view.index, np.empty(source.value.shape, np.bool_))
+        ordered = operands if data == one else operands[::-1]
+        product, a, b = product_of(node, *ordered)
+        product, index, constant_operand = (product, a, b) if data == one else (product.swapped(), b, a)
+        source = source.reshape(*constant_operand.shape)
+        if isinstance(view.operation, Scores | Weights):
+            raise UnsupportedPattern("scores or weights of attention times a constant matrix")
+        factor = view.factor * float(attributes_of(node).get("alpha", 1.0))
+        if abs(factor - 1) > CLOSE:
+            raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")
+        out, weight, heads, width = linear_map(product, index, source, view.operation.shape[-1])
+        operation = Linear((view.operation.shape[0], width), node.output[0], view, weight, None, heads)
+        result = View(operation, out)
+        if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
+            if (beta := attributes_of(node).get("beta", 1.0)) != 1.0:
+                raise UnsupportedPattern(f"Gemm with beta = {beta}")
+            return self._with_bias(node, result, self.source(node.input[2]))
+        return result
+
+    def _elementwise(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> Value:
+        values = [inputs[name] for name in node.input if name]
+        operations = {id(value.operation) for value in values if not isinstance(value, Constant | Unknown)}
+        if len(operations) > 1:
+            return self._sum(node)
+        if node.op_type == "Add":
+            for name, other in (node.input, node.input[::-1]):
+                value = inputs[name]
+                if isinstance(value, View) and other not in self.values and self._takes_bias(value, other):
+                    return self._with_bias(node, value, self.source(other))
+        return self._expression(node, values)
+
+    def _expression(self, node: onnx.NodeProto, values: list[Value]) -> Expression:
+        dependent = [value for value in values if isinstance(value, View | Expression)]
+        operation = dependent[0].operation
+        shape = np.broadcast_shapes(*(v.value.shape if isinstance(v, Constant) else v.index.shape for v in values))  # type: ignore[union-attr]
+        expressions = [value for value in dependent if isinstance(value, Expression)]
+        axes = {value.axis for value in expressions if value.rowwise}
+        if len(axes) > 1:
+            raise UnsupportedPattern("rows in two directions")
+        axis = axes.pop() if axes else -1
+        whole = [np.broadcast_to(v.index, shape) for v in dependent if not (isinstance(v, Expression) and v.reduced)]
+        rows = [np.broadcast_to(v.index, shape) for v in dependent if isinstance(v, Expression) and v.reduced]
+        if any(not np.array_equal(index, whole[0]) for index in whole[1:]):
+            turned = isinstance(operation, Linear) and node.op_type in ("Add", "Sub")
+            message = f"{node.op_type} of different elements of {operation.name!r} with each other"
+            raise UnsupportedPattern(message, "rope" if turned else None)
+        own_rows = rows_of(operation, whole[0], axis) if whole else rows[0]
+        if any(not np.array_equal(index, own_rows) for index in rows):
+            raise UnsupportedPattern(f"{node.op_type} of an element of {operation.name!r} with another row's")
+        return Expression(
+            operation, whole[0] if whole else rows[0], any(v.rowwise for v in expressions), not whole, axis
+        )
+
+    def _takes_bias(self, view: View, other: str) -> bool:
+        """Whether adding this constant to the view gives a linear map its bias."""
+        linear = view.operation
+        if isinstance(linear, Sum):
+            linear = next((v.operation for v in (linear.one, linear.other) if _unbiased(v.operation)), linear)
+        value = self.number(other)
+        if not _unbiased(linear) or value.size < 2 or view.factor != 1:
+            one_of_one = value.size == 1 == view.operation.shape[-1]
+            return one_of_one and _unbiased(linear) and self.elements(other) is not None
+        return value.shape[-1] == view.index.shape[-1] and not self._depends_on_input(other)
+
+    def _depends_on_input(self, name: str) -> bool:
+        """Whether a value depends on an input of the graph, such as a mask."""
+        if name in self.graph.constants:
+            return False
+        node = self.graph.producers.get(name)
+        return node is None or any(self._depends_on_input(each) for each in node.input if each)
+
+    def _with_bias(self, node: onnx.NodeProto, view: View, source: WeightSource) -> View:
+        """The view with a bias in its linear map, of the features that the view shows."""
+        operation, F = view.operation, view.operation.shape[-1]
+        shape = np.broadcast_shapes(view.index.shape, source.value.shape)
+        features = np.broadcast_to(view.index % F, shape).reshape(-1)
+        present, first = np.unique(features, return_index=True)
+        spread = WeightSource(
+            np.broadcast_to(source.value, shape).reshape(-1),
+            None if source.elements is None else np.broadcast_to(source.elements, shape).reshape(-1),
+            source.integers,
+        )
+        bias = spread.take(first)
+        if not np.array_equal(spread.value, bias.value[np.searchsorted(present, features)]):
+            raise UnsupportedPattern("a constant is added that differs from one position to the next")
+        index = np.broadcast_to(view.index, shape)
+        if isinstance(operation, Sum):
+            one, other = operation.one, operation.other
+            if not _unbiased(other.operation):
+                one, other = other, one
+            assert isinstance(other.operation, Linear)
+            linear = other.operation
+            mapped = Linear(linear.shape, linear.name, linear.of, linear.weight, bias, linear.heads)
+            return View(Sum(operation.shape, node.output[0], one, View(mapped, other.index)), index)
+        assert isinstance(operation, Linear)
+        if operation.heads > 1:
+            present, bias = present[: F // operation.heads], bias.take(slice(F // operation.heads))
+            weight, width = operation.weight, F
+        else:
+            whole = len(present) == F
+            weight = operation.weight if whole else operation.weight.take(slice(None), present)
+            width = len(present)
+            index = index // F * width + np.searchsorted(present, index % F)
+        mapped = Linear((operation.shape[0], width), node.output[0], operation.of, weight, bias, operation.heads)
+        return View(mapped, index)
+
+    def _sum(self, node: onnx.NodeProto) -> View:
+        names = [name for name in node.input if name]
+        if node.op_type not in ("Add", "Sum") or len(names) != 2:
+            message = f"{node.op_type} of two different things that depend on x"
+            raise UnsupportedPattern(message, "gated" if node.op_type == "Mul" else None)
+        one, two = (view_of(self, name) for name in names)
+        if one.operation is two.operation:
+            return self._expression(node, [one, two])  # type: ignore[return-value]
+        if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
+            raise UnsupportedPattern("a sum of scores or weights of attention with something else that depends on x")
+        if one.factor != 1 or two.factor != 1:
+            raise UnsupportedPattern(
+                f"a residual sum of {one.factor:.6g} times one and {two.factor:.6g} times the other", "residual_scale"
+            )
+        if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
+            raise UnsupportedPattern("a sum of elements of different positions or features")
+        return View(Sum(one.operation.shape, node.output[0], one, two), one.index)
+
+    def _rowwise(self, node: onnx.NodeProto) -> Expression:
+        """A reduction, or a function of whole rows."""
+        name = node.input[0]
+        value = self.value(name)
+        if isinstance(value, Expression) and value.rowwise and not value.reduced:
+            try:  # a norm of a norm: the first is an operation of its own
+                value = self.values[name] = recognise(self, name, value)
+            except UnsupportedPattern:
+                value = self.value(name)
+        if any(other in self.values for other in node.input[1:]):
+            raise UnsupportedPattern(f"{node.op_type} with parameters that depend on x")
+        assert isinstance(value, View | Expression)
+        if isinstance(value, Expression) and value.reduced:
+            raise UnsupportedPattern(f"{node.op_type} of what is one number a row already")
+        axes = axes_of(node, value.index.ndim, self.graph.opsets.get("", 1), self.number)
+        axis, rows = row_axis(value.operation, value.index, axes)
+        if isinstance(value, Expression) and value.rowwise and value.axis != axis:
+            raise UnsupportedPattern("rows in two directions")
+        if node.op_type in ROWWISE:
+            return Expression(value.operation, value.index, True, False, axis)
+        if not attributes_of(node).get("keepdims", 1):
+            rows = rows.squeeze(axes)
+        return Expression(value.operation, rows, True, True, axis)
+
+
+def _unbiased(operation: Operation) -> bool:
+    return isinstance(operation, Linear) and operation.bias is None

@@ -1,0 +1,86 @@
+"""Chooses what to reproduce: the smallest failing case of a run."""
+
+from collections.abc import Set
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import Path
+
+from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.implementation.manifest import find_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.records import Record, Report
+from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.plan import plan
+from encoder_conformance.subjects.starting import require_ready
+
+_PLAIN = 100.0
+"""The rms in σ from which a failure is plain."""
+_SHOWN_BY_A_SCRIPT = (Outcome.FAIL, Outcome.ERROR)
+
+
+def smallest_failure(
+    report: Report, name: str, pattern: str, dtype: str | None, checks: Set[Check]
+) -> tuple[Record, Case]:
+    """The failing check of the smallest case that matches. Raises InputError if none can be shown by a script."""
+    specification = load(extra_layers=_layers_of(report))
+    failing = [
+        record
+        for record in report.records
+        if record.implementation == name
+        and fnmatchcase(record.case, pattern)
+        and dtype in (None, record.dtype)
+        and record.outcome in _SHOWN_BY_A_SCRIPT
+        and record.check in checks
+        and record.case in specification.cases
+    ]
+    if not failing:
+        what = "" if pattern == "*" else f" in {pattern}"
+        hint = "a script shows wrong numbers and exceptions; conform explain shows every failure"
+        raise InputError(f"no output, stage or gradient of {name} failed{what}", where="conform reproduce", hint=hint)
+    seed = report.environment.seed
+    first = min(failing, key=lambda record: _size(specification.cases[record.case], record))
+    return first, replace(specification.cases[first.case], seed=seed)
+
+
+def task_of(record: Record, case: Case, ready: Ready) -> Task:
+    """The check that the record is of. Raises InputError if the manifest has changed and does not ask it any more."""
+    for task in plan(ready.implementation, [case], ()):
+        if (task.dtype, task.check) == (record.dtype, record.check) and task.opt_out is None:
+            return task
+    where = f"{ready.implementation.name} {case.id} {record.dtype} {record.check}"
+    raise InputError("is not asked any more", where=where, hint="run conform run again")
+
+
+def ready_to_show(report: Report, implementation: str, pythons: dict[str, str]) -> Ready:
+    """The adapter in Python that the script is to be made of, and its interpreter.
+
+    Raises InputError if the run did not judge it, which matters more than that it cannot be started here.
+    """
+    folder, found = find_implementation(implementation)
+    names = [judged.name for judged in report.implementations]
+    if found.name not in names:
+        raise InputError(f"{found.name!r} is not in the report", where="--impl", hint=nearest(found.name, names))
+    if found.command[0] != "python":
+        hint = "a script is made of an adapter in Python"
+        raise InputError(f"its adapter is started by {found.command[0]}", where=found.name, hint=hint)
+    return require_ready(found, folder, pythons, "--impl")
+
+
+def _layers_of(report: Report) -> tuple[Path, ...]:
+    words = report.arguments
+    return tuple(Path(word) for before, word in pairwise(words) if before == "--layer")
+
+
+def _size(case: Case, record: Record) -> tuple[int, ...]:
+    """A failure that nobody takes for noise, few layers and features, the plainest check, no mask, few elements."""
+    layer, situation = case.layer, case.situation
+    elements = situation.batch * situation.sequence * layer.d_model
+    checks = ("output", "weights", "stages", "gradients")
+    masked = sum(each is not None for each in (situation.mask.padding, situation.mask.attention, situation.mask.bias))
+    close = record.rms is not None and record.rms < _PLAIN
+    return close, layer.stack.layers, layer.d_model, checks.index(record.check), masked, elements

@@ -1,0 +1,212 @@
+"""Prints a run: the matrix, what is not asked, and last what is wrong."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from encoder_conformance.judging.records import Diagnosis, Record, Report
+from encoder_conformance.judging.tally import Tally
+from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.reports.run.counts import RunCounts
+from encoder_conformance.reports.run.last_lines import Remainder, last_lines
+from encoder_conformance.reports.run.matrix import format_sigma, matrix, summary
+from encoder_conformance.spec.outcome import Outcome
+
+SEVERITIES: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
+"""Severity of a finding → its mark and style."""
+_LONGEST_MESSAGE = 400
+_SHOWN_INDISTINGUISHABLE = 3
+
+
+class _Screen(Console):
+    """Text is printed as it is: `x[batch]` is no markup, `:key:` no emoji, and a number has no colour of its own."""
+
+    def __init__(self, width: int | None = None) -> None:
+        super().__init__(width=width, markup=False, emoji=False, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        """The reader has closed the pipe (`conform run | head`): write no more, and keep the exit status."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal, or 160 columns if it is no terminal."""
+    return _Screen() if sys.stdout.isatty() else _Screen(width=160)
+
+
+def show_line(screen: Console, text: str, style: str = "") -> None:
+    """The text as it is: it may hold what Rich takes for markup."""
+    screen.print(text, style=style or None, highlight=False, soft_wrap=True, markup=False)
+
+
+def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
+    """A mark and the message, and below it what to do."""
+    mark, style = SEVERITIES[finding.severity]
+    show_line(screen, f"{indent}{mark} {finding.message}", style)
+    if finding.hint:
+        show_line(screen, f"{indent}  {finding.hint}", "dim")
+
+
+def show_report(
+    screen: Console, report: Report, counts: RunCounts, out: Path | None, remaining: Remainder, *, quiet: bool = False
+) -> None:
+    """Print a run. What is wrong comes last: the diagnoses, then the failures. `out`: its --out.
+
+    `quiet`: nothing but what is wrong, and the last line.
+    """
+    if not quiet:
+        screen.print(matrix(counts, screen.width))
+        screen.print(summary(report, counts, screen.width))
+        for implementation in report.implementations:
+            versions = ", ".join(f"{name} {version}" for name, version in implementation.versions.items())
+            line = f"{implementation.name}: {versions or 'never started'}"
+            screen.print(line, style="dim", soft_wrap=True)
+        _show_gaps(screen, report, counts)
+        for line in last_lines(report, counts, remaining):
+            screen.print(line, soft_wrap=True)
+    for diagnosis in report.diagnoses:
+        screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True)
+    _show_failures(screen, counts, out)
+    screen.print(_last_line(report, counts.outcomes), soft_wrap=True)
+
+
+def _show_gaps(screen: Console, report: Report, counts: RunCounts) -> None:
+    for (name, reason), count in counts.reasons.items():
+        screen.print(f"– {name}, {count} unsupported: {reason}", style="dim", soft_wrap=True)
+    for (name, reason), count in counts.given_up.items():
+        screen.print(f"✗ {name}, {count} not run: {_on_one_line(reason)}", style="bold red", soft_wrap=True)
+    for absent in report.absent:
+        line = f"Not judged: {absent.name} ({absent.reason}). To judge it: {absent.hint}"
+        screen.print(line, style="yellow", soft_wrap=True)
+
+
+def _show_failures(screen: Console, counts: RunCounts, out: Path | None) -> None:
+    failures = counts.failures
+    for record in failures:
+        text = f"✗ {record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}: "
+        screen.print(text + _on_one_line(record.message), style="red", soft_wrap=True)
+    more = sum(n for outcome, n in counts.outcomes.items() if outcome.category == "bad") - len(failures)
+    if more:
+        screen.print(f"… and {more} more", style="red")
+    if failures:
+        first = failures[0]
+        out_option = f" --out {out}" if out else ""
+        command = f"conform explain --impl {first.implementation} --case {first.case} --dtype {first.dtype}{out_option}"
+        screen.print(f"In full: {command}", soft_wrap=True)
+
+
+def record_line(record: Record) -> Text:
+    """The line of one check, as --verbose prints it."""
+    what = f"{record.implementation} {record.case} {record.dtype} {record.check}: {record.outcome.value}"
+    size = f", rms {format_sigma(record.rms)} σ" if record.rms is not None else ""
+    message = f": {_on_one_line(record.message)}" if record.message else ""
+    style = "red" if record.outcome.category == "bad" else "dim"
+    return Text(f"{record.outcome.sign} {what}{size}{message}", style=style)
+
+
+def _on_one_line(message: str) -> str:
+    """The beginning of a message; `conform explain` and the report have all of it."""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
+
+
+def diagnosis_text(diagnosis: Diagnosis) -> str:
+    """A diagnosis in one line: the deviations, the confidence, the first stage out of line, and the runner-up."""
+    prefix = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
+    if diagnosis.of == "backward":
+        prefix += ": the forward pass is right, and the backward pass is not"
+    stage = _stage_text(diagnosis)
+    if diagnosis.cut_short:
+        return f"{prefix}: the time ended before the catalogue was tried; run it without --budget.{stage}"
+    if diagnosis.confidence == "seen":
+        return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {_and_more(diagnosis.cases)}."
+    if diagnosis.confidence == "unknown":
+        text = f"no deviation of the catalogue, nor any two, account for most of it.{stage}"
+        if diagnosis.of == "backward":
+            text = "no term of the backward pass, left out or multiplied, accounts for it."
+        return f"{prefix}: {text}{_identified(diagnosis)}"
+    if diagnosis.equations and not diagnosis.deviations:
+        return f"{prefix}: {_equations_text(diagnosis)}{stage}{''.join(f' {each}' for each in diagnosis.observed)}"
+    return f"{prefix}: {_deviations_text(diagnosis)}{stage}{_doubts(diagnosis)}"
+
+
+def _stage_text(diagnosis: Diagnosis) -> str:
+    text = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
+    return text + (f" Right before it: {', '.join(diagnosis.right_before)}." if diagnosis.right_before else "")
+
+
+def _and_more(cases: Sequence[str]) -> str:
+    more = len(cases) - 1
+    return cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
+
+
+def _deviations_text(diagnosis: Diagnosis) -> str:
+    """The deviations, how well they fit, and those that fit as well."""
+    unit = "of the scatter that it predicts" if diagnosis.by_size else "σ"
+    size = f"{format_sigma(diagnosis.rms or 0)} {unit}"
+    names = " and ".join(diagnosis.deviations)
+    text = f"your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
+    if diagnosis.came_true:
+        text += f" Predicted and seen: {'; '.join(diagnosis.came_true)}."
+    elif diagnosis.by_size:
+        text += " Its size fits, and no more is known of it."
+    if others := diagnosis.indistinguishable:
+        shown = ", ".join(" and ".join(deviations) for deviations in others[:_SHOWN_INDISTINGUISHABLE])
+        more = len(others) - _SHOWN_INDISTINGUISHABLE
+        text += f" Or, not to be told apart here: {shown}{f', and {more} more' if more > 0 else ''}."
+    return text
+
+
+def _doubts(diagnosis: Diagnosis) -> str:
+    """A stage at which it would show first and did not, what was identified beside it, and the runner-up."""
+    text = ""
+    if diagnosis.predicted_stage and diagnosis.predicted_stage != diagnosis.first_stage:
+        text += f" (It would itself show first at {diagnosis.predicted_stage}.)"
+    text += _identified(diagnosis)
+    if diagnosis.runner_up:
+        rms = f" ({format_sigma(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
+        text += f" Next best: {' and '.join(diagnosis.runner_up)}{rms}."
+    return text
+
+
+def _equations_text(diagnosis: Diagnosis) -> str:
+    """A sentence for each stage; that its layers specify it in several ways is said once."""
+    sentences = []
+    for stage in dict.fromkeys(each.stage for each in diagnosis.equations):
+        first, *others = [each for each in diagnosis.equations if each.stage == stage]
+        more = f", and likewise in {len(others)} other form{'s' * (len(others) > 1)} of it" if others else ""
+        count = len(first.cases)
+        sentences.append(
+            f"{stage} = {first.found} ({format_sigma(first.rms)} σ over {count} case{'s' * (count > 1)}; "
+            f"specified {first.specified}: {format_sigma(first.specified_rms)} σ){more}."
+        )
+    return " ".join(sentences)
+
+
+def _identified(diagnosis: Diagnosis) -> str:
+    """The equations that were identified, the stages that were not, and what was observed of the first."""
+    text = f" Found: {_equations_text(diagnosis)}" if diagnosis.equations else ""
+    if diagnosis.left_open and diagnosis.equations:
+        text += f" Left open: {', '.join(diagnosis.left_open)}."
+    return text + "".join(f" {sentence}" for sentence in diagnosis.observed)
+
+
+def _last_line(report: Report, count: Counter[Outcome]) -> Text:
+    tally = Tally.of(count)
+    others = [f"{n} {outcome.value}" for outcome, n in count.items() if not outcome.is_in_line]
+    text = str(tally) + (f" ({', '.join(others)})" if others else "")
+    if report.environment.seed:
+        text += f", seed {report.environment.seed}"
+    if not tally.applicable:
+        return Text("INCOMPLETE: nothing was judged; every check is unsupported", style="bold red")
+    if report.ended_by in ("budget", "first failure"):
+        return Text(f"ENDED BY THE {report.ended_by.upper()}: {text}", style="bold red")
+    if not report.complete:
+        return Text(f"INCOMPLETE: {text}", style="bold red")
+    return Text(text, style=f"bold {tally.style}")

@@ -1,0 +1,144 @@
+"""A column of the matrix: one implementation of one run, its records compactly encoded."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from encoder_conformance.judging.records import Absent, Diagnosis, Judged, Record, Report, Shown
+from encoder_conformance.judging.tally import Tally
+from encoder_conformance.judging.verdict import TensorVerdict
+from encoder_conformance.reports.compare.state import explained_by, state_of
+from encoder_conformance.reports.compare.trend import Point
+from encoder_conformance.reports.site.coding import CODES, MISSING, NO_RECORD, Rows, encode
+from encoder_conformance.spec.outcome import SEVERITY, Outcome
+
+_MOST_IN_FULL = 4
+"""How many tensors out of line of one check are kept in full. The others have their size."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run without its records. `name`: its folder's; `cut_short`: why it is incomplete, "" if it is complete."""
+
+    name: str
+    report: Report
+    cut_short: str
+    absent: tuple[Absent, ...]
+
+
+@dataclass
+class CaseResults:
+    """The worst outcome of a case in a dtype, the largest rms in σ, and the rows of its checks."""
+
+    worst: Outcome
+    rms: float | None = None
+    checks: list[int] = field(default_factory=list)
+
+    def add(self, record: Record, row: int) -> None:
+        """Add a record, and the number of its row."""
+        self.checks.append(row)
+        self.worst = max(self.worst, record.outcome, key=SEVERITY.__getitem__)
+        if record.rms is not None and (self.rms is None or record.rms > self.rms):
+            self.rms = record.rms
+
+
+class Column:
+    """`label` is unique in a site; `slug` is the name of its page."""
+
+    def __init__(self, run: RunFacts, judged: Judged) -> None:
+        self.run, self.judged = run, judged
+        self.label = self.slug = judged.name
+        self.diagnoses: list[Diagnosis] = [each for each in run.report.diagnoses if each.implementation == judged.name]
+        self.shown: Shown | None = next((s for s in run.report.shown if s.implementation == judged.name), None)
+        self.results: dict[tuple[str, str], CaseResults] = {}
+        self.levels: dict[str, Counter[Outcome]] = {}
+        self.reasons: Counter[str] = Counter()
+        self.deviations: Counter[str] = Counter()
+        self.unexpected: list[Record] = []
+        self.largest: float | None = None
+        self.point = Point(run.name)
+        self._explanations = explained_by(self.diagnoses, judged.name)
+        self._checks = Rows("check", "tensors", "text", "deviations")
+
+    @property
+    def page(self) -> str:
+        """The path of its page."""
+        return f"implementations/{self.slug}.html"
+
+    @property
+    def versions(self) -> str:
+        """The versions of what it is made with."""
+        return ", ".join(f"{name} {version}" for name, version in self.judged.versions.items()) or "never started"
+
+    @property
+    def tally(self) -> Tally:
+        """The counts of its checks."""
+        return self.point.tally
+
+    def add(self, record: Record) -> None:
+        """Add a record of this implementation, which is not kept."""
+        self.point.add(record, state_of(record, self._explanations))
+        self.levels.setdefault(record.level, Counter())[record.outcome] += 1
+        if record.outcome == Outcome.UNSUPPORTED:
+            self.reasons[record.message] += 1
+        elif record.rms is not None:
+            self.largest = max(self.largest or 0.0, record.rms)
+        self.deviations.update(record.deviations)
+        if record.outcome.category == "bad":
+            self.unexpected.append(record.model_copy(update={"tensors": ()}))
+        row = self._checks.add(_row(record))
+        self.results.setdefault((record.case, record.dtype), CaseResults(record.outcome)).add(record, row)
+
+    def outcome_at(self, key: tuple[str, str]) -> str:
+        """The character of the worst outcome of a case in a dtype."""
+        found = self.results.get(key)
+        return NO_RECORD if found is None else CODES[found.worst]
+
+    def sigma_at(self, key: tuple[str, str]) -> str:
+        """The character of the largest rms of a case in a dtype."""
+        found = self.results.get(key)
+        return MISSING if found is None else encode(found.rms)
+
+    def details(self, keys: list[tuple[str, str]]) -> dict[str, Any]:
+        """Every check, and how many each cell has. `keys`: the cases and dtypes of the matrix, in its order."""
+        rows = [found.checks if (found := self.results.get(key)) else [] for key in keys]
+        return {"checks": self._checks.written(list(chain.from_iterable(rows))), "counts": list(map(len, rows))}
+
+
+def _row(record: Record) -> dict[str, Any]:
+    """The values of a check by name, as static/data.js has them: those that it lacks, or that others tell, left out."""
+    row: dict[str, Any] = {"check": record.check, "outcome": CODES[record.outcome]}
+    if record.message and record.outcome is not Outcome.PASS:
+        row["text"] = record.message
+    if record.outcome.category == "unasked":
+        return row
+    row["tensors"] = tuple(tensor.tensor for tensor in record.tensors)
+    row["tensor_rms"] = "".join(encode(tensor.rms) for tensor in record.tensors)
+    row["tensor_max"] = "".join(encode(tensor.max) for tensor in record.tensors)
+    if record.outcome is Outcome.PASS:  # most records: their largest sizes are among those of their tensors
+        return row
+    row |= {"rms": _short(record.rms), "max": _short(record.max)}
+    if record.deviations:
+        row["deviations"] = record.deviations
+    if record.distance is not None:
+        row["distance"] = _short(record.distance)
+    if out := [number for number, each in enumerate(record.tensors) if not each.conforms]:
+        row |= {"out": out, "off": [_in_full(number, record.tensors[number]) for number in out[:_MOST_IN_FULL]]}
+    return row
+
+
+def _in_full(number: int, tensor: TensorVerdict) -> dict[str, Any]:
+    found: dict[str, Any] = {"n": number, "rms": _short(tensor.rms), "max": _short(tensor.max)}
+    if tensor.problem:
+        found["problem"] = tensor.problem.text
+    elif tensor.worst_index is not None:
+        found |= {"at": tensor.worst_index, "observed": tensor.observed, "expected": tensor.expected}
+        found["sigma"] = _short(tensor.sigma)
+    if tensor.heat:
+        found["heat"] = ["".join(map(encode, row)) for row in tensor.heat]
+    return found
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.3g}")

@@ -1,0 +1,232 @@
+"""Loads the specification: its clauses, layers, situations, and the cases that pair them."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import Field
+
+from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.platform.paths import SPECS, shown
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.spec.size import LARGEST, refuse_larger
+from encoder_conformance.spec.strict import Strict
+from encoder_conformance.spec.yaml_file import read_model
+
+_Model = TypeVar("_Model", Layer, Situation, Deviation)
+CORE = "core.yaml"
+_CLAUSE = re.compile(r"^- \*\*([A-Z]+-[0-9]+)\*\* (.+?)(?=^- |^$|\Z)", re.MULTILINE | re.DOTALL)
+"""A list item of `specs/README.md` that opens with a clause's id in bold."""
+
+
+class Core(Strict):
+    """The cases of a run by default; `python -m tools core build` selects them."""
+
+    cases: tuple[str, ...] = Field(min_length=1, description="ids of required cases, the most revealing first")
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Layers and situations by id, and the cases made of them.
+
+    `core` lists case ids. `own_layers` are a user's layers: their core cases are those in any situation that the core
+    lists.
+    """
+
+    layers: dict[str, Layer]
+    situations: dict[str, Situation]
+    core: tuple[str, ...] = ()
+    own_layers: frozenset[str] = frozenset()
+
+    @cached_property
+    def cases(self) -> dict[str, Case]:
+        """Case id → case: each layer in each situation that lists its family."""
+        listed, situations = frozenset(self.core), {case_id.partition("/")[2] for case_id in self.core}
+        cases = (
+            Case(
+                layer,
+                situation,
+                in_core=situation.situation in situations
+                if layer.layer in self.own_layers
+                else f"{layer.layer}/{situation.situation}" in listed,
+            )
+            for layer in self.layers.values()
+            for situation in self.situations.values()
+            if layer.family in situation.families
+        )
+        return {case.id: case for case in cases}
+
+    @cached_property
+    def with_golden(self) -> dict[str, Case]:
+        """The cases that have a golden file of their own."""
+        return {name: case for name, case in self.cases.items() if case.has_golden}
+
+
+def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specification:
+    """Load the specification in the folder `specs`, cached. `extra_layers`: a user's own layer files.
+
+    Raises InputError for a file that breaks a rule of the languages.
+    """
+    return _read(specs, extra_layers)  # a cache treats an omitted argument and its default as different calls
+
+
+@cache
+def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
+    layers = _read_folder(specs / "layers", Layer)
+    own: dict[str, Path] = {}
+    for path in extra_layers:
+        layer = _read_one(path, Layer)
+        if layer.layer in layers:
+            raise InputError(
+                f"layer {layer.layer!r} exists already",
+                where=shown(path),
+                hint="give yours an id and a file name of its own",
+            )
+        layers[layer.layer], own[layer.layer] = layer, path
+    situations = _read_folder(specs / "situations", Situation)
+    for situation in situations.values():
+        if problem := _equals_problem(situation, situations):
+            where = f"{shown(specs / 'situations' / situation.situation)}.yaml: key equals"
+            raise InputError(problem, where=where, hint="equal situations differ only in how they are given (G-4)")
+    core = read_model(specs / CORE, Core).cases if (specs / CORE).is_file() else ()
+    specification = Specification(layers, situations, core, frozenset(own))
+    _refuse_unfit_core(specification, specs)
+    for case in specification.cases.values():
+        if case.situation.input.pattern == "balanced" and case.layer.d_model % 2:
+            name = case.layer.layer
+            raise _odd_balanced(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
+    return specification
+
+
+@cache
+def clauses() -> dict[str, str]:
+    """Clause id → text on one line, in the order of the specification."""
+    text = (SPECS / "README.md").read_text(encoding="utf-8")
+    texts: dict[str, str] = {}
+    for clause_id, body in _CLAUSE.findall(text):
+        assert clause_id not in texts, f"specs/README.md numbers two clauses {clause_id}"
+        texts[clause_id] = " ".join(body.split())
+    return texts
+
+
+def _refuse_unfit_core(specification: Specification, specs: Path) -> None:
+    """Check that the core lists required cases, each once."""
+    where, cases = f"{shown(specs / CORE)}: key cases", specification.cases
+    for index, name in enumerate(specification.core):
+        case = cases.get(name)
+        if case is None:
+            raise InputError(f"lists {name}, which is no case", where=where, hint=_CORE_HINT)
+        if not case.is_required:
+            raise InputError(f"lists {name}, which is {case.own_level}", where=where, hint=_CORE_HINT)
+        if name in specification.core[:index]:
+            raise InputError(f"lists {name} twice", where=where, hint=_CORE_HINT)
+
+
+_CORE_HINT = "python -m tools core build selects the core again"
+
+
+def _equals_problem(situation: Situation, situations: dict[str, Situation]) -> str:
+    """The reason why the key `equals` is wrong; "" if it is right or null."""
+    if situation.equals is None:
+        return ""
+    other = situations.get(situation.equals)
+    if other is None or other.equals:
+        return f"{situation.equals} is no situation with goldens of its own"
+    differ = [key for key in _NUMERIC_KEYS if getattr(situation, key) != getattr(other, key)]
+    if situation.input.model_copy(update={"padding": other.input.padding}) != other.input:
+        differ.append("input")
+    if differ:
+        return f"{situation.equals} has another {' and '.join(differ)}"
+    if families := set(situation.families) - set(other.families):
+        return f"{situation.equals} does not apply to families {', '.join(sorted(families))}"
+    covered = set(other.checks) | ({"output", "weights"} if "stages" in other.checks else set())
+    covered |= {"refusal"} & set(situation.checks) if "output" in covered else set()
+    uncovered = set(situation.checks) - covered
+    return f"{situation.equals} does not check {', '.join(sorted(uncovered))}" if uncovered else ""
+
+
+_NUMERIC_KEYS = ("batch", "sequence", "items", "parameter_exponents", "mask")
+"""Keys that determine the golden's numbers, beside `input`."""
+
+
+def _odd_balanced(case: Case, layer_file: Path, situations: Path) -> InputError:
+    """Rule P-4: a balanced input needs an even number of features."""
+    layer, situation = case.layer, case.situation
+    return InputError(
+        f"d_model = {layer.d_model} is odd, but {shown(situations / situation.situation)}.yaml, a situation of its "
+        f"family {layer.family}, has a balanced input, whose halves are equally long",
+        where=f"{shown(layer_file)}: key d_model",
+        hint="give the layer an even d_model or another family, or the situation another input.pattern",
+    )
+
+
+@cache
+def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
+    """Id → deviation: the catalogue. Raises InputError if two deviations have the same patch."""
+    folder = specs / "deviations"
+    deviations = read_deviations(folder)
+    id_by_patch: dict[str, str] = {}
+    for name, deviation in deviations.items():
+        patch = json.dumps(deviation.patch.model_dump(mode="json"), sort_keys=True)  # independent of the keys' order
+        if patch in id_by_patch:
+            raise InputError(
+                f"has the same patch as {id_by_patch[patch]}",
+                where=f"{shown(folder / name)}.yaml: key patch",
+                hint="each defect has one file: remove one of the two, and add its links to the other",
+            )
+        id_by_patch[patch] = name
+    return deviations
+
+
+def read_deviations(folder: Path) -> dict[str, Deviation]:
+    """Id → deviation, of the YAML files in a folder."""
+    return _read_folder(folder, Deviation)
+
+
+def _read_folder(folder: Path, model: type[_Model]) -> dict[str, _Model]:
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    if not files:
+        raise InputError("holds no YAML file", where=shown(folder), hint="the specification's folders are never empty")
+    items: dict[str, tuple[Path, _Model]] = {}
+    for path in files:
+        item = _read_one(path, model)
+        if path.stem in items:
+            raise InputError(
+                f"id {path.stem!r} is given twice",
+                where=shown(path),
+                hint=f"also in {shown(items[path.stem][0])}: remove one",
+            )
+        items[path.stem] = path, item
+    return {name: item for name, (_, item) in items.items()}
+
+
+def _read_one(path: Path, model: type[_Model]) -> _Model:
+    item = read_model(path, model)
+    key = model.__name__.lower()
+    name = getattr(item, key)
+    if name != path.stem:
+        raise InputError(
+            f"the id {name!r} is not the file's name; ids are stable for ever",
+            where=f"{shown(path)}: key {key}",
+            hint=f"write {path.stem!r} there, or name the file {name}.yaml",
+        )
+    if isinstance(item, Layer) and item.unfit_family:
+        hint = f"{', '.join(STACK_FAMILIES)} for a stack; {' or '.join(TOKEN_FAMILIES)} where there is an embedding"
+        raise InputError(item.unfit_family, where=f"{shown(path)}: key family", hint=hint)
+    if isinstance(item, Layer):
+        refuse_larger(item, LARGEST, shown(path))
+    cited: tuple[str, ...] = () if isinstance(item, Deviation) else item.clauses
+    for clause in cited:
+        if clause not in clauses():
+            raise InputError(
+                f"cites clause {clause}, which specs/README.md does not have",
+                where=f"{shown(path)}: key clauses",
+                hint=nearest(clause, clauses()),
+            )
+    return item

@@ -1,0 +1,46 @@
+"""The bytes of a layer's parameters, and the layers that are too large: computed without making any parameter."""
+
+from math import prod
+
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
+
+_ITEM = 8
+"""Bytes: the oracle computes in float64."""
+LARGEST = 1 << 43
+"""Bytes of parameters of a layer that is refused as soon as it is read: eight TiB, ten times GPT-3 in float32."""
+LARGEST_BUILT = 1 << 31
+"""Bytes of parameters of a layer that can be built: one frame has them all (docs/wire.md)."""
+
+
+SMALL = 64
+"""Stages are kept whole up to this d_model: a few hundred kilobytes per case."""
+
+
+def is_large(layer: Layer) -> bool:
+    """Whether its stages are not kept whole, and a play of it takes as long as a hundred of a small one."""
+    return layer.d_model > SMALL
+
+
+def parameter_bytes(layer: Layer) -> int:
+    """The bytes of all parameters in float64. The layers of a stack are counted, not listed."""
+    part = "attention." if layer.part == "attention" else ""
+    of_one = sum(prod(p.shape(layer)) for p in PARAMETERS if p.held(layer) and p.name.startswith(part))
+    beside = sum(prod(p.shape(layer)) for p in (EMBEDDING, *FINAL_NORM) if p.held(layer))
+    return _ITEM * (layer.stack.layers * of_one + beside)
+
+
+def refuse_larger(layer: Layer, limit: int, where: str) -> None:
+    """Raises InputError if the parameters of `layer` take more than `limit` bytes."""
+    if (size := parameter_bytes(layer)) > limit:
+        raise InputError(
+            f"its parameters would take {_text(size)} in float64; at most {_text(limit)} are possible",
+            where=where,
+            hint="take smaller sizes: d_model, d_ff, vocabulary, or fewer layers",
+        )
+
+
+def _text(size: int) -> str:
+    power = min(max(size.bit_length() - 1, 0) // 10, 8)
+    return f"{size / 1024**power:.3g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB', 'ZiB', 'YiB')[power]}"

@@ -1,0 +1,229 @@
+"""The cases that a subject can be asked: at the sizes that it takes, with the masks that it has, each once."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.protocol.description import FileDescription, MaskInput, ModuleDescription
+from encoder_conformance.protocol.tensors import digest_of
+from encoder_conformance.spec.case import Case, layer_parameters
+from encoder_conformance.spec.case_parameters import CaseParameters
+from encoder_conformance.spec.dtypes import DtypeName, Format, dtype_named
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
+from encoder_conformance.spec.portable import RAISED
+from encoder_conformance.spec.situation import Check, Situation
+from encoder_conformance.subjects.questions import cases_of, question_of
+
+Array = np.ndarray[Any, Any]
+OWN = ("no-mask", "padded-item", "causal")
+"""The situations in which a subject's own parameters are judged, too."""
+_OF_MODULES: frozenset[Check] = frozenset({"output", "stages", "gradients", "invariant"})
+_OF_FILES: frozenset[Check] = frozenset({"output", "stages", "invariant"})
+"""A file gives no gradients."""
+_NO_INVARIANTS = ("layout", "mask_encoding", "train_without_dropout")
+"""Of how inputs are given, which a module has one way of; and of training."""
+_AT_ANY_SIZE = (None, "determinism", "padding_content")
+"""Invariants, and none, that a smaller batch and sequence show as well; others are made for their sizes."""
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """Limits of a subject: what its masks can say, and the sizes that it is fixed to; None: any.
+
+    `by_item`, `by_head`: attention masks differ between these. `counted`: padding stands on the right alone, of items
+    that have a position. `causal`: no mask lets it see later positions.
+    """
+
+    padding: bool
+    attention: bool
+    by_item: bool
+    by_head: bool
+    bias: bool = False
+    causal: bool = False
+    counted: bool = False
+    batch: int | None = None
+    sequence: int | None = None
+
+    @classmethod
+    def of_module(cls, described: ModuleDescription) -> "InputLimits":
+        limits = cls._of_masks(described.masks)
+        bias = any(mask.by_query and mask.by_head and mask.meaning == "additive" for mask in described.masks)
+        return replace(limits, bias=bias, causal=described.always_causal)
+
+    @classmethod
+    def of_file(cls, description: FileDescription) -> "InputLimits":
+        batch, sequence = description.sizes()
+        masks = description.mask_inputs.values()
+        limits = cls._of_masks(masks, one_item=batch == 1)
+        return replace(limits, counted=any(mask.counted for mask in masks), batch=batch, sequence=sequence)
+
+    @classmethod
+    def _of_masks(cls, masks: Collection[MaskInput], *, one_item: bool = False) -> "InputLimits":
+        """`one_item`: a batch of one, whose item any mask tells apart."""
+        by_query = [mask for mask in masks if mask.by_query]
+        return cls(
+            padding=any(one_item or mask.by_item for mask in masks),
+            attention=bool(by_query),
+            by_item=any(one_item or mask.by_item for mask in by_query),
+            by_head=any(mask.by_head for mask in by_query),
+        )
+
+    def fit(self, batch: int, sequence: int) -> bool:
+        return self.batch in (None, batch) and self.sequence in (None, sequence)
+
+    def allow(self, mask: Mask) -> bool:
+        """Whether the masks can say it."""
+        if mask.padding is not None and not (self.padding and (not self.counted or _is_counted(mask))):
+            return False
+        if self.causal:
+            return isinstance(mask.attention, Causal) and mask.bias is None
+        if mask.bias is not None and not self.bias:
+            return False
+        match mask.attention:
+            case None:
+                return True
+            case Causal():
+                return self.attention
+            case Drawn(axes=axes):
+                return self.attention and (self.by_item or "B" not in axes) and (self.by_head or "H" not in axes)
+        return self.by_item
+
+    def ask(self, situation: Situation) -> bool:
+        """Whether a check asks it. Padding holds what it was drawn as: 2^100 overflows in PyTorch's own LayerNorm."""
+        if situation.mode != "eval" or not _OF_MODULES & {*situation.checks} or situation.invariant in _NO_INVARIANTS:
+            return False
+        is_plain = situation.given.layout == "batch_first" and situation.input.padding == "as_drawn"
+        return is_plain and self.allow(situation.mask)
+
+
+def _is_counted(mask: Mask) -> bool:
+    """Whether the number of positions that it shows, of each item, says all."""
+    padding = mask.padding
+    return isinstance(padding, EndPadding) and padding.kind == "right" and all(padding.lengths)
+
+
+def each_once(cases: Iterable[Case], dtype: DtypeName | None = None) -> Iterator[Case]:
+    """Each set of tensors once, however a situation would have them given, and every invariant.
+
+    `dtype`: the format that they are asked in; None: the last that each names.
+    """
+    seen = set[bytes]()
+    for case in cases:
+        if case.situation.invariant is None:
+            format = dtype or case.situation.dtypes[-1]
+            content = digest_of(question_of(case, format), f"{case.situation.parameter_exponents} {format}")
+            if content in seen:
+                continue
+            seen.add(content)
+        yield case
+
+
+def neutral(parameters: Mapping[str, Array], absent: Sequence[str]) -> dict[str, Array]:
+    """The parameters with those that are absent set to what does nothing: a gain of 1, a bias or shift of 0."""
+    without = {name: np.full_like(parameters[name], name.endswith("gain")) for name in absent}
+    return {**parameters, **without}
+
+
+def pool(
+    layer: Layer, limits: Sequence[InputLimits], level: Level, dtypes: Collection[str] = ("float32",)
+) -> Iterator[Case]:
+    """Cases of the level in any of these formats that all of these limits allow. The core of a stack, and of a layer
+    that is always causal, is all required ones."""
+    whole = layer.is_stack or any(each.causal for each in limits)
+    for case in cases_of(layer, "required" if level == "core" else level, 0):
+        asked = level != "core" or case.in_core or whole
+        if (
+            asked
+            and not set(dtypes).isdisjoint(case.situation.dtypes)
+            and all(each.ask(case.situation) for each in limits)
+        ):
+            yield case
+
+
+def module_cases(described: ModuleDescription, layer: Layer, level: Level = "core") -> list[Case]:
+    """The layer with portable parameters, in the situations that a module's masks can say."""
+    asked = pool(layer, [InputLimits.of_module(described)], level, described.dtypes)
+    most_checks_first = sorted(asked, key=lambda case: -len(case.situation.checks))
+    return [_with_what_it_has(_in_formats(case, described), described) for case in each_once(most_checks_first)]
+
+
+def own_cases(
+    described: ModuleDescription, layer: Layer, own: Mapping[str, Array], level: Level = "core"
+) -> Iterator[Case]:
+    """With the module's own parameters; none if it lacks some that the layer has no way to do without."""
+    renamed = layer.model_copy(update={"layer": f"{layer.layer}-own"})
+    held = CaseParameters.of({**neutral(layer_parameters(layer, {}), described.absent), **own})
+    for case in pool(renamed, [InputLimits.of_module(described)], level, described.dtypes):
+        if case.situation.situation in OWN:
+            yield replace(_in_formats(case, described), held=held)
+
+
+def _in_formats(case: Case, described: ModuleDescription) -> Case:
+    situation = case.situation
+    dtypes = tuple(dtype for dtype in situation.dtypes if dtype in described.dtypes)
+    checks = tuple(check for check in situation.checks if check in _OF_MODULES)
+    mask = case.mask()
+    if described.padded_item_is_nan and mask is not None and not mask.any(-1).all():
+        checks = tuple(check for check in checks if check != "gradients")
+    return replace(case, situation=situation.model_copy(update={"dtypes": dtypes, "checks": checks}))
+
+
+def _with_what_it_has(case: Case, described: ModuleDescription) -> Case:
+    """With what the module lacks set to what does nothing, and what is one tensor made equal."""
+    if not described.absent and not described.tied:
+        return case
+    parameters = neutral(case.parameters(), described.absent)
+    for first, second in described.tied:
+        parameters[second] = parameters[first]
+    return replace(case, held=CaseParameters.of(parameters))
+
+
+def file_cases(
+    situations: Iterable[Situation],
+    limits: InputLimits,
+    layer: Layer,
+    format: Format,
+    held: CaseParameters,
+    at_most: tuple[int, int] | None = None,
+) -> Iterator[Case]:
+    """Those of the situations that fit the sizes of a file, with `at_most` so many items and positions.
+
+    `format`: the dtype of the file's output, with the roundoff of what it computes in. `held`: the file's parameters.
+    """
+    for situation in situations:
+        B, S = limits.batch, limits.sequence
+        if at_most is not None and situation.invariant in _AT_ANY_SIZE:
+            B, S = B or min(at_most[0], situation.batch), S or min(at_most[1], situation.sequence)
+        resized = _resized(situation, B or situation.batch, S or situation.sequence)
+        if resized is not None:
+            asked = _varied(resized, format).model_copy(update={"dtypes": (dtype_named(format.name),)})
+            yield Case(layer, asked, held=held)
+
+
+def _resized(situation: Situation, B: int, S: int) -> Situation | None:
+    """The situation of B items and S positions, its padding cut or repeated; None if all of it is padding."""
+    checks = tuple(check for check in situation.checks if check in _OF_FILES)
+    if (situation.batch, situation.sequence) == (B, S):
+        return situation.model_copy(update={"checks": checks})
+    changed: dict[str, Any] = {**situation.model_dump(), "checks": checks, "batch": B, "sequence": S, "equals": None}
+    if situation.mask.padding is not None:
+        valid = situation.mask.valid(situation.batch, situation.sequence)
+        rows = [[valid[b % situation.batch][s * situation.sequence // S] for s in range(S)] for b in range(B)]
+        if not any(map(any, rows)):
+            return None
+        holes = tuple(tuple(s for s in range(S) if not row[s]) for row in rows)
+        changed["mask"] = {**situation.mask.model_dump(), "padding": {"kind": "holes", "positions": holes}}
+    return Situation.model_validate(changed)
+
+
+def _varied(situation: Situation, format: Format) -> Situation:
+    """The situation with as large a mean and more than two values of x, where the format holds them (P-4)."""
+    given = situation.input
+    if given.pattern != "offset" or format.roundoff * RAISED > 0.25:
+        return situation
+    raised = given.model_copy(update={"pattern": "raised", "exponent": given.exponent - 9})
+    return situation.model_copy(update={"input": raised})

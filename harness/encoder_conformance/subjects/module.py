@@ -1,0 +1,98 @@
+"""A module in a worker of its own: its parts listed, and each examined and asked as a subject."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from encoder_conformance.implementation.manifest import Implementation, read_implementation
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import READERS
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.protocol.messages import Examine
+from encoder_conformance.subjects.starting import new_session, otherwise_described, require_ready
+from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
+from encoder_conformance.worker.failure import Failure
+
+FOLDER = READERS / "module_target"
+_NONE = "-"
+"""No path of a part: nothing was examined, or a list came last."""
+_PROGRAM = "adapter.py"
+"""The tensor of an examination that has the source of an adapter."""
+
+
+class ModuleWorker:
+    """The worker that has the module of a request, and answers as the part that was examined last."""
+
+    def __init__(self, request: SubjectRequest, log: Path) -> None:
+        """Raises InputError if no interpreter can run the worker."""
+        self.request = request
+        implementation = read_implementation(FOLDER, {"target": request.target}, request.target)
+        self.ready = require_ready(implementation, FOLDER, request.pythons, request.target, "cannot be loaded here")
+        self.session = new_session(self.ready, log)
+        self._part: str | None = _NONE
+
+    def close(self) -> None:
+        self.session.close()
+
+    def listed(self) -> list[str]:
+        """The paths of the parts that may be layers."""
+        self._part = _NONE
+        answer = self._ask(Examine(**self._named, at=None, listed=True, layer=None, resize=False))
+        return list(answer[0].get("candidates", []))
+
+    def examined(self, at: str | None) -> Subject | Problem:
+        """The part as a subject, whose layer is None if it is none; the worker then answers as this part."""
+        layer, resize = self.request.layer, self.request.resize
+        self._part = _NONE
+        asked = Examine(**self._named, at=at, listed=False, layer=layer, resize=resize, dtypes=self.request.dtypes)
+        found, own = self._ask(asked)
+        if "problem" in found:
+            return Problem.model_validate(found["problem"])
+        program = np.asarray(own.get(_PROGRAM, ()), dtype=np.uint8).tobytes().decode()
+        try:
+            description = ModuleDescription.model_validate_json(json.dumps({**found, "adapter": program}))
+        except ValidationError as error:
+            raise otherwise_described(FOLDER, "it", error) from None
+        self._part = at
+        name = f"{self.request.target}{f' at {at}' if at else ''}"
+        return Subject(
+            name=name,
+            session=self.session,
+            implementation=_as_described(self.ready.implementation, description, name),
+            description=description,
+            layer=description.judged_as,
+            parameters={name: value for name, value in own.items() if name != _PROGRAM},
+            own_names=description.own_names,
+        )
+
+    def turn_to(self, at: str | None) -> None:
+        """Have the worker answer as this part, which was examined before."""
+        if self._part != at:
+            self.examined(at)
+
+    @property
+    def _named(self) -> dict[str, Any]:
+        request = self.request
+        return {"target": request.target, "arguments": dict(request.arguments), "folder": str(request.folder)}
+
+    def _ask(self, request: Examine) -> tuple[dict[str, Any], Mapping[str, Array]]:
+        answer = self.session.examine(request)
+        if isinstance(answer, Failure):
+            hint = f"the worker's log: {self.session.log}"
+            raise InputError(f"could not be examined: {answer.message}", where=self.request.target, hint=hint)
+        return answer
+
+    def unusable(self, problem: Problem) -> InputError:
+        return InputError(problem.message, where=self.request.target, hint=problem.hint)
+
+
+def _as_described(implementation: Implementation, description: ModuleDescription, name: str) -> Implementation:
+    """The implementation that a module is: with the formats and stages that were found."""
+    stages = kinds_of(description.stages)
+    checks = tuple(c for c in implementation.capabilities.checks if c != "stages" or len(stages) > 1)
+    return found_to_be(implementation, name, dtypes=description.dtypes, stages=stages, checks=checks)

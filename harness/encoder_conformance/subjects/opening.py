@@ -1,0 +1,129 @@
+"""The door: opens a subject by what its name says, a file by its ending, an implementation, else a module."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from encoder_conformance.implementation.declared import check_declared
+from encoder_conformance.implementation.manifest import find_implementation, known_folders
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.subjects.checkpoint import open_checkpoint
+from encoder_conformance.subjects.module import ModuleWorker
+from encoder_conformance.subjects.onnx_file import open_file
+from encoder_conformance.subjects.starting import new_session, require_ready
+from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest
+from encoder_conformance.worker.limits import WorkerLimits
+
+Parameters = Mapping[str, Array]
+
+
+def open_subject(request: SubjectRequest, log: Path) -> Subject:
+    """A subject that computes, whose worker writes to `log`. Raises InputError for what is none, or cannot start."""
+    target = request.target
+    if target.endswith(".onnx"):
+        if not (request.folder / target).is_file():
+            raise InputError("there is no such file", where=target)
+        return open_file(request, "all", target, log)
+    if target.endswith(".safetensors"):
+        hint = "name what computes with them: hf:FOLDER for a folder that has its config.json, too"
+        raise InputError("holds parameters, and computes nothing", where=target, hint=hint)
+    name = target.partition(":")[0]
+    if name in known_folders() or (Path(name) / "impl.yaml").is_file():
+        return open_implementation(request, log, "cannot be run here").named(target)
+    return _open_module(request, log)
+
+
+def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject:
+    """The source of a file with the parameters `made`: a checkpoint, a file, or a module, whose part is looked for.
+
+    Raises InputError for what is none.
+    """
+    where = f"--against {request.target}"
+    if request.target.endswith(".safetensors"):
+        return open_checkpoint(request.folder / request.target, request.target, where, made)
+    if request.target.endswith(".onnx"):
+        return open_file(request, "disable", where, log)
+    module = ModuleWorker(request, log)
+    try:
+        return _source_in(module, made, where)
+    except BaseException:
+        module.close()
+        raise
+
+
+def open_implementation(
+    request: SubjectRequest, log: Path, problem: str = "", limits: WorkerLimits | None = None
+) -> Subject:
+    """An implementation by its name or folder, with `:key=value,…` for a variant; its worker is held to `limits`.
+
+    Raises InputError, `PROBLEM: reason`, if it cannot be started here.
+    """
+    folder, implementation = find_implementation(request.target)
+    check_declared(implementation, folder)
+    ready = require_ready(implementation, folder, request.pythons, request.target, problem)
+    return Subject(implementation.name, new_session(ready, log, limits=limits), implementation)
+
+
+def _open_module(request: SubjectRequest, log: Path) -> Subject:
+    """The module, or its part: `target@PATH`. Raises InputError if it is no layer, or not all parameters are found."""
+    target, _, at = request.target.partition("@")
+    module = ModuleWorker(replace(request, target=target), log)
+    try:
+        found = module.examined(at or None)
+        if isinstance(found, Problem):
+            raise InputError(found.message, where=request.target, hint=found.hint)
+        described = found.as_module
+        if found.layer is None or not described.parameters or described.unplaced:
+            reason = described.not_read.problem if described.not_read else "not all of its parameters are found"
+            raise InputError(reason, where=request.target, hint="--layer says which layer it should be")
+    except BaseException:
+        module.close()
+        raise
+    return found.named(request.target)
+
+
+def _source_in(module: ModuleWorker, made: Parameters, where: str) -> Subject:
+    """The module or the part that was named; else the whole, or the one part that has the most values of `made`."""
+    at = module.request.at
+    whole = module.examined(at)
+    if at is not None or _fits(whole, made):
+        return _understood(whole, where)
+    found = {path: module.examined(path) for path in [*_containers(module), *module.listed()]}
+    fitting = {path: each for path, each in found.items() if _fits(each, made)}
+    if not fitting:
+        return _understood(whole, where)
+    best = max(fitting, key=lambda path: _equal(fitting[path], made))
+    return _understood(module.examined(best), where)  # the worker answers for what it examined last
+
+
+def _containers(module: ModuleWorker) -> list[str]:
+    """The paths that hold the listed parts: stacks of them, where they are members of one list."""
+    above = [path.split(".")[:-1] for path in module.listed()]
+    paths = [".".join(parts[: -1 if len(parts) > 1 else 1]) for parts in above if parts]
+    return list(dict.fromkeys(path for path in paths if path))
+
+
+def _fits(found: Subject | Problem, made: Parameters) -> bool:
+    """Whether it has these parameters, by names and shapes."""
+    if isinstance(found, Problem) or found.layer is None:
+        return False
+    shapes = {name: np.shape(value) for name, value in found.parameters.items()}
+    return shapes == {name: value.shape for name, value in made.items()}
+
+
+def _equal(found: Subject | Problem, made: Parameters) -> int:
+    assert not isinstance(found, Problem)
+    return sum(np.allclose(found.parameters[name], value, rtol=1e-2, atol=1e-2) for name, value in made.items())
+
+
+def _understood(found: Subject | Problem, where: str) -> Subject:
+    if isinstance(found, Problem):
+        raise InputError(found.message, where=where, hint=found.hint)
+    if found.layer is None:
+        problem = found.as_module.not_read.problem if found.as_module.not_read else "no layer was read off it"
+        hint = "--at names the part that was exported, such as encoder.layer.0"
+        raise InputError(f"is no encoder layer as the specification knows it: {problem}", where=where, hint=hint)
+    return found

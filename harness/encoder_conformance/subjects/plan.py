@@ -1,0 +1,65 @@
+"""The plan: each implementation's tasks in order, with a reason for each check that does not apply."""
+
+from fnmatch import fnmatchcase
+
+from encoder_conformance.implementation.declared import active_deviations
+from encoder_conformance.implementation.declared import opt_out as opt_out_by_declaring
+from encoder_conformance.implementation.manifest import Implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.checks.invariants.follow_ups import opt_out as opt_out_of_invariant
+from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.level import LEVELS, Level
+from encoder_conformance.spec.reason import Reason
+from encoder_conformance.spec.situation import Check
+
+
+def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) -> list[Case]:
+    """The cases that any glob matches, of this level or a stricter one. Raises InputError if there are none."""
+    matching: dict[str, Case] = {}
+    for glob in globs or ("*",):
+        matched = {name: case for name, case in cases.items() if fnmatchcase(name, glob)}
+        if not matched:
+            raise InputError(
+                f"matches no case: {glob!r}", where="--case", hint=f"{nearest(glob, cases)} (conform list cases)"
+            )
+        matching |= matched
+    selected = [case for case in matching.values() if level is None or LEVELS.index(case.level) <= LEVELS.index(level)]
+    if not selected:
+        raise InputError(
+            f"{level} has none of the {len(matching)} cases that are named",
+            where="--level",
+            hint="conform list cases shows each case's level",
+        )
+    return selected
+
+
+def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
+    """The tasks in these dtypes, or in all that the cases name, ordered so that few layers are built twice."""
+    reasons: dict[Reason, Reason] = {}
+    tasks = [
+        _task(implementation, case, dtype, check, reasons)
+        for case in cases
+        for dtype in case.situation.dtypes
+        if dtype in dtypes or not dtypes
+        for check in case.situation.checks
+    ]
+    return sorted(tasks, key=lambda task: repr(task.build_key))
+
+
+def _task(
+    implementation: Implementation, case: Case, dtype: DtypeName, check: Check, reasons: dict[Reason, Reason]
+) -> Task:
+    """`reasons`: those of earlier tasks. Thousands of tasks share a few, and memory has each once."""
+    deviations = active_deviations(implementation, case, dtype, check)
+    opt_out = _own_opt_out(implementation, case, dtype, check) or opt_out_by_declaring(case, check, deviations)
+    if opt_out is not None:
+        opt_out = reasons.setdefault(opt_out, opt_out)
+    return Task(implementation, case, dtype, check, opt_out, deviations)
+
+
+def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> Reason | None:
+    if check == "invariant":
+        return opt_out_of_invariant(implementation, case, dtype)
+    return implementation.opt_out(case, dtype, check)

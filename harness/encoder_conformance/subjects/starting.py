@@ -1,0 +1,108 @@
+"""Starts the worker of one implementation, outside `conform run`."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
+from encoder_conformance.implementation.manifest import Implementation, default_implementations, find_implementation
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.platform.errors import InputError, Unanswered
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.situation import Check
+from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.launch import end_of_log
+from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.session import Session
+
+_LAST_LINES = 8
+
+
+def require_ready(
+    implementation: Implementation, folder: Path, pythons: Mapping[str, str], where: str, problem: str = ""
+) -> Ready:
+    """The command that starts it. Raises InputError, `PROBLEM: reason`, if there is none; by default it is named."""
+    found = resolve(implementation, folder, dict(pythons))
+    if isinstance(found, Missing):
+        raise InputError(f"{problem or implementation.name}: {found.reason}", where=where, hint=found.hint)
+    return found
+
+
+def find_task(name: str | None, case: Case, dtype: DtypeName, check: Check) -> tuple[Ready, Task]:
+    """The implementation of this name or folder, or else the first available one that supports the check; and its task.
+
+    Raises InputError if there is none.
+    """
+    candidates = [find_implementation(name)] if name else default_implementations()
+    reasons, hint = [], "pip install 'encoder-conformance[all]', or choose another --impl, --layer or --dtype"
+    for folder, implementation in candidates:
+        interpreter = resolve(implementation, folder, {})
+        opt_out = implementation.opt_out(case, dtype, check)
+        if isinstance(interpreter, Missing):
+            reasons.append(f"{implementation.name}: {interpreter.reason}")
+            hint = interpreter.hint if name else hint
+        elif opt_out:
+            reasons.append(f"{implementation.name}: {opt_out.text}")
+            hint = "choose another --impl, --layer or --dtype" if name else hint
+        else:
+            return interpreter, Task(implementation, case, dtype, check, None)
+    message = "; ".join(reasons) if name else f"no implementation is available here ({'; '.join(reasons)})"
+    raise InputError(message, where="--impl", hint=hint)
+
+
+def new_session(
+    ready: Ready,
+    log: Path,
+    threads: int = 1,
+    *,
+    variables: Mapping[str, str] | None = None,
+    limits: WorkerLimits | None = None,
+) -> Session:
+    """A session on the processor with a log of its own; its worker starts with the first request.
+
+    `variables`: environment variables of the worker.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    return Session(ready, "cpu", threads, log, variables, limits=limits)
+
+
+@contextmanager
+def open_session(
+    ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None, limits: WorkerLimits | None = None
+) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
+    """A session, closed at the end of the block, and a function that returns an answer's tensors.
+
+    The function raises `Unanswered`, with the last lines of the worker's log, if the answer is a failure.
+    """
+    with tempfile.TemporaryDirectory(prefix="conform-") as folder:
+        log = Path(folder) / "worker.log"
+        session = new_session(ready, log, threads, variables=variables, limits=limits)
+
+        def require_answer(answer: Tensors | Failure) -> Tensors:
+            if not isinstance(answer, Failure):
+                return answer
+            session.worker.write_log()
+            raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_last_lines(log)]))
+
+        try:
+            yield session, require_answer
+            session.close()
+        finally:
+            session.abort()
+
+
+def _last_lines(log: Path) -> list[str]:
+    return [f"  {line}" for line in end_of_log(log).splitlines()[-_LAST_LINES:]]
+
+
+def otherwise_described(folder: Path, what: str, error: ValidationError) -> RuntimeError:
+    """The fault of a reader whose description is none that the harness knows."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return RuntimeError(f"impls/{folder.name} describes {what} in another way: {where}: {first['msg']}")

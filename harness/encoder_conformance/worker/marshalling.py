@@ -1,0 +1,146 @@
+"""Encodes a case's inputs in the situation's format, and decodes the outputs (clauses S-2, M-8, M-9).
+
+The harness itself uses one format: x and output [B, S, D], masks true where a query may attend to a key.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.protocol.messages import AsGiven, Run
+from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.masking import Causal
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.situation import InputFormat
+from encoder_conformance.worker.failure import WorkerFailure
+
+Array = npt.NDArray[Any]
+CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
+"""The content of positions that are not valid (clause M-8)."""
+
+
+def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
+    """The `run` request of a task and its tensors. The cotangent is zero on `kinked_rows`, [n, 2] (B-2)."""
+    case, tensors = task.case, encode_inputs(task)
+    if task.check == "gradients":
+        cotangent = case.cotangent(kinked_rows).astype(task.format.numpy)
+        tensors["cotangent"] = in_layout(cotangent, case.situation.given)
+    return Run(check=task.check, mode=case.situation.mode, given=given_as(case)), tensors
+
+
+def given_as(case: Case) -> AsGiven:
+    """The format of a case's inputs, as the messages carry it."""
+    given = case.situation.given
+    return AsGiven(
+        layout=given.layout,
+        masks=given.masks,
+        causal_flag=causal_flag(case),
+        checkpoint=given.checkpoint,
+        padding_id=case.padding_id,
+    )
+
+
+def encode_inputs(task: Task) -> Tensors:
+    """x or token ids, memory and masks of the task's case, in the situation's format and the task's dtype."""
+    case, given = task.case, task.case.situation.given
+    dtype = task.format.numpy
+    if case.layer.embedding is not None:
+        return {"ids": in_layout(case.ids(), given), **_masks(case, dtype)}
+    x = case.x()
+    if (content := case.situation.input.padding) != "as_drawn":
+        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
+    memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
+    return {"x": in_layout(x.astype(dtype), given), **memory, **_masks(case, dtype)}
+
+
+def in_layout(x: Array, given: InputFormat) -> Array:
+    """x [B, S, D], or token ids [B, S], in the situation's layout."""
+    if given.layout == "unbatched":
+        return np.asarray(x[0])
+    return np.ascontiguousarray(x.swapaxes(0, 1)) if given.layout == "sequence_first" else x
+
+
+def decode_outputs(tensors: Tensors, case: Case) -> Tensors:
+    """An answer in batch-first layout. Raises WorkerFailure where its own layout is wrong."""
+    if problem := _wrong_layout(tensors, case):
+        raise WorkerFailure(Outcome.FAIL, problem, lost=False)
+    layout = case.situation.given.layout
+    if layout == "batch_first":
+        return tensors
+    outputs = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
+    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in outputs.items()}}
+
+
+def _wrong_layout(tensors: Tensors, case: Case) -> str:
+    """Why an answer's layout is wrong; "" if it is right."""
+    if case.situation.given.layout == "batch_first":
+        return ""  # the judge's message is better
+    expected = in_layout(np.empty(case.x_shape), case.situation.given).shape
+    for name in ("output", "x"):
+        if name in tensors and (shape := tensors[name].shape) != expected:
+            return f"{name}: shape {list(shape)} instead of {list(expected)}, {case.situation.given.layout}"
+    return ""
+
+
+def causal_flag(case: Case) -> bool:
+    """Whether the request has the flag for a causal mask."""
+    return isinstance(case.situation.mask.attention, Causal) and case.situation.given.causal != "mask"
+
+
+def _masks(case: Case, dtype: np.dtype[Any]) -> Tensors:
+    given, tensors = case.situation.given, Tensors()
+    padding, attention, bias = case.padding_mask(), case.attention_mask(), case.attention_bias()
+    if causal_flag(case) and given.causal == "flag":
+        attention = None
+    bias_in_mask = bias is not None and given.masks.startswith("additive")
+    if bias_in_mask and attention is None:
+        attention = np.ones((1, 1, 1, 1), dtype=np.bool_)
+    if padding is not None and given.padding == "mask":
+        tensors["padding_mask"] = _reshape_padding(_encode_mask(padding, given, dtype), given)
+    if attention is not None:
+        encoded = _encode_mask(attention, given, dtype)
+        if bias_in_mask and bias is not None:
+            encoded = encoded + bias.astype(encoded.dtype)
+        tensors["attention_mask"] = _reshape_attention(encoded, given, case)
+    if bias is not None and not bias_in_mask:
+        tensors["attention_bias"] = bias.astype(dtype)
+    return tensors
+
+
+def _encode_mask(mask: Bools, given: InputFormat, dtype: np.dtype[Any]) -> Array:
+    match given.masks:
+        case "attend":
+            return mask
+        case "ignore":
+            return ~mask
+        case "integer":
+            return mask.astype(np.int32)
+        case "float":
+            return mask.astype(dtype)
+        case "additive":
+            return np.where(mask, 0.0, -np.inf).astype(dtype)
+        case "additive_float32":
+            return np.where(mask, 0.0, -np.inf).astype(np.float32)
+
+
+def _reshape_padding(mask: Array, given: InputFormat) -> Array:
+    """[B, 1, 1, S] as [B, 1, S], [B, S], or [S] for one item."""
+    if given.rank == 4:
+        return mask
+    flat = mask[:, 0] if given.rank == 3 else mask[:, 0, 0]
+    return flat[0] if given.layout == "unbatched" else flat
+
+
+def _reshape_attention(mask: Array, given: InputFormat, case: Case) -> Array:
+    """[B or 1, H or 1, S, T] as [B * H, S, T] or [S, T]."""
+    if given.rank == 4:
+        return mask
+    situation, H = case.situation, case.layer.attention.num_heads
+    B, S, T = situation.batch, situation.sequence, situation.keys
+    if given.rank == 2:
+        return np.broadcast_to(mask[0, 0], (S, T))
+    return np.broadcast_to(mask, (B, H, S, T)).reshape(B * H, S, T)

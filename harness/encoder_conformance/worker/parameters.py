@@ -1,0 +1,47 @@
+"""The parameters of a `build` request. Large ones are drawn while they are written."""
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.platform.spool import Spool
+from encoder_conformance.protocol.frames import LARGE
+from encoder_conformance.protocol.streamed import Array, Streamed, parts_of
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.drawn import DrawnParameter, drawn
+from encoder_conformance.spec.parameters import parameters_of
+
+
+def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
+    """Every parameter of the task's layer, in the task's dtype."""
+    case, dtype = task.case, task.format.numpy
+    if sum(prod(p.shape(case.layer)) for p in parameters_of(case.layer)) * dtype.itemsize < LARGE:
+        return {name: value.astype(dtype, copy=False) for name, value in case.parameters().items()}
+    return {name: streamed(source, source.shape, dtype) for name, source in _sources(case).items()}
+
+
+def streamed(source: DrawnParameter | Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Streamed:
+    """A tensor of this dtype that is cast from its source while it is written."""
+    return Streamed(dtype, shape, partial(_cast, source, dtype))
+
+
+def _sources(case: Case) -> dict[str, DrawnParameter | Array]:
+    """Name → source of each parameter: its draw, or an array that the case holds."""
+    if case.held is not None:
+        return dict(case.held.as_given)
+    return dict(drawn(case.layer, case.situation.parameter_exponents, case.seed))
+
+
+def _cast(source: DrawnParameter | Array, dtype: np.dtype[Any]) -> Iterator[Array]:
+    if not isinstance(source, DrawnParameter):
+        return (part.astype(dtype, copy=False) for part in parts_of(source))
+    drawn_parts = (part.astype(dtype, copy=False) for part in source.parts())
+    return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape), dtype)
+
+
+_DRAWN = Spool()
+"""The layers of a run: several implementations build them, and each sends back what it was sent."""

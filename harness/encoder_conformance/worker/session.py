@@ -1,0 +1,299 @@
+"""Asks one implementation: builds layers in its worker and puts requests to it, one answer for each."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.implementation.manifest import Device
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.protocol import messages
+from encoder_conformance.protocol.frames import Sendable, Tensors
+from encoder_conformance.protocol.streamed import Receive, whole
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.size import LARGEST_BUILT
+from encoder_conformance.worker.failure import Failure, WorkerFailure
+from encoder_conformance.worker.launch import Launch
+from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.marshalling import Array, decode_outputs, encode_inputs, given_as, run_request
+from encoder_conformance.worker.parameters import parameters_to_send
+from encoder_conformance.worker.pipelining import AHEAD, Pipeline, Requests, SentTask
+from encoder_conformance.worker.process import WorkerProcess
+from encoder_conformance.worker.round_trip import RoundTrip, StoredParameters, expected_parameters
+from encoder_conformance.worker.sizes import size_of, size_of_answer, size_of_model
+from encoder_conformance.worker.supervisor import Answered, Ask, Losses, Supervisor
+
+_Key = tuple[object, ...]
+"""Identifies a layer: what is built is known by it."""
+
+
+class Session:
+    """An implementation that is asked, the layer that its worker has built, and the tasks that were sent ahead."""
+
+    def __init__(
+        self,
+        ready: Ready,
+        device: Device,
+        threads: int,
+        log: Path,
+        variables: Mapping[str, str] | None = None,
+        *,
+        limits: WorkerLimits | None = None,
+    ) -> None:
+        """`variables`: environment variables of the worker, beside those that set its number of threads."""
+        self.ready, self.log, self._timeouts = ready, log, ready.implementation.timeouts
+        self._missing_parameters = ready.implementation.capabilities.missing_parameters
+        launch = partial(Launch.of, ready, threads, log, limits or WorkerLimits(), variables)
+        self.worker = Supervisor(ready, device, threads, log, launch, self.forget)
+        self._unbuildable: dict[_Key, Failure] = {}
+        self._drawn: tuple[_Key, Sendable] | None = None
+        self._built: _Key | None = None
+        self._ahead, self.requests = Pipeline(self._timeouts), Requests()
+
+    def of_run(self, losses: Losses, started: WorkerProcess | None) -> "Session":
+        """This session as one of several that share `losses`. `started`: its first worker, if there is one already."""
+        self.worker.losses, self.worker.early = losses, started
+        return self
+
+    def start(self) -> Failure | None:
+        """Start the worker. Returns the failure, or None on success."""
+        return self.worker.start()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Package → version, as the adapter has answered to `start`."""
+        return self.worker.versions
+
+    @property
+    def given_up(self) -> Failure | None:
+        """Why no check is to be asked of this implementation any more; None while there is no reason."""
+        return self.worker.losses.given_up
+
+    def check(self) -> AbstractContextManager[None]:
+        """The requests of one check. What the worker did before the first of them is the fault of an earlier check."""
+        return self.worker.check()
+
+    def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Tensors | Failure:
+        """Run one task. A failure affects this task only: a lost worker is restarted for the next one.
+
+        Tensors that `receive` takes are not in the result.
+        """
+        build_and_run = partial(self._build_and_run, task=task, kinked_rows=kinked_rows, receive=receive)
+        if sent := self._ahead.take(task):
+            read = partial(self._read_answers, sent=sent, receive=receive)
+            return self._attempt(task.build_key, read, build_and_run)
+        return self._drop_ahead_and_attempt(task.build_key, build_and_run)
+
+    def send_ahead(self, tasks: Iterable[Task], kinked_rows: Callable[[Task], Array]) -> None:
+        """Send the next tasks of `observe`, in this order, so that the worker need not wait.
+
+        Sends nothing without a running worker, and stops at a task that does not fit into its pipe.
+        """
+        for task in islice(tasks, len(self._ahead), AHEAD):
+            if not (self.worker.process and self._send_ahead(self.worker.process, task, kinked_rows(task))):
+                return
+
+    def _send_ahead(self, worker: WorkerProcess, task: Task, kinked_rows: Array) -> bool:
+        if self.worker.closed.is_set() or task.build_key in self._unbuildable:
+            return False
+        built_by_then = self._ahead.last.build_key if self._ahead.last else self._built
+        parameters = self._parameters(task) if built_by_then != task.build_key else None
+        return self._ahead.send(worker, task, kinked_rows, parameters)
+
+    def _read_answers(self, worker: WorkerProcess, sent: SentTask, receive: Receive | None) -> Tensors:
+        task, timeouts = sent.task, self._timeouts
+        if sent.build:
+            build, parameters = sent.build
+            self._check_round_trip(
+                task.build_key, parameters, lambda compare: worker.answer(build, timeouts.build, compare).tensors
+            )
+        return decode_outputs(worker.answer(sent.run, timeouts.run, receive).tensors, task.case)
+
+    def parameters(self, task: Task) -> StoredParameters | Failure:
+        """Build the task's layer and return its parameters as they came back, right or wrong."""
+
+        def ask(worker: WorkerProcess) -> StoredParameters:
+            self._built, sent = None, {name: whole(value) for name, value in self._parameters(task).items()}
+            request = messages.Build(layer=task.case.layer, dtype=task.dtype)
+            built, held = worker.ask_for(messages.Built, request, sent, self._timeouts.build)
+            expected = expected_parameters(sent, held, self._missing_parameters)
+            return StoredParameters(expected, held, built.own)
+
+        return self._drop_ahead_and_attempt(("parameters", task.build_key), ask)
+
+    def profile(self, task: Task, repeats: int) -> Tensors | Failure:
+        """Time the task's case: stage → seconds [repeats], and the whole pass as `whole`.
+
+        The time limit is that of repeats + 1 runs.
+        """
+        request = messages.Profile(mode=task.case.situation.mode, given=given_as(task.case), repeats=repeats)
+        seconds, tensors = (repeats + 1) * self._timeouts.run, encode_inputs(task)
+        return self._with_layer(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
+
+    def build_flawed(self, task: Task, layer: dict[str, Any]) -> Tensors | Failure:
+        """Send a build request for an invalid layer, with the parameters of the task's layer.
+
+        Afterwards no layer counts as built, whatever the answer is.
+        """
+
+        def ask(worker: WorkerProcess) -> Tensors:
+            self._built = None
+            request = messages.FlawedBuild(layer=layer, dtype=task.dtype)
+            return worker.ask(request, self._parameters(task), self._timeouts.build).tensors
+
+        return self._with_layer(task, ask)
+
+    def run_flawed(self, task: Task, tensors: Tensors) -> Tensors | Failure:
+        """Run the check `output` with these tensors in place of the task's x and masks."""
+        request = messages.Run(check="output", mode=task.case.situation.mode, given=given_as(task.case))
+        return self._with_layer(task, lambda worker: worker.ask(request, tensors, self._timeouts.run).tensors)
+
+    def observe_made(
+        self,
+        key: _Key,
+        build: messages.Build,
+        parameters: Sendable,
+        run: messages.Run,
+        tensors: Tensors,
+        answer_bytes: int | None = None,
+    ) -> Tensors | Failure:
+        """Build and run a layer that belongs to no case, for a probe. `key` identifies it, like a task's build key.
+
+        `answer_bytes`: the size of the tensors of a right answer, by default that of `tensors`.
+        """
+
+        def ask(worker: WorkerProcess) -> Tensors:
+            self._build_once(worker, key, build, parameters)
+            return worker.ask(run, tensors, self._timeouts.run, answer_bytes=answer_bytes).tensors
+
+        return self._drop_ahead_and_attempt(key, ask)
+
+    def initialise(
+        self, task: Task, seed: int, receive: Receive | None = None
+    ) -> tuple[Tensors, tuple[str, ...]] | Failure:
+        """The freshly initialised parameters of the task's layer, and the names of the trainable ones.
+
+        Parameters that `receive` takes are not in the result.
+        """
+
+        def ask(worker: WorkerProcess) -> tuple[Tensors, tuple[str, ...]]:
+            self._build(worker, task)
+            self._built = None  # initialisation replaces the loaded parameters
+            size, request = size_of(self._parameters(task)), messages.Initialise(seed=seed)
+            seconds = self._timeouts.build
+            made, tensors = worker.ask_for(messages.Initialised, request, None, seconds, receive, answer_bytes=size)
+            return tensors, made.trainable
+
+        return self._drop_ahead_and_attempt(task.build_key, ask)
+
+    def deploy(self, request: messages.Export | messages.ReadCheckpoint, tensors: Tensors | None) -> Tensors | Failure:
+        """Send `export` or `read_checkpoint`: the result is the exported file, or the checkpoint's parameters."""
+
+        def ask(worker: WorkerProcess) -> Tensors:
+            self._built = None
+            return worker.ask(request, tensors, self._timeouts.build).tensors
+
+        return self._drop_ahead_and_attempt((request.op, request.layer.layer), ask)
+
+    def inspect(self, request: messages.Inspect) -> tuple[dict[str, Any], Tensors] | Failure:
+        """The description of an ONNX file and the parameters found in it. Afterwards no layer counts as built."""
+        return self._describe(("inspect", request.path), request, size_of_model(Path(request.path)))
+
+    def examine(self, request: messages.Examine) -> tuple[dict[str, Any], Tensors] | Failure:
+        """The description of a module and its own parameters. Afterwards no layer counts as built."""
+        size = 0 if request.listed else LARGEST_BUILT  # nobody knows yet how large the module is
+        key = "examine", request.target, request.at, request.listed
+        return self._describe(key, request, size)
+
+    def _describe(
+        self, key: _Key, request: messages.Inspect | messages.Examine, size: int
+    ) -> tuple[dict[str, Any], Tensors] | Failure:
+        """`size`: the bytes of the parameters of a right answer."""
+        inspects = isinstance(request, messages.Inspect)
+        kind: type[messages.Inspected | messages.Examined] = messages.Inspected if inspects else messages.Examined
+
+        def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
+            self._built = self._drawn = None
+            answer, found = worker.ask_for(kind, request, None, self._timeouts.build, answer_bytes=size)
+            return answer.description, found
+
+        return self._drop_ahead_and_attempt(key, ask)
+
+    def _with_layer(self, task: Task, ask: Ask[Tensors]) -> Tensors | Failure:
+        """The result of `ask` with a worker that has built the task's layer."""
+
+        def build_and_ask(worker: WorkerProcess) -> Tensors:
+            self._build(worker, task)
+            return ask(worker)
+
+        return self._drop_ahead_and_attempt(task.build_key, build_and_ask)
+
+    def _drop_ahead_and_attempt(self, key: _Key, ask: Ask[Answered]) -> Answered | Failure:
+        """`_attempt`, after forgetting the tasks that were sent ahead: they may have built another layer."""
+        if self._ahead:
+            self.forget()
+        return self._attempt(key, ask)
+
+    def _attempt(self, key: _Key, ask: Ask[Answered], again: Ask[Answered] | None = None) -> Answered | Failure:
+        """`Supervisor.attempt`, unless the layer `key` could not be built before."""
+        if failure := self.worker.unstartable or self._unbuildable.get(key):
+            return failure
+        return self.worker.attempt(ask, again)
+
+    def forget(self) -> None:
+        """Know of no layer that is built, and of nothing that was sent ahead."""
+        self._built = None
+        self._ahead, self.requests = Pipeline(self._timeouts), Requests()
+
+    def close(self) -> None:
+        """Stop the worker and release the cached parameters."""
+        self._drawn = None
+        self.worker.close()
+
+    def abort(self) -> None:
+        """Kill the worker, from any thread. No worker is started after this."""
+        self.worker.abort()
+
+    def _build(self, worker: WorkerProcess, task: Task) -> None:
+        if self._built == task.build_key:
+            return
+        request = messages.Build(layer=task.case.layer, dtype=task.dtype)
+        self._build_once(worker, task.build_key, request, self._parameters(task))
+
+    def _parameters(self, task: Task) -> Sendable:
+        """The parameters of the task's layer, cached for consecutive builds of the same layer."""
+        if self._drawn is None or self._drawn[0] != task.build_key:
+            self._drawn = task.build_key, parameters_to_send(task)
+        return self._drawn[1]
+
+    def _build_once(self, worker: WorkerProcess, key: _Key, request: messages.Build, sent: Sendable) -> None:
+        if self._built == key:
+            return
+        self._check_round_trip(
+            key, sent, lambda compare: worker.ask(request, sent, self._timeouts.build, compare).tensors
+        )
+
+    def _check_round_trip(self, key: _Key, sent: Sendable, read: Callable[[Receive], Tensors]) -> None:
+        """Record the layer `key` as built, or as unbuildable if its parameters do not round-trip.
+
+        `read` returns the parameters of the answer except those that its argument takes.
+        """
+        self._built = None
+        try:
+            round_trip = RoundTrip(sent)
+            if problem := round_trip.round_trip_error(read(round_trip), self._missing_parameters):
+                raise WorkerFailure(Outcome.ERROR, f"build: {problem}", lost=False)
+        except WorkerFailure as failure:
+            if not failure.earlier:
+                self._unbuildable[key] = Failure(failure.outcome, failure.message)
+            raise
+        self._built = key
+
+    def _build_and_run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Tensors:
+        self._build(worker, task)
+        request, tensors = run_request(task, kinked_rows)
+        frame = worker.ask(request, tensors, self._timeouts.run, receive, answer_bytes=size_of_answer(task))
+        return decode_outputs(frame.tensors, task.case)

@@ -1,1 +1,0 @@
-"""The judge: compares an observation with its expectation and gives a verdict."""

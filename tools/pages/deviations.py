@@ -1,0 +1,212 @@
+"""Generates `docs/deviations.md`: the kill matrix, and the deviations that common tolerances miss.
+
+    python -m tools.pages.deviations       simulates the catalogue and runs every installed implementation
+
+A test simulates the catalogue again and checks that the page has not drifted.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from encoder_conformance.engine.run_options import RunOptions
+from encoder_conformance.engine.runner import SuiteRun
+from encoder_conformance.engine.scheduling import Assignment
+from encoder_conformance.implementation.interpreter import Ready, resolve
+from encoder_conformance.implementation.manifest import default_implementations
+from encoder_conformance.implementation.task import Task
+from encoder_conformance.judging.core.kill import Best, Kill, best, kills
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.catalogue import catalogue, seen_in_evaluation
+from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.platform.paths import ROOT
+from encoder_conformance.protocol.answers import Answers
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.size import is_large
+from encoder_conformance.subjects.plan import plan
+from tools.pages.tables import kill_table, markdown, sigma
+from tools.pages.tolerances import SIGMA, TOLERANCES, DetectingRules, detecting_rules, false_alarms
+
+PAGE = ROOT / "docs" / "deviations.md"
+GRADED = ("small", "rows", "stacks", "encoders")
+"""The families whose cases grade the suite. The others vary the choices of these, are large, or specify NaN, which no
+tolerance accepts."""
+RULES = [*(rule.name for rule in TOLERANCES), SIGMA]
+
+
+def page(jobs: int) -> str:
+    """The page as Markdown."""
+    cases, small = list(load().with_golden.values()), graded()
+    records = list(kills(list(seen_in_evaluation()), small, ("float32", "float64"), jobs))
+    by_dtype = {
+        dtype: best([kill for kill in records if kill.dtype == dtype], constants().rms_limit)
+        for dtype in ("float32", "float64")
+    }
+    alarms, judged = _false_alarms([case for case in cases if case.layer.family != "nan_rows"], jobs)
+    detected = tolerances_seen(small)
+    return _PAGE.format(
+        count=len(catalogue()),
+        simulated=len(seen_in_evaluation()),
+        cases=len(small),
+        weakest=_weakest_text(by_dtype["float32"]),
+        unseen=_unseen_list(),
+        only64=", ".join(f"`{name}`" for name in _only_float64(records)),
+        float32=kill_table(by_dtype["float32"]),
+        float64=kill_table({name: by_dtype["float64"][name] for name in _only_float64(records)}),
+        summary=tolerance_summary(detected, alarms, judged),
+        tolerances=tolerance_table(detected),
+    )
+
+
+def graded() -> list[Case]:
+    """The cases that grade the suite.
+
+    For each deviation that changes none of their layers (of RMSNorm, say), the cases of one other layer are added.
+    Empty batches are left out: they show nothing, and some deviations cannot compute one.
+    """
+    cases = [case for case in load().with_golden.values() if case.situation.batch]
+    layers = {case.layer.layer for case in cases if case.layer.family in GRADED}
+    for deviation in seen_in_evaluation().values():
+        if not any(changes(case, deviation) for case in cases if case.layer.layer in layers):
+            small = (case for case in cases if not is_large(case.layer))
+            layers.add(next(case.layer.layer for case in small if changes(case, deviation)))
+    return [case for case in cases if case.layer.layer in layers]
+
+
+def _only_float64(records: list[Kill]) -> list[str]:
+    """Deviations that no case shows in float32 and some case shows in float64."""
+    limit = constants().rms_limit
+    detected = {
+        dtype: {kill.deviation for kill in records if kill.dtype == dtype and kill.sigma > limit}
+        for dtype in ("float32", "float64")
+    }
+    return sorted(detected["float64"] - detected["float32"])
+
+
+def _weakest_text(by_deviation: dict[str, Best]) -> str:
+    """The smallest best σ of any deviation that float32 shows at all."""
+    strengths = {
+        name: max(part.sigma for part in (kill.output, kill.stages) if part) for name, kill in by_deviation.items()
+    }
+    shown = {name: strength for name, strength in strengths.items() if strength > constants().rms_limit}
+    name = min(shown, key=shown.__getitem__)
+    return f"{sigma(shown[name])} σ (`{name}`)"
+
+
+def _unseen_list() -> str:
+    return "\n".join(f"- `{name}`: {deviation.unseen}" for name, deviation in catalogue().items() if deviation.unseen)
+
+
+def tolerances_seen(cases: list[Case]) -> dict[str, DetectingRules]:
+    """Deviation → the rules that detect it."""
+    manifest = read_golden_manifest()
+    expected = {case.id: read_golden(case, manifest, constants()) for case in cases}
+    return {name: detecting_rules(name, cases, expected) for name in seen_in_evaluation()}
+
+
+def tolerance_table(by_deviation: dict[str, DetectingRules]) -> str:
+    """A row per deviation, `ordinary / anywhere` for each rule: ● detects it, · does not."""
+    rows = [
+        (
+            f"`{name}`",
+            *(f"{'·●'[rule in rules.ordinary]} / {'·●'[rule in rules.anywhere]}" for rule in RULES),
+        )
+        for name, rules in by_deviation.items()
+    ]
+    return markdown(("deviation", *RULES), rows)
+
+
+def tolerance_summary(by_deviation: dict[str, DetectingRules], alarms: dict[str, int], judged: int) -> str:
+    """A row per rule: the deviations that it misses, and its false alarms among `judged` outputs."""
+    rows = [
+        (
+            rule,
+            f"{sum(rule not in rules.ordinary for rules in by_deviation.values())} of {len(by_deviation)}",
+            f"{sum(rule not in rules.anywhere for rules in by_deviation.values())} of {len(by_deviation)}",
+            f"{alarms[rule]} of {judged}",
+        )
+        for rule in RULES
+    ]
+    return markdown(("rule", "missed on the ordinary inputs", "missed over all cases", "false alarms"), rows)
+
+
+def _false_alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
+    """False alarms by rule, and the number of outputs judged.
+
+    The outputs are float32, in all cases, of every installed implementation that declares no deviations.
+    """
+    expected = {case.id: read_golden(case, read_golden_manifest(), constants()) for case in cases}
+    conforming = [
+        (folder, implementation)
+        for folder, implementation in default_implementations()
+        if not implementation.deviations
+    ]
+    interpreters = [resolve(implementation, folder, {}) for folder, implementation in conforming]
+    assignments = []
+    for interpreter in interpreters:
+        if isinstance(interpreter, Ready):
+            tasks = [task for task in plan(interpreter.implementation, cases, ("float32",)) if task.check == "output"]
+            assignments.append(Assignment(interpreter, tasks))
+    observations: list[Observation] = []
+
+    def collect(task: Task, expected_values: Expected, record: Record, answers: Answers) -> None:
+        observations.append(
+            observation_of(task.case, expected_values, task.format, answers, failed=record.outcome == Outcome.FAIL)
+        )
+
+    with tempfile.TemporaryDirectory() as logs:
+        run = SuiteRun(assignments, lambda case: expected[case.id], RunOptions(jobs=jobs), Path(logs), collect)
+        for _ in run:
+            pass
+    return false_alarms(observations), len(observations)
+
+
+_PAGE = """# Deviations: what the suite sees, and what fixed tolerances miss
+
+Generated by `python -m tools.pages.deviations`; a test checks that it has not drifted. {count} deviations,
+each a YAML file in `specs/deviations/`; {simulated} of them show outside of training, and are played by the oracle
+against the {cases} cases of the small layers. `conform list deviations` gives their sentences and links,
+`conform deviations` the matrix, and where a deviation changes nothing in a layer, why.
+
+## What fixed tolerances miss
+
+Float32 outputs of the small layers, each deviation played, against the golden. *Ordinary inputs* are `no-mask` and
+`padding-right`, and of layers that take token ids `tokens` and `tokens-padding`. *False alarms* are outputs of the
+right implementations (PyTorch, Keras, JAX, ONNX Runtime; all cases) that the rule calls wrong.
+
+{summary}
+
+## The kill matrix, float32
+
+For each deviation the required case that shows it best, weakest first, in σ (rms of a tensor; ∞ is NaN or another
+shape). Of those that float32 shows at all the weakest is at {weakest}.
+
+{float32}
+
+## Only in float64
+
+These are within float32's own noise, as they must be, since they compute in float32: {only64}. In float64 they are
+seen:
+
+{float64}
+
+## What no output shows
+
+{unseen}
+
+## Rule by rule
+
+On the ordinary inputs / over all cases: ● sees it, · does not.
+
+{tolerances}
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(os.cpu_count() or 1), encoding="utf-8")

@@ -1,0 +1,47 @@
+"""Generates the JSON Schemas of the models in `specs/schema/`, with which editors complete and validate YAML.
+
+python -m tools.pages.schema          writes them; a test checks that they have not drifted
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from encoder_conformance.implementation.manifest import Implementation
+from encoder_conformance.judging.records import Report
+from encoder_conformance.oracle.golden.store import Manifest
+from encoder_conformance.platform.paths import SPECS
+from encoder_conformance.protocol.messages import Answer, Built, Initialised, Request, Started
+from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import Core
+from encoder_conformance.spec.published import Published
+from encoder_conformance.spec.situation import Situation
+
+MODELS: tuple[type[BaseModel], ...] = (
+    Layer, Situation, Deviation, Constants, Core, Published, Implementation, Manifest, Report,
+)  # fmt: skip
+
+
+def schema_files() -> dict[Path, str]:
+    """Path → content of each schema."""
+    files = {}
+    for name, model_schema in _model_schemas().items():
+        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model_schema}
+        files[SPECS / "schema" / f"{name}.schema.json"] = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+    return files
+
+
+def _model_schemas() -> dict[str, dict[str, Any]]:
+    models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
+    wire: dict[str, Any] = {"request": Request, "answer": Started | Built | Initialised | Answer}
+    return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
+
+
+if __name__ == "__main__":
+    for path, content in schema_files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
