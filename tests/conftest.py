@@ -136,6 +136,18 @@ def conform(tmp_path: Path) -> Callable[..., Ended]:
 
 
 @pytest.fixture
+def maintain(tmp_path: Path) -> Callable[..., Ended]:
+    """Run `python -m tools` with these arguments, from the checkout's root."""
+
+    def command(*arguments: str) -> Ended:
+        told = {"capture_output": True, "text": True, "cwd": HONEST.parents[2], "timeout": 120, "check": False}
+        ended = subprocess.run([sys.executable, "-m", "tools", *arguments], **told)
+        return Ended(ended.returncode, ended.stdout, ended.stderr, tmp_path / "report")
+
+    return command
+
+
+@pytest.fixture
 def looked_at(conform: Callable[..., Ended]) -> Callable[[str], None]:
     """Trace and profile a small layer in one implementation: every stage is there, and takes time."""
 

@@ -15,8 +15,9 @@ CONTEXT = multiprocessing.get_context("forkserver")
 _COMMANDS = [
     f"encoder_conformance.commands.{name}"
     for name in (
-        *("main", "run", "suite", "smoke", "explain", "validate", "trace", "list", "new"),
-        *("compare", "merge", "summarize", "report", "reproduce"),
+        *("main", "run.command", "run.suite", "smoke.command", "explain.command", "validate.command"),
+        *("inspect.trace_command", "list.command", "new.command", "reproduce.command"),
+        *("reports.compare", "reports.merge", "reports.summarize", "reports.report"),
     )
 ]
 CONTEXT.set_forkserver_preload([*_COMMANDS, "warm"])

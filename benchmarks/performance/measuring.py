@@ -33,7 +33,7 @@ class CommandFailed(RuntimeError):
 def command(words: Sequence[str], log: Path, *, accepted: Sequence[int] = (0,), **variables: str) -> Took:
     """Run a command from the checkout's root and take its measure."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_A_USERS}
-    environment |= {"PYTHONPATH": str(ROOT / "src"), **variables}
+    environment |= {"PYTHONPATH": str(ROOT / "harness"), **variables}
     with log.open("wb") as output:
         begun = time.perf_counter()
         process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)

@@ -5,7 +5,6 @@ The names of the Python adapter API are exported here. They need numpy and safet
 """
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,11 +53,11 @@ __all__ = [
     "timed",
 ]
 
-_FOR_USERS = {"InputError": "errors", **dict.fromkeys(("assert_conforms", "check"), "module_check.from_python")}
+_FOR_USERS = {
+    "InputError": "platform.errors",
+    **dict.fromkeys(("assert_conforms", "check"), "commands.check.from_python"),
+}
 """Name → its module, of those that are no part of the adapter API."""
-_FOLDER = Path(__file__).resolve().parent
-if not (_FOLDER / "impls").is_dir():  # a checkout, where impls/ lies beside this folder
-    __path__.append(str(_FOLDER.parent))
 
 
 def __getattr__(name: str) -> object:

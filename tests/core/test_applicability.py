@@ -131,28 +131,28 @@ def test_wrong_norms_of_a_layer_with_rms_norm() -> None:
         assert simulate(case, [catalogue()[name]])["norm1"] == pytest.approx(due, rel=1e-12), name
 
 
-def test_an_empty_selection_says_why_and_what_to_ask(conform: Callable) -> None:
-    ended = conform("deviations", "--deviation", "embedding-scaled", "--case", f"{E}/*", "--dtype", "float32")
+def test_an_empty_selection_says_why_and_what_to_ask(maintain: Callable) -> None:
+    ended = maintain("deviations", "--deviation", "embedding-scaled", "--case", f"{E}/*", "--dtype", "float32")
     assert ended.status == 0
     [sentence] = [line for line in ended.stdout.splitlines() if line]
     assert sentence.startswith(f"embedding-scaled changes nothing in the cases asked of {E}: the layer does not take")
     assert "Ask --case 'embedding-post-relu/*'" in sentence
 
 
-def test_what_is_played_and_changes_no_number_says_so_below_its_row(conform: Callable) -> None:
-    ended = conform("deviations", "--deviation", "mask-filled-minus-1e9", "--case", f"{E}/*")
+def test_what_is_played_and_changes_no_number_says_so_below_its_row(maintain: Callable) -> None:
+    ended = maintain("deviations", "--deviation", "mask-filled-minus-1e9", "--case", f"{E}/*")
     assert "| `mask-filled-minus-1e9` |" in ended.stdout
     assert f"nothing in the cases asked of {E}: played, it gives the right numbers to the last bit. Ask" in ended.stdout
 
 
-def test_what_training_alone_shows_says_where_it_is_named(conform: Callable) -> None:
+def test_what_training_alone_shows_says_where_it_is_named(maintain: Callable) -> None:
     asked = ("--case", f"{E}/no-mask", "--case", "pre-gelu-dropout/no-mask")
-    ended = conform("deviations", "--deviation", "ffn-activation-dropout-missing", *asked)
+    ended = maintain("deviations", "--deviation", "ffn-activation-dropout-missing", *asked)
     assert f"in the cases asked of {E}: the layer drops nothing there. Ask conform run" in ended.stdout
     assert "pre-gelu-dropout: it shows in training alone, where the check dropout names it. Ask conform" in ended.stdout
 
 
-def test_the_reasons_go_beside_the_json(conform: Callable) -> None:
-    ended = conform("deviations", "--deviation", "embedding-scaled", "--case", f"{E}/no-mask", "--json")
+def test_the_reasons_go_beside_the_json(maintain: Callable) -> None:
+    ended = maintain("deviations", "--deviation", "embedding-scaled", "--case", f"{E}/no-mask", "--json")
     assert ended.stdout.strip() == "[]"
     assert "embedding-scaled changes nothing" in ended.stderr

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from encoder_conformance.platform.paths import SPECS
-from encoder_conformance.spec.coverage import LANGUAGES, coverage, page, values_of
+from encoder_conformance.spec.coverage import LANGUAGES, coverage, values_of
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import load
@@ -28,7 +28,7 @@ def test_no_value_is_without_a_case() -> None:
 
 
 def test_the_page_has_not_drifted() -> None:
-    """python -m encoder_conformance.spec.coverage writes it."""
+    """python -m tools.pages.coverage writes it."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

@@ -111,7 +111,7 @@ def test_what_is_no_amount_of_memory(text: str) -> None:
 
 
 def test_what_is_alive_when() -> None:
-    """Counted by hand from the model in harness/encoder_conformance/commands/inspect/liveness.py, at B = 32, S = 50: x is one BSD, F is four."""
+    """Counted by hand from the model in inspect/liveness.py, at B = 32, S = 50: x is one BSD, F is four."""
     bsd, scores = 32 * 50 * 512, 32 * 8 * 50 * 50
     for placement in ("pre", "post"):
         found = liveness(at_size(LAYER, 32, 50), placement)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -94,10 +94,10 @@ def test_an_interrupt_while_what_judges_is_imported(conform: Callable, fake: Cal
 
 
 @contextlib.contextmanager
-def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen]:
+def started(*arguments: str, cwd: Path, program: Sequence[str] = (PROGRAM,)) -> Iterator[subprocess.Popen]:
     """A command in a session of its own, which nothing of survives the block."""
     process = subprocess.Popen(
-        [PROGRAM, *arguments], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        [*program, *arguments], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
     try:
         yield process
@@ -133,6 +133,8 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+ROOT = Path(__file__).resolve().parents[2]
+MAINTAIN = (sys.executable, "-m", "tools")
 ENDED = [("deviations", "SIGTERM", False), ("goldens", "SIGKILL", False), ("golden-verify", "SIGINT", True)]
 POOLS = {
     "deviations": ("deviations", "--jobs", "2"),
@@ -145,7 +147,9 @@ POOLS = {
 @pytest.mark.parametrize(("what", "name", "group"), daily(ENDED, product(POOLS, (*SIGNALS, "SIGKILL"), (False, True))))
 def test_no_pool_outlives_its_command(tmp_path: Path, honest: Path, what: str, name: str, group: bool) -> None:
     """`timeout` signals the command and its group, a terminal the group, and the kernel whom it likes."""
-    with started(*(word.format(honest=honest) for word in POOLS[what]), cwd=tmp_path) as process:
+    maintained = what != "goldens"
+    program, cwd = (MAINTAIN, ROOT) if maintained else ((PROGRAM,), tmp_path)
+    with started(*(word.format(honest=honest) for word in POOLS[what]), cwd=cwd, program=program) as process:
         wait_until(lambda: len(children_of(process.pid)) >= 3)  # two that compute, and multiprocessing's own
         pids = children_of(process.pid)
         (os.killpg if group else os.kill)(process.pid, signal.Signals[name])

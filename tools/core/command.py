@@ -1,4 +1,4 @@
-"""`conform core`: finds the cases of the level core."""
+"""`python -m tools core`: finds the cases of the level core."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`conform deviations`: the kill matrix."""
+"""`python -m tools deviations`: the kill matrix."""
 
 import json
 from collections.abc import Sequence

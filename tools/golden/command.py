@@ -1,4 +1,4 @@
-"""`conform golden`: build the frozen expectations, or verify that the oracle still agrees with them."""
+"""`python -m tools golden`: build the frozen expectations, or verify that the oracle still agrees with them."""
 
 import click
 

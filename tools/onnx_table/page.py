@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from encoder_conformance.implementation.limitations import Entry
-from encoder_conformance.platform.paths import ROOT
+from tools import ROOT
 from tools.onnx_table.configurations import LEVELS_OF
 from tools.pages.tables import markdown
 from tools.survey.page import entries

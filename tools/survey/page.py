@@ -14,7 +14,8 @@ from encoder_conformance.implementation.manifest import (
 )
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.paths import IMPLS, ROOT
+from encoder_conformance.platform.paths import IMPLS
+from tools import ROOT
 from tools.pages.tables import markdown
 from tools.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCount, SurveyRow
 

@@ -49,18 +49,19 @@ def cli() -> None:
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def main() -> None:
+def main(command: click.Command = cli) -> None:
+    """Run a command, and end with the exit status that its end has (docs/reading-a-report.md)."""
     collect_rarely()
-    status = _run_command()
+    status = _run(command)
     collect_no_more()
     sys.exit(status)
 
 
-def _run_command() -> int:
+def _run(command: click.Command) -> int:
     _interrupt_by(signal.SIGTERM, signal.SIGHUP)
     os.environ.update(blas_threads(1) | os.environ)  # before NumPy: several wait for each other in small products
     try:
-        status = cli.main(standalone_mode=False)
+        status = command.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort as abort:
         return _report_interrupt(abort.__cause__ or abort)  # click wraps the exception that was raised

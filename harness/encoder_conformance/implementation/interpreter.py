@@ -15,7 +15,7 @@ from encoder_conformance.platform.interrupts import ends_with_parent
 from encoder_conformance.platform.paths import PACKAGE, ROOT, shown
 
 LAUNCH = PACKAGE / "adapter" / "launch.py"
-LOOKUP = PACKAGE / "impl" / "lookup.py"
+LOOKUP = PACKAGE / "implementation" / "lookup.py"
 ADAPTER_NEEDS = ("numpy", "safetensors")
 
 
@@ -101,7 +101,7 @@ def _hint(implementation: Implementation) -> str:
 def _of_tox(name: str) -> str | None:
     """The interpreter of a tox environment of this checkout; None if there is none, or no checkout."""
     interpreter = ROOT / ".tox" / name / "bin" / "python"
-    is_checkout = (ROOT / "tox.ini").is_file() and (ROOT / "harness").resolve() == PACKAGE
+    is_checkout = (ROOT / "tox.ini").is_file() and (ROOT / "harness" / PACKAGE.name).resolve() == PACKAGE
     return str(interpreter) if is_checkout and interpreter.is_file() else None
 
 

@@ -1,11 +1,14 @@
-"""Paths of the specification and the implementations: beside the package in a checkout, inside it in a wheel."""
+"""Paths of the specification and the implementations: at the top of a checkout, inside the package in a wheel."""
 
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent
-ROOT = PACKAGE.parent
-SPECS = PACKAGE / "_specs" if (PACKAGE / "_specs").is_dir() else ROOT / "specs"
-IMPLS = PACKAGE / "impls" if (PACKAGE / "impls").is_dir() else ROOT / "impls"
+PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = (PACKAGE / "_specs").is_dir()
+ROOT = PACKAGE.parent if _INSTALLED else PACKAGE.parents[1]
+SPECS = PACKAGE / "_specs" if _INSTALLED else ROOT / "specs"
+IMPLS = PACKAGE / "impls" if _INSTALLED else ROOT / "impls"
+READERS = PACKAGE / "readers"
+"""The workers that read what is no implementation: modules, ONNX files, files of tensors."""
 
 
 def shown(path: Path) -> str:

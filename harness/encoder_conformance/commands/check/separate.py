@@ -1,4 +1,7 @@
-"""One check in a process of its own, for `from_python`: `python -m encoder_conformance.commands.check.separate FILE`."""
+"""One check in a process of its own, for `from_python`.
+
+python -m encoder_conformance.commands.check.separate FILE
+"""
 
 import json
 import pickle

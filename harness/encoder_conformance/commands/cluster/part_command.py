@@ -1,6 +1,7 @@
 """One part of a plan, in a process of its own beside a cluster's worker: it ends when that worker does.
 
-python -m encoder_conformance.commands.cluster.part_command FOLDER     reads FOLDER/part.json, writes the run there; standard input stays
+python -m encoder_conformance.commands.cluster.part_command FOLDER
+    reads FOLDER/part.json, writes the run there; standard input stays
                                                   open as long as the result is wanted
 """
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from encoder_conformance.platform.paths import IMPLS, PACKAGE
 
-TEMPLATES = PACKAGE / "new" / "templates"
+TEMPLATES = PACKAGE / "commands" / "new" / "templates"
 
 
 _DEFAULTS = """\

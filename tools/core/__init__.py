@@ -1,0 +1,1 @@
+"""Selects the cases of the level core."""

@@ -1,0 +1,1 @@
+"""Grades the suite: which case detects which deviation."""

@@ -1,0 +1,1 @@
+"""Builds and verifies the frozen expectations."""
