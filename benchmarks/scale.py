@@ -22,6 +22,12 @@ FIGURES, PAGE = DOCS / "scale.json", DOCS / "scale.md"
 IMPLEMENTATIONS, VERSIONS, MACHINES = 500, 10, 20
 
 
+def read() -> dict[str, Any]:
+    """The figures that are kept."""
+    found: dict[str, Any] = json.loads(FIGURES.read_text(encoding="utf-8"))
+    return found
+
+
 def run_of(folder: Path) -> dict[str, Any]:
     """The figures of a run of one implementation: seconds from its start to its end, and the bytes of its folder."""
     report = read_report(folder)
@@ -163,7 +169,7 @@ def main() -> None:
             parser.error("runs need --environments FOLDER")
         figures = {"runs": [run_of(run) for run in given.runs], "environments": environments_in(given.environments)}
         FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(json.loads(FIGURES.read_text(encoding="utf-8"))), encoding="utf-8")
+    PAGE.write_text(page(read()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def read() -> Tables:
 def write(kept: Tables) -> None:
     kept = {table: dict(sorted(rows.items(), key=_place)) for table, rows in kept.items()}
     KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(text(kept), encoding="utf-8")
+    PAGE.write_text(page(kept), encoding="utf-8")
 
 
 def _place(row: tuple[str, dict[str, Any]]) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def _place(row: tuple[str, dict[str, Any]]) -> tuple[str, ...]:
     return held.get("tool", ""), held["exporter"] if "tool" in held else "", name
 
 
-def text(kept: Tables) -> str:
+def page(kept: Tables) -> str:
     return "\n".join([*_head(kept), *_files(kept["files"]), *_faults(kept["faults"])]) + "\n"
 
 

@@ -27,11 +27,6 @@ def test_no_value_is_without_a_case() -> None:
     assert not [at for at, cases in numbers().items() if not cases]
 
 
-def test_the_page_has_not_drifted() -> None:
-    """python -m tools.pages.coverage writes it."""
-    assert PAGE.read_text(encoding="utf-8") == page()
-
-
 def test_numbers_that_were_counted_otherwise() -> None:
     found = numbers()
     for key, count in {

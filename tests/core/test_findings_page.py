@@ -8,7 +8,7 @@ import pytest
 from encoder_conformance.implementation.manifest import find_folder, find_implementation, read_implementation_manifest
 from encoder_conformance.platform.errors import InputError
 from tools.survey.judge import configurations
-from tools.survey.page import entries, matrix, page, with_table
+from tools.survey.page import entries, with_table
 from tools.survey.results import WHATEVER_IS_DECLARED, SurveyRow, kept
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -17,17 +17,6 @@ DOCS = REPOSITORY / "docs"
 KEPT = kept(DOCS / "findings.json")
 ROWS = [KEPT[variant] for variant in configurations() if variant in KEPT]
 SCRIPTS = sorted((DOCS / "findings").glob("*.py"))
-
-
-def test_the_page_is_what_the_kept_rows_say() -> None:
-    assert (DOCS / "findings.md").read_text(encoding="utf-8") == page(
-        ROWS, set(configurations()) - set(KEPT), DOCS / "findings"
-    )
-
-
-def test_the_readme_has_the_matrix() -> None:
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert with_table(text, matrix(ROWS)) == text
 
 
 def test_a_readme_without_the_marks_is_refused() -> None:

@@ -26,10 +26,6 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("benchmarks.mutants.page")
 
 
-def test_the_page_is_what_the_kept_counts_say(pages: ModuleType) -> None:
-    assert pages.PAGE.read_text(encoding="utf-8") == pages.page(pages.read())
-
-
 def test_no_explanation_is_false_and_enough_equations_are_found(pages: ModuleType) -> None:
     populations = pages.read()
     assert populations.keys() == LEAST.keys()

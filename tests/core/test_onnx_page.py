@@ -3,20 +3,12 @@
 from pathlib import Path
 
 from encoder_conformance.implementation.manifest import find_implementation
-from tools.onnx_table.configurations import configurations
-from tools.onnx_table.page import page
 from tools.survey.page import entries
 from tools.survey.results import kept
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 """The checkout's: what is tested may be an installed package, which has none."""
 ROWS = list(kept(DOCS / "onnx.json").values())
-
-
-def test_the_page_is_what_the_kept_rows_say() -> None:
-    assert (DOCS / "onnx.md").read_text(encoding="utf-8") == page(
-        ROWS, set(configurations()) - {row.variant for row in ROWS}
-    )
 
 
 def test_every_row_is_a_variant_that_can_be_asked_for() -> None:

@@ -22,10 +22,6 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("benchmarks.rewritings.page")
 
 
-def test_the_page_is_what_the_kept_results_say(pages: ModuleType) -> None:
-    assert pages.PAGE.read_text(encoding="utf-8") == pages.page(pages.read())
-
-
 def test_no_honest_rewriting_is_accused(pages: ModuleType) -> None:
     results = pages.read()
     assert results.accused() == []

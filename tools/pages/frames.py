@@ -1,7 +1,4 @@
-"""Generates an example of each frame in `specs/vectors/frames/`, for adapters in other languages.
-
-python -m tools.pages.frames        writes them; a test checks that they have not drifted
-"""
+"""Generates an example of each frame in `specs/vectors/frames/`, for adapters in other languages."""
 
 from pathlib import Path
 
@@ -67,9 +64,3 @@ def example_frames() -> dict[Path, bytes]:
         "9-stop-answer": encode(Answer(id=9, ok=True).model_dump()),
     }
     return {FOLDER / f"{name}.frame": frame for name, frame in frames.items()}
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for path, frame in example_frames().items():
-        path.write_bytes(frame)

@@ -1,7 +1,4 @@
-"""Generates the JSON Schemas of the models in `specs/schema/`, with which editors complete and validate YAML.
-
-python -m tools.pages.schema          writes them; a test checks that they have not drifted
-"""
+"""Generates the JSON Schemas of the models in `specs/schema/`, with which editors complete and validate YAML."""
 
 import json
 from pathlib import Path
@@ -39,9 +36,3 @@ def _model_schemas() -> dict[str, dict[str, Any]]:
     models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
     wire: dict[str, Any] = {"request": Request, "answer": Started | Built | Initialised | Answer}
     return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
-
-
-if __name__ == "__main__":
-    for path, content in schema_files().items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
