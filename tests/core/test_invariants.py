@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.judging.asking import ask
-from encoder_conformance.judging.checks.invariants.follow_ups import base_of, follow_ups, permutation
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
@@ -21,6 +20,7 @@ from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.follow_ups import base_of, follow_ups, permutation
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import Situation

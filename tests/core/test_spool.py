@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.judging.checks.training.probe import Probe
-from encoder_conformance.platform.spool import Spool
+from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.protocol.streamed import PART
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import parameters_of

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.experiments import Ask
-from encoder_conformance.judging.checks.invariants.follow_ups import FollowUp, base_of, follow_ups
 from encoder_conformance.judging.checks.invariants.verdict import judge_invariant
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.follow_ups import FollowUp, base_of, follow_ups
 from encoder_conformance.spec.invariant import unfit
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import is_large

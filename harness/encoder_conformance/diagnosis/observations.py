@@ -17,8 +17,8 @@ from encoder_conformance.judging.loop import ReadAgain
 from encoder_conformance.judging.observation import Observation, as_observed, in_format, observation_of
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.platform.spool import Extent, Spool
 from encoder_conformance.protocol.answers import Answers
+from encoder_conformance.protocol.spool import Extent, Spool
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.outcome import Outcome

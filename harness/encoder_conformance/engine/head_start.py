@@ -131,10 +131,10 @@ def preparations(goldens: "Goldens", tasks: "Sequence[Task]") -> Iterator[None]:
 
 def _measurements(tasks: "Sequence[Task]") -> Iterator[None]:
     """Measure the conditions that judging the first of these tasks needs and their goldens lack, one a step."""
-    from encoder_conformance.judging.checks.invariants.follow_ups import base_of
     from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
     from encoder_conformance.oracle.golden.narrow import LINEAR_BELOW
     from encoder_conformance.oracle.measured import measured_condition
+    from encoder_conformance.spec.follow_ups import base_of
     from encoder_conformance.spec.situation import WITH_GOLDEN
     from encoder_conformance.spec.size import is_large
 

@@ -22,8 +22,8 @@ from encoder_conformance.judging.core.order import work_of
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.platform.processors import share
-from encoder_conformance.platform.spool import Spool
 from encoder_conformance.protocol.answers import Answers
+from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.outcome import EXPECTED

@@ -10,7 +10,7 @@ from encoder_conformance.engine.head_start import first_served
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.core.order import sharpest_first, work_of
-from encoder_conformance.platform.spool import Spool
+from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.worker.session import Session
 
 BUILDS_WORTH_A_WORKER = 4

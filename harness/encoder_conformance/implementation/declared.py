@@ -46,7 +46,7 @@ def _check_own(deviation: Deviation, where: str) -> None:
         )
     check_steps(deviation, where)
     if not any(changes(case, deviation) for case in load().cases.values()):
-        hint = "an equation of `stages` has to be a specified one, to the letter (harness/encoder_conformance/spec/stage_equations.py)"
+        hint = "an equation of `stages` has to be a specified one, to the letter (spec/stage_equations.py)"
         raise InputError("changes nothing in any case", where=f"{where}: key patch", hint=hint)
 
 

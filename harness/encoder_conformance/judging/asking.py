@@ -15,7 +15,6 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.checks.declared import judge_declared
 from encoder_conformance.judging.checks.invariants.asking import put as put_invariant
 from encoder_conformance.judging.checks.invariants.asking import requests_of as invariant_requests
-from encoder_conformance.judging.checks.invariants.follow_ups import base_of
 from encoder_conformance.judging.checks.refusals import BEGINS, Refused, refused
 from encoder_conformance.judging.checks.training.dropout import put_dropout
 from encoder_conformance.judging.checks.training.initialisation import put_initialisation
@@ -29,6 +28,7 @@ from encoder_conformance.protocol.answers import Answers, Sampled, digest_of
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.follow_ups import base_of
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check

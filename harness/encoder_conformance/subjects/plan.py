@@ -6,10 +6,10 @@ from encoder_conformance.implementation.declared import active_deviations
 from encoder_conformance.implementation.declared import opt_out as opt_out_by_declaring
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.checks.invariants.follow_ups import opt_out as opt_out_of_invariant
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.follow_ups import FollowUp, base_of, follow_ups
 from encoder_conformance.spec.level import LEVELS, Level
 from encoder_conformance.spec.reason import Reason
 from encoder_conformance.spec.situation import Check
@@ -63,3 +63,20 @@ def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, c
     if check == "invariant":
         return opt_out_of_invariant(implementation, case, dtype)
     return implementation.opt_out(case, dtype, check)
+
+
+def opt_out_of_invariant(implementation: Implementation, case: Case, dtype: str) -> Reason | None:
+    """The reason why the case's invariant is not run, or None if it is.
+
+    It is not run if the implementation opts out of the case itself, or of every follow-up of it.
+    """
+    reason = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
+    if reason:
+        return reason
+    reasons = [implementation.opt_out(follow_up.case, dtype, "output") for follow_up in follow_ups(case)]
+    return reasons[0] if all(reasons) else None
+
+
+def supported_follow_ups(implementation: Implementation, case: Case, dtype: str) -> tuple[FollowUp, ...]:
+    """The follow-ups that the implementation does not opt out of; only these are run."""
+    return tuple(each for each in follow_ups(case) if implementation.opt_out(each.case, dtype, "output") is None)

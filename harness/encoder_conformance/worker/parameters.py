@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.platform.spool import Spool
 from encoder_conformance.protocol.frames import LARGE
+from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.protocol.streamed import Array, Streamed, parts_of
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.drawn import DrawnParameter, drawn

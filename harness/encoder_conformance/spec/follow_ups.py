@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Dropout
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.portable import Floats
-from encoder_conformance.spec.reason import Reason
 from encoder_conformance.spec.situation import Situation
 
 Indices = npt.NDArray[np.int64]
@@ -184,20 +182,3 @@ def _change_situation(situation: Situation, **changes: Any) -> Situation:
     """The situation with the check `output` alone and these changes, validated."""
     output_only = {"checks": ("output",), "invariant": None}
     return Situation.model_validate({**situation.model_dump(), **output_only, **changes})
-
-
-def supported_follow_ups(implementation: Implementation, case: Case, dtype: str) -> tuple[FollowUp, ...]:
-    """The follow-ups that the implementation does not opt out of; only these are run."""
-    return tuple(each for each in follow_ups(case) if implementation.opt_out(each.case, dtype, "output") is None)
-
-
-def opt_out(implementation: Implementation, case: Case, dtype: str) -> Reason | None:
-    """The reason why the case's invariant is not run, or None if it is.
-
-    It is not run if the implementation opts out of the case itself, or of every follow-up of it.
-    """
-    reason = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
-    if reason:
-        return reason
-    reasons = [implementation.opt_out(follow_up.case, dtype, "output") for follow_up in follow_ups(case)]
-    return reasons[0] if all(reasons) else None
