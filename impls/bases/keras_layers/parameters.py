@@ -7,12 +7,11 @@ _TAKES = {
     "attention/attention_output/kernel": Take("attention.output.weight", shape=_OUT),
     "attention/attention_output/bias": Take("attention.output.bias"),
 }
-for _name in ("query", "key", "value"):
-    _TAKES[f"attention/{_name}/kernel"] = Take(f"attention.{_name}.weight", shape=_IN)
-    _TAKES[f"attention/{_name}/bias"] = Take(f"attention.{_name}.bias", shape=_BIAS)
-for _name in ("norm1", "norm2"):
-    _TAKES |= {f"{_name}/gamma": Take(f"{_name}.gain"), f"{_name}/beta": Take(f"{_name}.shift")}
-for _name in ("hidden", "output"):
-    _TAKES[f"{_name}/kernel"] = Take(f"feed_forward.{_name}.weight")
-    _TAKES[f"{_name}/bias"] = Take(f"feed_forward.{_name}.bias")
+for _own, _name, _shape in (("kernel", "weight", _IN), ("bias", "bias", _BIAS)):
+    for _part in ("query", "key", "value"):
+        _TAKES[f"attention/{_part}/{_own}"] = Take(f"attention.{_part}.{_name}", shape=_shape)
+    for _part in ("hidden", "output"):
+        _TAKES[f"{_part}/{_own}"] = Take(f"feed_forward.{_part}.{_name}")
+for _norm in ("norm1", "norm2"):
+    _TAKES |= {f"{_norm}/gamma": Take(f"{_norm}.gain"), f"{_norm}/beta": Take(f"{_norm}.shift")}
 PARAMETERS = ParameterMap(_TAKES)
