@@ -14,12 +14,13 @@ from encoder_conformance.diagnosis.backward.observed import ObservedGradients, o
 from encoder_conformance.diagnosis.identify.edits import parsed, places
 from encoder_conformance.diagnosis.in_sigma import conforms
 from encoder_conformance.judging.records import Diagnosis
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.backward import gradients, played
 from encoder_conformance.oracle.encoder import given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, named_inputs
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.equation import SIZES, Equation, dotted

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder_conformance.oracle.arithmetic import Array
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.mutants.code import Source, Stages
 from encoder_conformance import Masks
-from encoder_conformance.oracle.arithmetic import Array
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.stages import stages
 

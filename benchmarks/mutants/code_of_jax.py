@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mutants.code import Source, Stages
-from encoder_conformance.oracle.arithmetic import Array
 from encoder_conformance.oracle.encoder import given
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages

@@ -14,11 +14,11 @@ from encoder_conformance.diagnosis.explanation import named_deviations
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.judging.verdict import judge
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import Deviant, deviant
-from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation

@@ -9,9 +9,10 @@ from functools import cache
 import numpy as np
 
 from encoder_conformance.diagnosis.identify.identify import deviation_of
-from encoder_conformance.oracle.arithmetic import Arithmetic, Array
+from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.equation import Equation, dotted
