@@ -8,7 +8,7 @@ from typing import Annotated, get_origin
 from encoder_conformance.platform.paths import IMPLS, PACKAGE
 from encoder_conformance.spec import axes
 
-ROOMS = ("oracle", "spec", "judge", "checks", "inspect", "deviations", "core")
+ROOMS = ("oracle", "spec", "judge", "checks", "inspect", "deviations", "core", "diagnosis")
 READERS = ("onnx_file", "module_target", "tensor_file")
 WITH_AXES = {name for name, alias in vars(axes).items() if get_origin(alias) is Annotated}
 ARRAYS = WITH_AXES | {"Array", "Bools", "Floats", "Floating", "Indices", "Masks", "NDArray", "ndarray"}
