@@ -16,6 +16,7 @@ from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import Deviant, deviant
+from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.axes import Array

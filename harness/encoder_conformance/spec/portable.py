@@ -100,6 +100,7 @@ def parts(name: str, shape: tuple[int, ...], pattern: Pattern, exponent: int) ->
 
 
 def _part(n: npt.NDArray[np.int64], pattern: Pattern, exponent: int) -> Floats:
+    """The values [N] that a pattern makes of the integers `n` [N]."""
     match pattern:
         case "symmetric":
             values = n

@@ -26,7 +26,7 @@ DROPPED, MASK = "dropped ", "mask of "
 
 
 @dataclass(frozen=True)
-class Operation:
+class ForwardOperation:
     """One operation: it `reads` some stages, `makes` one, and `keeps` some for the backward pass."""
 
     makes: str
@@ -82,63 +82,63 @@ def liveness(case: Case, placement: Placement) -> Liveness:
     )
 
 
-def _collect_kept(steps: list[Operation]) -> tuple[str, ...]:
+def _collect_kept(steps: list[ForwardOperation]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for step in steps for name in step.keeps))
 
 
-def _layer_steps(placement: Placement, activation: str, dropped: frozenset[str]) -> list[Operation]:
+def _layer_steps(placement: Placement, activation: str, dropped: frozenset[str]) -> list[ForwardOperation]:
     """The operations in order. `dropped`: the stages that have dropout."""
     attention_dropout, attention_output = _dropout_steps("attention_output", dropped)
     ffn_dropout, ffn_output = _dropout_steps("ffn_output", dropped)
     if placement == "pre":
         return [
-            Operation("norm1", ("x",), ("x",)),
+            ForwardOperation("norm1", ("x",), ("x",)),
             *_attention_steps("norm1", dropped),
             *attention_dropout,
-            Operation("residual1", ("x", attention_output), ()),
-            Operation("norm2", ("residual1",), ("residual1",)),
+            ForwardOperation("residual1", ("x", attention_output), ()),
+            ForwardOperation("norm2", ("residual1",), ("residual1",)),
             *_feed_forward_steps("norm2", activation, dropped),
             *ffn_dropout,
-            Operation("residual2", ("residual1", ffn_output), ()),
+            ForwardOperation("residual2", ("residual1", ffn_output), ()),
         ]
     return [
         *_attention_steps("x", dropped),
         *attention_dropout,
-        Operation("residual1", ("x", attention_output), ()),
-        Operation("norm1", ("residual1",), ("residual1",)),
+        ForwardOperation("residual1", ("x", attention_output), ()),
+        ForwardOperation("norm1", ("residual1",), ("residual1",)),
         *_feed_forward_steps("norm1", activation, dropped),
         *ffn_dropout,
-        Operation("residual2", ("norm1", ffn_output), ()),
-        Operation("norm2", ("residual2",), ("residual2",)),
+        ForwardOperation("residual2", ("norm1", ffn_output), ()),
+        ForwardOperation("norm2", ("residual2",), ("residual2",)),
     ]
 
 
-def _attention_steps(x: str, dropped: frozenset[str]) -> list[Operation]:
+def _attention_steps(x: str, dropped: frozenset[str]) -> list[ForwardOperation]:
     dropout, weights = _dropout_steps("attention_weights", dropped)
     return [
-        *(Operation(name, (x,), (x,)) for name in ("query", "key", "value")),
-        Operation("attention_scores", ("query", "key"), ("query", "key")),
-        Operation("attention_weights", ("attention_scores",), ("attention_weights",)),
+        *(ForwardOperation(name, (x,), (x,)) for name in ("query", "key", "value")),
+        ForwardOperation("attention_scores", ("query", "key"), ("query", "key")),
+        ForwardOperation("attention_weights", ("attention_scores",), ("attention_weights",)),
         *dropout,
-        Operation("context", (weights, "value"), (weights, "value")),
-        Operation("context_merged", ("context",), ()),
-        Operation("attention_output", ("context_merged",), ("context_merged",)),
+        ForwardOperation("context", (weights, "value"), (weights, "value")),
+        ForwardOperation("context_merged", ("context",), ()),
+        ForwardOperation("attention_output", ("context_merged",), ("context_merged",)),
     ]
 
 
-def _feed_forward_steps(x: str, activation: str, dropped: frozenset[str]) -> list[Operation]:
+def _feed_forward_steps(x: str, activation: str, dropped: frozenset[str]) -> list[ForwardOperation]:
     kept = "ffn_activation" if activation == "relu" else "ffn_hidden"
     dropout, hidden = _dropout_steps("ffn_activation", dropped)
     return [
-        Operation("ffn_hidden", (x,), (x,)),
-        Operation("ffn_activation", ("ffn_hidden",), (kept,)),
+        ForwardOperation("ffn_hidden", (x,), (x,)),
+        ForwardOperation("ffn_activation", ("ffn_hidden",), (kept,)),
         *dropout,
-        Operation("ffn_output", (hidden,), (hidden,)),
+        ForwardOperation("ffn_output", (hidden,), (hidden,)),
     ]
 
 
-def _dropout_steps(stage: str, dropped: frozenset[str]) -> tuple[list[Operation], str]:
+def _dropout_steps(stage: str, dropped: frozenset[str]) -> tuple[list[ForwardOperation], str]:
     """The dropout operation of a stage, if it has one, and the name of its output."""
     if stage not in dropped:
         return [], stage
-    return [Operation(DROPPED + stage, (stage,), (MASK + stage,))], DROPPED + stage
+    return [ForwardOperation(DROPPED + stage, (stage,), (MASK + stage,))], DROPPED + stage

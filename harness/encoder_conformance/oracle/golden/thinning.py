@@ -24,7 +24,10 @@ def compared_tensors(case: Case) -> dict[str, tuple[tuple[int, ...], npt.NDArray
 def kept_positions(
     case: Case, name: str, shape: tuple[int, ...], compared: npt.NDArray[np.bool_], constants: Constants
 ) -> npt.NDArray[np.int64]:
-    """The flat positions that are kept, ascending: all compared ones of a small output, a sample of others (G-3)."""
+    """The flat positions [P] that are kept, ascending: all compared ones of a small output, a sample of others (G-3).
+
+    `compared`: a mask of the tensor's shape.
+    """
     if name == "output" and prod(shape) <= constants.whole_output_up_to:
         return np.flatnonzero(compared)
     count = np.count_nonzero(compared)
