@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, Param
 from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 
 Tree = Any
-Key = jax.Array | None
+Key: TypeAlias = jax.Array | None
 """The key that dropout is drawn from; None outside of training."""
 
 
