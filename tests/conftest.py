@@ -28,8 +28,8 @@ HONEST = Path(__file__).resolve().parent / "fakes" / "honest"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--impl", metavar="NAME|FOLDER", help="the implementation that tests/suite judges")
-    levels = "the cases that tests/suite asks: of this level and the stricter ones (default: all)"
+    parser.addoption("--impl", metavar="NAME|FOLDER", help="the implementation that tests/frameworks/suite judges")
+    levels = "the cases that tests/frameworks/suite asks: of this level and the stricter ones (default: all)"
     parser.addoption("--level", choices=LEVELS, default=LEVELS[-1], help=levels)
 
 

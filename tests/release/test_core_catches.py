@@ -1,7 +1,7 @@
-"""What each fake of tests/core lies about, level core catches: a shorter run that catches as much as the whole.
+"""What each fake of tests/unit lies about, level core catches: a shorter run that catches as much as the whole.
 
 Each is caught elsewhere by the case that was written for it. The wrong forms of the oracle are planted in
-tests/impls/test_pytorch.py.
+tests/frameworks/test_pytorch.py.
 """
 
 import runpy
@@ -33,7 +33,8 @@ class Fake(NamedTuple):
 
 
 def module(name: str) -> dict[str, Any]:
-    return runpy.run_path(str(Path(__file__).parents[1] / "core" / f"test_{name}.py"))
+    [path] = (Path(__file__).parents[1] / "process").rglob(f"test_{name}.py")
+    return runpy.run_path(str(path))
 
 
 def collected() -> dict[str, Fake]:

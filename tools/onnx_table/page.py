@@ -96,7 +96,7 @@ one export serves all cases. Notes below each table say why checks are not asked
 with the link from the manifest. A failed check shows the first words of its message.
 
 The exporters write attention and GELU out as elementary operators where a framework's own export of them differs.
-tests/impls/test_onnx_known.py holds these differences; they are listed below.
+tests/frameworks/test_onnx_known.py holds these differences; they are listed below.
 
 {rows} rows: {whole} pass all that they are asked, {none} cannot be had at all, {failing} fail a check.{waiting}
 
@@ -109,7 +109,7 @@ _KNOWN = (
     (
         "PyTorch's fused attention at opset 18 and 20 gives a query with no key the mean of the values, where PyTorch "
         "gives it nothing",
-        "reproduced by tests/impls/test_onnx_known.py; onnx_pytorch writes attention out",
+        "reproduced by tests/frameworks/test_onnx_known.py; onnx_pytorch writes attention out",
         "https://github.com/microsoft/onnxscript/pull/2479",
     ),
     (
