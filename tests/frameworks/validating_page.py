@@ -1,4 +1,6 @@
-"""The transcripts of docs/validating.md, run anew: `python tests/frameworks/validating_page.py` writes them into the page.
+"""The transcripts of docs/validating.md, run anew.
+
+`python tests/frameworks/validating_page.py` writes them into the page.
 
 A transcript is a block whose first line is `$ conform …`; the files that the commands name are made here.
 """

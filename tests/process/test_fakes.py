@@ -263,7 +263,16 @@ def test_the_command_ends_otherwise_than_with_0(conform: Callable, fake: Callabl
 def suite(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     """tests/frameworks/suite with these arguments alone: tox adds what it selects to every pytest that it starts."""
     tests = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests / "frameworks" / "suite", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        tests / "frameworks" / "suite",
+        *arguments,
+    ]
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tests.parent, env=env, check=False)
 

@@ -81,7 +81,8 @@ Five descriptions of the same component started this project. Each line below is
 tests, or asks its reader to do. Beside it stand the command that does it, what the command compares with what, the
 number that was published, and ours; `–` where the description gives no number. The page is made of
 [systems.yaml](systems.yaml) and of what the commands answer, by `PYTHONPATH=tests python -m systems_page`.
-`tests/frameworks/test_systems.py` asks them again, and compares ours with the published number to its last printed digit.
+`tests/frameworks/test_systems.py` asks them again, and compares ours with the published number to its last
+printed digit.
 
 `--impl` takes any implementation; without it a run asks every one that is installed. Checks are judged in σ
 ([how it judges](how-it-judges.md)).
