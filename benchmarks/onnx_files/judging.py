@@ -15,7 +15,7 @@ import onnxruntime as ort
 import torch
 from torch import nn
 
-from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.results import Validation
 from encoder_conformance.commands.validate.validation import validate
 from encoder_conformance.oracle.expected import Expected
@@ -48,7 +48,7 @@ def benchmarked(*, fewer: bool) -> Iterator[None]:
         stack.enter_context(
             patch("encoder_conformance.commands.validate.runtimes.RUNTIMES", LEVELS[1:] if fewer else LEVELS)
         )
-        stack.enter_context(patch("encoder_conformance.oracle.golden.at_once.compute_all", _compute_here))
+        stack.enter_context(patch("encoder_conformance.oracle.golden.build.compute_all", _compute_here))
         for name, value in FEWER.items() if fewer else ():
             stack.enter_context(patch(name, value))
         yield

@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
-from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.results import Validation
 from encoder_conformance.commands.validate.validation import validate
 from encoder_conformance.oracle.expected import Expected
@@ -52,7 +52,7 @@ def quick() -> Iterator[None]:
             yield case, known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("encoder_conformance.oracle.golden.at_once.compute_all", compute_here)
+        patch.setattr("encoder_conformance.oracle.golden.build.compute_all", compute_here)
         patch.setattr("encoder_conformance.commands.validate.phases.situations.SIZES", ((1, 1), (2, 7)))
         patch.setattr("encoder_conformance.commands.validate.phases.situations.MASKS", FEWER_MASKS)
         patch.setattr("encoder_conformance.commands.validate.phases.situations.NUMBERS", ("no-mask", "low-variance"))

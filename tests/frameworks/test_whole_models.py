@@ -14,8 +14,7 @@ import onnxruntime as ort
 import pytest
 from onnxruntime.transformers import float16
 
-from encoder_conformance.commands.validate.evidence import ExaminedFile
-from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationRequest
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.subjects.checkpoint import map_checkpoint

@@ -33,7 +33,7 @@ _COMMANDS = {
         "inspect.memory_command:memory",
         "Show the memory of a forward pass, and the longest sequence that fits.",
     ),
-    "profile": ("inspect.profile_command:profile", "Show how long each stage takes."),
+    "profile": ("inspect.profile:profile", "Show how long each stage takes."),
     "list": ("list.command:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),
 }
 """Name → module:attribute in encoder_conformance.commands, and summary; in the order in which a user needs them."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from math import sqrt
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
-from encoder_conformance.judging.heat import Heat, heat_map
 from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
 from encoder_conformance.protocol.answers import Answers, Observed, values_at
 from encoder_conformance.spec.axes import P
@@ -18,6 +18,22 @@ from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.reason import Kind, Reason
 from encoder_conformance.spec.situation import Check
+
+MOST_ROWS, MOST_COLUMNS = 16, 24
+Heat = tuple[tuple[float | None, ...], ...]
+
+
+def heat_map(error: P, positions: npt.NDArray[np.int64], shape: tuple[int, ...]) -> Heat:
+    """The largest error in each field of a grid over the last two axes, at most 16 × 24; None where none is compared.
+
+    `error` [P]: in σ, at the flat `positions` [P] of a tensor of this shape. Other axes are taken together.
+    """
+    rows, columns = (1, 1, *shape)[-2:]
+    height, width = min(rows, MOST_ROWS), min(columns, MOST_COLUMNS)
+    column, row = positions % columns, positions // columns % rows
+    grid = np.full((height, width), -1.0)
+    np.maximum.at(grid, (row * height // rows, column * width // columns), error)
+    return tuple(tuple(None if value < 0 else float(f"{min(value, 1e300):.3g}") for value in line) for line in grid)
 
 
 class TensorVerdict(BaseModel):

@@ -9,8 +9,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands, named_inputs
 from encoder_conformance.oracle.equation import evaluate as evaluate_equation
-from encoder_conformance.oracle.play import Play, Stages
-from encoder_conformance.oracle.stack import StackPlay
+from encoder_conformance.oracle.stack import Play, StackPlay, Stages
 from encoder_conformance.oracle.tape import ForwardTape, Node, Onward, Tape, as_computed
 from encoder_conformance.spec.axes import BSD, Array
 from encoder_conformance.spec.case import Case

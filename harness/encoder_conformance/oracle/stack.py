@@ -1,14 +1,45 @@
 """A stack of encoder layers: embedding, positions, one layer after the other, final norm (E-14 to E-16)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from encoder_conformance.oracle.play import Play, Stages
-from encoder_conformance.oracle.tape import Node, Onward, as_computed
+from encoder_conformance.oracle.steps import VARIANTS, right_forms
+from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import prefix
 from encoder_conformance.spec.stages import layer_stage, shows_inside
+
+Stages = dict[str, Node]
+
+
+class Play:
+    """The steps of one play, and the `stages` that it has shown, in order.
+
+    `wrong_forms`: step → the wrong form that takes the place of the right one. `onward` may replace a stage for the
+    steps after it.
+    """
+
+    def __init__(
+        self, tape: Tape, layer: Layer, parameters: Mapping[str, Node], wrong_forms: Mapping[str, str], onward: Onward
+    ) -> None:
+        self.tape, self.layer, self.parameters, self.onward = tape, layer, parameters, onward
+        self.stages: Stages = {}
+        self._forms = {**right_forms(layer), **wrong_forms}
+
+    def form(self, step: str) -> Any:
+        return VARIANTS[step][self._forms.get(step, "standard")]
+
+    def step(self, name: str, *operands: Node, **choices: object) -> Node:
+        return self.tape.apply(self.form(name), *operands, **choices)
+
+    def show(self, name: str, node: Node) -> Node:
+        """Record a stage. Returns the node that later steps are given for it."""
+        self.stages[name] = node
+        return self.onward(name, node)
+
 
 OneLayer = Callable[[Stages, Node, Onward], Stages]
 """An encoder layer: (its own parameters, its input, the replacement of stages) → its stages."""

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.recall import Recall
-from encoder_conformance.platform.converted import Converted
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.case_parameters import Converted
 
 Found = TypeVar("Found")
 

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.axes import Bools
-from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.drawn import drawn
+from encoder_conformance.spec.case_parameters import CaseParameters, drawn
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Blind, Causal, Drawn

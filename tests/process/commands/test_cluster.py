@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from encoder_conformance.commands.cluster.dispatch import MOST_LOSSES, dispatch
-from encoder_conformance.commands.cluster.part import PlanPart, RunQuestion
-from encoder_conformance.commands.cluster.worker import Result, judge, offer
+from encoder_conformance.commands.cluster.worker import PlanPart, Result, RunQuestion, judge, offer
 from encoder_conformance.judging.records import Report, Shard
 
 

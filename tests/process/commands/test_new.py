@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.commands.new.frameworks import FRAMEWORKS
+from encoder_conformance.commands.new.command import FRAMEWORKS
 from encoder_conformance.implementation.manifest import known_folders, read_implementation_manifest
 from encoder_conformance.platform.paths import IMPLS
 

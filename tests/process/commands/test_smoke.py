@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from products import daily
 
-from encoder_conformance.commands.smoke.step import NAMES
+from encoder_conformance.commands.smoke.checklist import NAMES
 
 
 def steps(ended: Any) -> dict[str, dict[str, Any]]:

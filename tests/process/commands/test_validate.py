@@ -19,8 +19,8 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save_file
 
+from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.quantised import unlike_rounding
-from encoder_conformance.commands.validate.request import ValidationRequest
 from encoder_conformance.commands.validate.results import Validation
 from encoder_conformance.commands.validate.show import show_validation
 from encoder_conformance.commands.validate.validation import validate
@@ -34,7 +34,7 @@ from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.launch import WorkerLimits
 
 LAYER = load().layers["post-relu"]
 MASK = {"name": "mask", "dtype": "bool", "shape": ["batch", LAYER.attention.num_heads, "sequence", "sequence"]}
@@ -147,7 +147,7 @@ def _made_from(case: Case, constants: Constants) -> bytes:
 @pytest.fixture
 def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Validation]:
     """Validate a file that a fake worker looks into."""
-    monkeypatch.setattr("encoder_conformance.oracle.golden.at_once.compute_all", computed_once)
+    monkeypatch.setattr("encoder_conformance.oracle.golden.build.compute_all", computed_once)
     monkeypatch.setattr(
         "encoder_conformance.commands.validate.runtimes.RUNTIMES",
         (("onnxruntime", "disable"), ("onnxruntime", "extended")),
@@ -553,8 +553,8 @@ def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
 
 def test_a_large_file_is_sampled_and_that_is_said(validated: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer situations, smaller ones, one level; what is wrong shows all the same."""
-    monkeypatch.setattr("encoder_conformance.commands.validate.large.LARGE", 100)
-    monkeypatch.setattr("encoder_conformance.commands.validate.large.DEPLOYED", ("onnxruntime", "extended"))
+    monkeypatch.setattr("encoder_conformance.commands.validate.weights.LARGE", 100)
+    monkeypatch.setattr("encoder_conformance.commands.validate.weights.DEPLOYED", ("onnxruntime", "extended"))
     found = validated(runtimes=())
     assert (found.status, errors(found)) == (0, {})
     assert [row.level for row in found.runtimes if row.records] == ["extended"]

@@ -22,8 +22,7 @@ from encoder_conformance.judging.asking import not_run
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.reports.run.ledger import Ledger
-from encoder_conformance.reports.run.machine import environment
+from encoder_conformance.reports.run.ledger import Ledger, environment
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.load import load

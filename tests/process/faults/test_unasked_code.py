@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.implementation.environment import passed_on
+from encoder_conformance.implementation.interpreter import passed_on
 from encoder_conformance.implementation.lookup import is_there, places
 
 ONE = ("--case", "pre-gelu/no-mask", "--dtype", "float32")

@@ -8,8 +8,7 @@ import pytest
 
 from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.core.exclusion import Exclusion
-from encoder_conformance.judging.core.order import excludes, sharpest_first
+from encoder_conformance.judging.core.order import Exclusion, excludes, sharpest_first
 from encoder_conformance.judging.core.sensitivity import read_sensitivity
 from encoder_conformance.judging.records import Record
 from encoder_conformance.platform.paths import IMPLS

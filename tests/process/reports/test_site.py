@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder_conformance.judging.heat import MOST_COLUMNS, MOST_ROWS, heat_map
+from encoder_conformance.judging.verdict import MOST_COLUMNS, MOST_ROWS, heat_map
 from encoder_conformance.reports.site.coding import LEVELS, MISSING, ZERO, alphabet, encode
 from encoder_conformance.reports.site.writing import STATIC
 from encoder_conformance.spec.outcome import SEVERITY, Outcome

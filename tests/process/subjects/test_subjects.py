@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.loop import judge
-from encoder_conformance.oracle.golden.at_once import expectations
+from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.platform.progress import SILENT

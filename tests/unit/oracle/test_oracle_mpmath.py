@@ -9,7 +9,7 @@ import pytest
 from mpmath import mp, mpf
 from products import daily
 
-from encoder_conformance.oracle import special
+from encoder_conformance.oracle import arithmetic as special
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import Expectation, expectation
 from encoder_conformance.oracle.encoder import evaluate

@@ -8,8 +8,7 @@ import pytest
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.encoder import forward, given
-from encoder_conformance.oracle.measured import measured_condition
-from encoder_conformance.oracle.samples import disturbed, sampled_conditions
+from encoder_conformance.oracle.measured import disturbed, measured_condition, sampled_conditions
 from encoder_conformance.spec.load import load
 
 CASES = ("pre-gelu/padding-right", "post-relu/mask-per-head", "stack-post-relu/causal")

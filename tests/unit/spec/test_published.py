@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from encoder_conformance.commands.check.findings import findings_of
-from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence, ValidationRequest
 from encoder_conformance.commands.validate.phases.layer import assess
-from encoder_conformance.commands.validate.request import ValidationRequest
 from encoder_conformance.protocol.description import FileDescription, ModuleDescription, Port, Roles
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load

@@ -11,7 +11,7 @@ from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.judging.records import Record
-from encoder_conformance.oracle.golden.at_once import expectations
+from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem

@@ -17,8 +17,7 @@ from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.oracle.golden.at_once import constants_at_once
-from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.oracle.golden.build import compute, constants_at_once
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import SILENT
 from encoder_conformance.platform.recent import Recent

@@ -6,8 +6,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-from encoder_conformance.commands.cluster.part import PlanPart
-from encoder_conformance.commands.cluster.worker import Offer, Result, judge, offer
+from encoder_conformance.commands.cluster.worker import Offer, PlanPart, Result, judge, offer
 from encoder_conformance.implementation.manifest import Device
 from encoder_conformance.platform.errors import InputError
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from encoder_conformance.commands.cluster.part import PlanPart
-from encoder_conformance.commands.cluster.worker import Result
+from encoder_conformance.commands.cluster.worker import PlanPart, Result
 
 MOST_LOSSES = 3
 """Workers that a part may lose before it is given up: it may be what ends them."""

@@ -8,7 +8,7 @@ import click
 
 from encoder_conformance.commands.cluster.dask import DaskCluster, connected
 from encoder_conformance.commands.cluster.dispatch import Dispatched, dispatch
-from encoder_conformance.commands.cluster.part import PlanPart, RunQuestion, cases_of
+from encoder_conformance.commands.cluster.worker import PlanPart, RunQuestion, cases_of
 from encoder_conformance.commands.reports.merge import exit_status, show_tallies, write_report
 from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.engine.scheduling import BUILDS_WORTH_A_WORKER
@@ -23,7 +23,7 @@ from encoder_conformance.reports.merge.merge import merge
 from encoder_conformance.reports.run.folder import NAME, begun_run
 from encoder_conformance.reports.run.terminal import console, diagnosis_text
 from encoder_conformance.subjects.plan import plan
-from encoder_conformance.worker.limits import default_memory
+from encoder_conformance.worker.launch import default_memory
 
 _PARTS_A_WORKER = 2
 """Parts for each worker that can take them: with one each, the slowest worker would decide when the run ends."""

@@ -5,19 +5,66 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 import encoder_conformance
-from encoder_conformance.commands.cluster.part import REQUEST, PlanPart
 from encoder_conformance.commands.versions.environments import name_of, normal, requirements_of
 from encoder_conformance.implementation.interpreter import Missing, packages_of, resolve
 from encoder_conformance.implementation.lock import source_digest
 from encoder_conformance.implementation.manifest import Device, find_implementation
+from encoder_conformance.judging.records import Shard
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import PACKAGE, SPECS
 from encoder_conformance.reports.run.folder import NAME
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.plan import select
+
+REQUEST = "part.json"
+
+
+class RunQuestion(BaseModel):
+    """The question of a whole run to each implementation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    globs: tuple[str, ...] = ()
+    level: Level | None = None
+    dtypes: tuple[DtypeName, ...] = ()
+    seed: int = 0
+    device: Device = "cpu"
+    threads: int | None = None
+    memory: int | None = None
+    isolate: bool = False
+
+
+class PlanPart(BaseModel):
+    """A part of the plan of one implementation, and how many of its workers may run side by side."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["encoder-conformance part"] = "encoder-conformance part"
+    implementation: str
+    shard: Shard
+    jobs: int
+    question: RunQuestion
+
+    @property
+    def name(self) -> str:
+        return f"{self.implementation} {self.shard.number}/{self.shard.of}"
+
+
+def cases_of(question: RunQuestion) -> list[Case]:
+    """The cases that are asked, with the question's seed."""
+    every = [replace(case, seed=question.seed) for case in load().cases.values()]
+    return select({case.id: case for case in every}, question.globs, question.level)
+
 
 _END_OF_LOG = 2000
 

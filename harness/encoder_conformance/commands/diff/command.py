@@ -1,16 +1,22 @@
 """`conform diff`: two layers with the same parameters."""
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.table import Table
 
+from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.diff.comparing import DiffRequest, compare
-from encoder_conformance.commands.diff.show import show_diff
+from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.commands.options import deliver, jobs_option, refuse_unwritable, result_options, shown_progress
+from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_line
+from encoder_conformance.spec.stages import stages
 from encoder_conformance.subjects.opening import open_subject
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
 
@@ -62,3 +68,80 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
         result = compare(a, b, DiffRequest(stated.layer, inputs, jobs), progress)
     deliver(out / "diff.json", result, lambda: show_diff(console(), result), as_json=as_json)
     return result.status
+
+
+def show_diff(screen: Console, result: DiffResult) -> None:
+    for mark, side in zip("AB", result.sides, strict=True):
+        what = choices(side.layer) if side.layer else f"as {result.layer.layer}"
+        show_line(screen, f"{mark}  {side.name}: {what}")
+    screen.print(_table(result))
+    for mark, side in zip("AB", result.sides, strict=True):
+        tally = Tally.of(record.outcome for record in side.records)
+        show_line(screen, f"{mark} against {result.layer.layer} ({choices(result.layer)}): {tally}")
+        for diagnosis in side.diagnoses:
+            show_line(screen, diagnosis_text(diagnosis), "bold")
+    for record in result.unanswered[:4]:
+        message = record.message.splitlines()[0] if record.message else record.outcome.value
+        show_line(screen, f"✗ {record.implementation} {record.case} {record.check}: {message}", "red")
+    show_line(screen, last_line(result), "bold red" if result.status else "bold green")
+
+
+def _table(result: DiffResult) -> Table:
+    """A row for each stage and the largest of the gradients, over all cases."""
+    table = Table(box=None, header_style="bold")
+    for title in ("worst of all cases", "A − B, √2 σ", "A, σ", "B, σ", "in"):
+        table.add_column(title, justify="left" if title in ("worst of all cases", "in") else "right")
+    for name, worst in _worst(result):
+        numbers = (_number(value) for value in (worst.rms, *worst.sides))
+        table.add_row(name, *numbers, worst.case.rpartition("/")[2], style=None if worst.agrees else "red")
+    return table
+
+
+def _worst(result: DiffResult) -> Iterator[tuple[str, TensorDifference]]:
+    groups: dict[str, list[TensorDifference]] = {}
+    for each in result.apart:
+        name = "gradients" if each.check == "gradients" else each.tensor
+        groups.setdefault(name, []).append(each)
+    for name, found in groups.items():
+        worst = max(found, key=lambda each: float("inf") if each.rms is None else each.rms)
+        yield (f"gradient of {worst.tensor}" if name == "gradients" else name), worst
+
+
+def _number(value: float | None) -> str:
+    return "shape" if value is None else f"{value:.2f}" if value < 100 else f"{value:.2g}"
+
+
+def last_line(result: DiffResult) -> str:
+    if result.status == 2:
+        return "Nothing could be compared: see above."
+    if result.status == 0:
+        largest = max((each.rms or 0.0) for each in result.apart)
+        alike = f"They agree within {largest:.2f} √2 σ"
+        off = [side for side in result.sides if side.failed]
+        return f"{alike}, and neither is {result.layer.layer}." if off else f"{alike}, and both are right."
+    first = next((each for each in result.differing if each.check != "gradients"), None)
+    where = f", first at {_first_stage(result)}" if first is not None else ""
+    return f"They differ{where}: {_blamed(result)}"
+
+
+def _first_stage(result: DiffResult) -> str:
+    """In the order of computation, over all cases."""
+    order = stages(result.layer)
+    differing = {each.tensor for each in result.differing if each.check != "gradients"}
+    return min(differing, key=order.index)
+
+
+def _blamed(result: DiffResult) -> str:
+    one, other = result.sides
+    if one.failed and other.failed:
+        return "both are off"
+    if not (one.failed or other.failed):
+        return "each is right within its noise, at opposite ends of it"
+    mark, side = ("A", one) if one.failed else ("B", other)
+    return f"{mark} is off{_by(side)}"
+
+
+def _by(side: SideResult) -> str:
+    found = [each for each in side.diagnoses if each.confidence == "explained"]
+    names = dict.fromkeys(name for each in found for name in each.deviations)
+    return f", by {' and '.join(names)}" if names else ""

@@ -1,10 +1,19 @@
 """A profile: the seconds that an implementation takes for each stage, the most expensive first."""
 
-from dataclasses import dataclass
+import json
+import os
+from dataclasses import asdict, dataclass
 
+import click
 import numpy as np
 
+from encoder_conformance.commands.inspect import looking
+from encoder_conformance.commands.inspect.layer_selection import describe_case, refuse_too_large
+from encoder_conformance.platform.errors import InputError, Unanswered
 from encoder_conformance.protocol.frames import WHOLE, Tensors
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.subjects.starting import find_task, open_session
+from encoder_conformance.worker.failure import Failure
 
 FEWEST = 5
 """The fewest passes for which quartiles differ from extremes; with fewer, no stage is named most expensive."""
@@ -65,3 +74,86 @@ def _spread(seconds: np.ndarray) -> tuple[float, float, float, float]:
     """The quartiles, the least and the largest value of `seconds` [repeats]."""
     lower, upper = np.quantile(seconds, (0.25, 0.75))
     return float(lower), float(upper), float(seconds.min()), float(seconds.max())
+
+
+_EXAMPLES = """
+\b
+Examples:
+  conform profile --impl pytorch --batch 32 --sequence 50
+  conform profile --impl onnx_pytorch --layer post-relu-512 --sequence 128 --threads 1 --repeats 50
+  conform profile --impl jax_pure --d-model 768 --num-heads 12 --d-ff 3072 --json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@looking.impl_option
+@looking.layer_options
+@looking.batch_option
+@looking.sequence_option
+@looking.dtype_option
+@click.option("--threads", type=click.IntRange(1), help="Threads of the framework; default: one per processor.")
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Passes to time.")
+@looking.json_option
+def profile(
+    layer: looking.LayerOptions,
+    impl: str | None,
+    batch: int | None,
+    sequence: int | None,
+    dtype: DtypeName,
+    threads: int | None,
+    repeats: int,
+    as_json: bool,
+) -> None:
+    """Show how long each stage takes, the most expensive first: the median over the repeats, its share, the quartiles.
+
+    The last line names the most expensive stage, and the stages that these passes cannot tell from it.
+
+    How a stage is timed depends on the framework, see docs/looking.md; `whole` is an ordinary pass, uninstrumented.
+    """
+    case = layer.case(batch, sequence)
+    ready, task = find_task(impl, case, dtype, "stages")
+    name, threads = ready.implementation.name, threads or os.cpu_count() or 1
+    refuse_too_large(case.x_shape[0] * case.x_shape[1] * case.x_shape[2], case.situation.batch, dtype)
+    with open_session(ready, threads) as (session, require_answer), looking.at_work(f"timing {name}"):
+        answer = session.profile(task, repeats)
+        if isinstance(answer, Failure) and answer.refused == "unsupported":
+            text = f"{name} cannot tell stages apart: {answer.message}"
+            raise InputError(text, where="--impl", hint="profile another implementation")
+        try:
+            measured = times(require_answer(answer), repeats)
+        except ValueError as error:
+            raise Unanswered(f"{name} answered profile with something else: {error}") from None
+        subject = f"{name} ({looking.versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"
+    if as_json:
+        facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "threads": threads}
+        output = {**facts, "case": describe_case(case), "repeats": repeats, **asdict(measured)}
+        click.echo(json.dumps(output, indent=1, ensure_ascii=False))
+    else:
+        _show(f"{describe_case(case)}, {dtype}, {subject}, median of {repeats}", measured)
+
+
+def _show(title: str, measured: Times) -> None:
+    screen = looking.heading(title)
+    table = looking.table(["stage"], ("ms", "share", "lower quartile", "upper"))
+    for stage in measured.stages:
+        table.add_row(stage.stage, _ms(stage.seconds), f"{stage.share:.1%}", _ms(stage.lower), _ms(stage.upper))
+    table.add_section()
+    table.add_row("all stages", _ms(measured.total), "100.0%")
+    table.add_row("whole", _ms(measured.whole), f"{measured.whole / measured.total:.1%}" if measured.total else "")
+    screen.print(table)
+    screen.print(_most_expensive_line(measured), highlight=False, soft_wrap=True, markup=False)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f}"
+
+
+def _most_expensive_line(measured: Times) -> str:
+    if not measured.most_expensive:
+        return f"Most expensive: of fewer than {FEWEST} passes no stage is named"
+    first, indistinguishable = measured.stages[0], measured.most_expensive[1:]
+    spread = f"{_ms(first.lower)} to {_ms(first.upper)} ms in half of the passes"
+    text = f"Most expensive: {first.stage}, {first.share:.1%} of all stages, {spread}"
+    if not indistinguishable:
+        return f"{text}; no other stage's quartiles reach that"
+    return f"{text}; it cannot be told from {' and '.join(indistinguishable)}, whose quartiles overlap"

@@ -19,11 +19,10 @@ from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.collection import Collection
 from encoder_conformance.reports.run.counts import RunCounts
-from encoder_conformance.reports.run.failing import FailingTensors
 from encoder_conformance.reports.run.folder import LOGS, many_runs
 from encoder_conformance.reports.run.last_lines import WholePlan, remainder
-from encoder_conformance.reports.run.ledger import Ledger
-from encoder_conformance.reports.run.machine import environment
+from encoder_conformance.reports.run.ledger import Ledger, environment
+from encoder_conformance.reports.run.repeating import FailingTensors
 from encoder_conformance.reports.run.terminal import console, show_report
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 

@@ -1,13 +1,13 @@
 """The checklist: runs each step in order, until one fails that the later ones need."""
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from encoder_conformance.commands.smoke.diagnosis import diagnose_numbers
 from encoder_conformance.commands.smoke.placeholders import find_raised_placeholder, locate_error, placeholders_of
 from encoder_conformance.commands.smoke.questions import NUMBERS, SmokeTasks
 from encoder_conformance.commands.smoke.round_trip import mismatch
-from encoder_conformance.commands.smoke.step import SmokeStep
 from encoder_conformance.commands.smoke.wrong_gradient import wrong_gradients
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
@@ -25,6 +25,34 @@ from encoder_conformance.spec.reason import Kind
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.subjects.subject import Subject
 from encoder_conformance.worker.failure import Failure
+
+State = Literal["ok", "failed", "not declared", "not tried"]
+Blame = Literal["blank", "adapter", "architecture", "implementation"]
+"""The cause of a failed step: a blank that is left, the adapter, a layer that the implementation's fixed architecture
+does not support, or the implementation."""
+
+NAMES = (
+    "manifest", "start", "build", "parameters", "output", "numbers",
+    "stages", "weights", "gradients", "refusal", "forms",
+)  # fmt: skip
+"""Every step, in order."""
+
+
+@dataclass(frozen=True)
+class SmokeStep:
+    """One step. `said` is the result, `do` the advice, one line each."""
+
+    name: str
+    state: State
+    said: str
+    do: tuple[str, ...] = ()
+    blame: Blame | None = None
+
+
+def verdict(steps: list[SmokeStep]) -> Blame | Literal["ok"]:
+    """The fault to fix first, by the first failed step; "ok" if none failed."""
+    return next((step.blame for step in steps if step.blame), "ok")
+
 
 _LOST = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 _NO_ANSWER = frozenset({Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN})

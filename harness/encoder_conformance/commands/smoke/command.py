@@ -11,14 +11,13 @@ from rich.text import Text
 
 from encoder_conformance.commands.inspect.layer_selection import find_layer
 from encoder_conformance.commands.options import interpreters_option, warn_of_left_out, worker_limits
-from encoder_conformance.commands.smoke.checklist import Checklist
-from encoder_conformance.commands.smoke.step import NAMES, SmokeStep, verdict
+from encoder_conformance.commands.smoke.checklist import NAMES, Checklist, SmokeStep, verdict
 from encoder_conformance.platform.paths import shown
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.load import Specification, load
 from encoder_conformance.subjects.opening import open_implementation
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
-from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.launch import WorkerLimits
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}

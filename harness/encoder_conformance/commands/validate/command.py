@@ -18,7 +18,7 @@ from encoder_conformance.commands.options import (
     shown_progress,
     worker_limits,
 )
-from encoder_conformance.commands.validate.request import ValidationRequest
+from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.runtimes import RUNTIMES
 from encoder_conformance.commands.validate.show import show_validation
 from encoder_conformance.commands.validate.validation import fixed, validate
@@ -29,7 +29,7 @@ from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.reports.run.folder import run_folder
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.subjects.subject import SubjectRequest
-from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.launch import WorkerLimits
 
 NAME = "validation.json"
 

@@ -9,21 +9,17 @@ import numpy as np
 
 from encoder_conformance.commands.validate.against import compared_with, opened
 from encoder_conformance.commands.validate.conclusion import Stated
-from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile, ValidationEvidence, distinct
-from encoder_conformance.commands.validate.history_script import history_script
-from encoder_conformance.commands.validate.large import (
-    BATCH,
-    KEPT,
-    SEQUENCE,
-    expected_of_sample,
-    is_sampled,
-    sampled_note,
-    sampled_runs,
+from encoder_conformance.commands.validate.evidence import (
+    Answers,
+    ExaminedFile,
+    ValidationEvidence,
+    ValidationRequest,
+    distinct,
 )
+from encoder_conformance.commands.validate.history import history_script
 from encoder_conformance.commands.validate.phases import masks, reduction, source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
-from encoder_conformance.commands.validate.request import ValidationRequest
 from encoder_conformance.commands.validate.results import RuntimeResult, Validation, in_order
 from encoder_conformance.commands.validate.runtimes import (
     FOLDER,
@@ -38,9 +34,18 @@ from encoder_conformance.commands.validate.runtimes import (
     limit_time,
     runtime_runs,
 )
+from encoder_conformance.commands.validate.weights import (
+    BATCH,
+    KEPT,
+    SEQUENCE,
+    expected_of_sample,
+    is_sampled,
+    sampled_note,
+    sampled_runs,
+)
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.judging.records import Record
-from encoder_conformance.oracle.golden.at_once import expectations
+from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.platform.progress import Progress

@@ -12,8 +12,14 @@ import click
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.commands.options import dtypes_option, jobs_option, level_option, worker_limits
 from encoder_conformance.commands.run.judging import Planned, judge_assignments
-from encoder_conformance.commands.versions.environments import NotInstalled, environment_for, package_of
-from encoder_conformance.commands.versions.released import named, newest_of_each_series, released
+from encoder_conformance.commands.versions.environments import (
+    NotInstalled,
+    environment_for,
+    named,
+    newest_of_each_series,
+    package_of,
+    released,
+)
 from encoder_conformance.engine.run_options import RunOptions
 from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.declared import check_declared
@@ -32,7 +38,7 @@ from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
 from encoder_conformance.subjects.plan import plan, select
-from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.launch import WorkerLimits
 
 _EXAMPLES = """
 \b

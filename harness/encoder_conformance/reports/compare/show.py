@@ -6,8 +6,10 @@ from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.judging.records import Record, Report
-from encoder_conformance.reports.compare.change import AS_BEFORE, WORSE, Change
 from encoder_conformance.reports.compare.comparison import (
+    AS_BEFORE,
+    WORSE,
+    Change,
     Changed,
     Comparison,
     changed_machine,

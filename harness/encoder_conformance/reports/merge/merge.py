@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from encoder_conformance.judging.core.exclusion import Exclusion
+from encoder_conformance.judging.core.order import Exclusion
 from encoder_conformance.judging.records import Diagnosis, Judged, MergedRun, Record, Report, Shown
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.load import load

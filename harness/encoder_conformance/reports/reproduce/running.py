@@ -6,8 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoder_conformance.implementation.environment import passed_on
-from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.implementation.interpreter import Ready, passed_on
 from encoder_conformance.judging.records import Record
 from encoder_conformance.platform.clean import line
 from encoder_conformance.platform.interrupts import ends_with_parent

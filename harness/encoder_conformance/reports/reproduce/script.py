@@ -17,12 +17,16 @@ from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected, key
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import PACKAGE
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.protocol.messages import Export
 from encoder_conformance.reports.reproduce.bundle import Bundle
 from encoder_conformance.reports.reproduce.modules import Module, read_adapter
-from encoder_conformance.reports.reproduce.onnx import exported, inputs
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.case_parameters import drawn
 from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.drawn import drawn
-from encoder_conformance.worker.marshalling import run_request
+from encoder_conformance.subjects.starting import open_session
+from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.marshalling import CONTENT, run_request
 
 _ADAPTER = "the_adapter"
 _BYTES_IN_A_LINE = 100
@@ -157,3 +161,44 @@ def _text(data: bytes) -> str:
     text = base64.b85encode(zlib.compress(data, 9)).decode("ascii")
     lines = [text[at : at + _BYTES_IN_A_LINE] for at in range(0, len(text), _BYTES_IN_A_LINE)]
     return "(\n" + ("\n".join(f"    {line!r}" for line in lines) or "    ''") + "\n)"
+
+
+_LARGEST = 4 << 20
+"""Bytes of a model in a script."""
+
+
+def exported(task: Task, ready: Ready) -> bytes:
+    """The file that the implementation deploys, with the case's parameters. Raises InputError if there is none."""
+    where = f"{ready.implementation.name} {task.case.id}"
+    if task.case.situation.mask.bias is not None:
+        raise InputError("has a bias of the scores, which no deployed model takes", where=where)
+    parameters = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
+    with open_session(ready) as (session, _):
+        answer = session.deploy(Export(layer=task.case.layer, dtype=task.dtype, mask="full"), parameters)
+    if isinstance(answer, Failure):
+        raise InputError(f"cannot be exported: {answer.message}", where=where)
+    model = answer["file"].tobytes()
+    if len(model) > _LARGEST:
+        hint = "name a case of a smaller layer"
+        raise InputError(f"its model has {len(model) / 2**20:.0f} MiB, too much for a script", where=where, hint=hint)
+    return model
+
+
+def inputs(task: Task) -> Tensors:
+    """x [B, S, D], or token ids [B, S], mask [B, H, S, S] and valid [B, S], as a deployed model takes them."""
+    case = task.case
+    B, S, _ = case.x_shape
+    every = B, case.layer.attention.num_heads, S, S
+    mask = case.mask()
+    allowed = np.broadcast_to(np.True_ if mask is None else mask, every)
+    return {"x": _x(task), "mask": np.ascontiguousarray(allowed), "valid": case.valid_keys()}
+
+
+def _x(task: Task) -> Array:
+    case = task.case
+    if case.layer.embedding is not None:
+        return case.ids()
+    x = case.x()
+    if (content := case.situation.input.padding) != "as_drawn":
+        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
+    return x.astype(task.format.numpy)

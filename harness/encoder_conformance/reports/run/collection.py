@@ -2,23 +2,29 @@
 
 import contextlib
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from rich.progress import Progress, TaskID
 
 from encoder_conformance.diagnosis.observations import AskInDtype
-from encoder_conformance.engine.experimenting import ask_again
-from encoder_conformance.engine.run_options import Verbosity
+from encoder_conformance.engine.run_options import RunOptions, Verbosity
 from encoder_conformance.engine.runner import SuiteRun
 from encoder_conformance.engine.scheduling import Assignment
-from encoder_conformance.judging.core.exclusion import Exclusion
+from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.judging.core.order import Exclusion
+from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis, EndedBy, Record, Report, Shown
+from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.reports.run.last_lines import implementation_line
 from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.terminal import console, record_line
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
+from encoder_conformance.subjects.plan import plan
 
 _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
 """The time reserved for the diagnosis once a check has failed: a share of the run's time, at most these seconds."""
@@ -134,3 +140,17 @@ def _exclusion(assignment: Assignment) -> Exclusion:
     stages = assignment.ready.implementation.capabilities.stages
     dtypes = {task.dtype for task in assignment.tasks}
     return Exclusion(assignment.name, dtypes, shows_all_stages=stages == "all")
+
+
+def ask_again(ready: Ready, dtype: str, cases: Sequence[Case], *, options: RunOptions, logs: Path) -> list[Observation]:
+    """Observe the implementation in these cases, which the oracle computes first; those alone that it answers
+    before the run's time is over."""
+    tasks = [task for task in plan(ready.implementation, list(cases)) if task.dtype == dtype and not task.opt_out]
+    if not tasks:
+        return []
+    goldens = {task.case.id: compute(task.case, constants()) for task in tasks}
+    options = replace(options, jobs=1, fail_fast=False)
+    run = SuiteRun([Assignment(ready, tasks)], lambda case: goldens[case.id], options, logs)
+    for _ in run:
+        pass
+    return run.observations(ready.implementation.name).of(dtype)

@@ -12,8 +12,7 @@ from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.core.order import work_of
 from encoder_conformance.judging.records import Report, Shown
-from encoder_conformance.reports.run.counts import RunCounts, Standing
-from encoder_conformance.reports.run.exactness import exactness_line
+from encoder_conformance.reports.run.counts import RunCounts, Standing, exactness_line
 from encoder_conformance.spec.outcome import Outcome
 
 _MOST_NAMES = 8

@@ -6,10 +6,12 @@ killed in between leaves both, and `report/reading.py` reads them together.
 
 import datetime
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import encoder_conformance
 from encoder_conformance.engine.runner import SuiteRun
 from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Missing
@@ -29,6 +31,7 @@ from encoder_conformance.judging.records import (
 )
 from encoder_conformance.oracle.golden.store import case_digest
 from encoder_conformance.platform.files import replacing
+from encoder_conformance.platform.processors import processor
 from encoder_conformance.reports.run.counts import RunCounts
 from encoder_conformance.reports.run.folder import NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
@@ -171,3 +174,25 @@ class Ledger:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def environment(assignments: Sequence[Assignment], run: SuiteRun) -> RunEnvironment:
+    """The machine, versions and sizes of a run, for its report."""
+    cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
+    return RunEnvironment(
+        conform=encoder_conformance.__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        processor=processor(),
+        cpus=os.cpu_count() or 1,
+        jobs=run.jobs,
+        threads_per_worker=run.threads,
+        memory_per_worker=run.options.limits.memory,
+        device=run.options.device,
+        seed=run.options.seed,
+        specification={
+            "cases": len(cases),
+            "layers": len({case.layer.layer for case in cases.values()}),
+            "situations": len({case.situation.situation for case in cases.values()}),
+        },
+    )

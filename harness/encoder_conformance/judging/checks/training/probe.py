@@ -11,6 +11,7 @@ is one number. The last four features are for measuring. The first of them shows
 second its bias alone. The last two show nothing: they are −R and R, and serve to invert a norm after the sums.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,11 +19,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judging.checks.training.sparse import Sparse
+from encoder_conformance.protocol.streamed import PART
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import Parameter, parameters_of
 from encoder_conformance.spec.portable import Floats
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """[rows, columns], 0 but for `values` at (`row`, `column`); no place is given twice."""
+
+    shape: tuple[int, ...]
+    row: npt.NDArray[np.int64]
+    column: npt.NDArray[np.int64]
+    values: Floats
+
+    def whole(self) -> Floats:
+        value = np.zeros(self.shape)
+        value[self.row, self.column] = self.values
+        return value
+
+    def parts(self) -> Iterator[Floats]:
+        """The elements in flat parts, in row-major order. The whole matrix is never in memory."""
+        rows, columns = self.shape
+        at = self.row * columns + self.column
+        order = np.argsort(at)
+        at, values = at[order], self.values[order]
+        for begin in range(0, rows * columns, PART):
+            part = np.zeros(min(PART, rows * columns - begin))
+            first, last = np.searchsorted(at, (begin, begin + part.size))
+            part[at[first:last] - begin] = values[first:last]
+            yield part
+
 
 UNIT, BIAS, LOW, HIGH = -4, -3, -2, -1
 """The features for measuring, counted from the last."""

@@ -10,7 +10,7 @@ from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.oracle.expected import ExpectedTensor
-from encoder_conformance.oracle.samples import sampled_conditions
+from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics
