@@ -17,7 +17,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import UnwritableError, replace_file
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.spec.level import DTYPES, LEVELS
-from encoder_conformance.worker.launch import WorkerLimits, default_memory
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from encoder_conformance.engine.run_options import RunOptions
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 if TYPE_CHECKING:  # help is printed without NumPy and pydantic
     from encoder_conformance.implementation.manifest import Device

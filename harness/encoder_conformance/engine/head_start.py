@@ -17,7 +17,8 @@ from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.interrupts import deferred_interrupts
 from encoder_conformance.spec.case import Case
 from encoder_conformance.worker.failure import WorkerFailure
-from encoder_conformance.worker.launch import Launch, WorkerLimits
+from encoder_conformance.worker.launch import Launch
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.process import WorkerProcess
 
 if TYPE_CHECKING:

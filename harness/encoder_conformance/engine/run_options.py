@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 if TYPE_CHECKING:  # options are declared, and their help is printed, without NumPy and pydantic
     from encoder_conformance.implementation.manifest import Device

@@ -15,7 +15,7 @@ from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.onnx_file import open_file
 from encoder_conformance.subjects.starting import new_session, require_ready
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 Parameters = Mapping[str, Array]
 

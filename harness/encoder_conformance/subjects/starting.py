@@ -16,7 +16,8 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.launch import WorkerLimits, end_of_log
+from encoder_conformance.worker.launch import end_of_log
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 _LAST_LINES = 8

@@ -1,34 +1,13 @@
 """The start of a worker, and its log, which is never read whole."""
 
-import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from encoder_conformance.implementation.interpreter import Ready, worker_environment
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.sandbox import sandboxed
-
-_SHARE = 0.75
-
-
-def default_memory() -> int:
-    """Three quarters of the memory that this process may use: the machine's, or its container's."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        path = Path(limit)
-        if path.is_file() and (text := path.read_text().strip()).isdigit():
-            total = min(total, int(text))
-    return int(_SHARE * total)
-
-
-@dataclass(frozen=True)
-class WorkerLimits:
-    """`memory`: the resident bytes of a worker and its descendants. `isolate`: whether it runs in a sandbox."""
-
-    memory: int = field(default_factory=default_memory)
-    isolate: bool = False
-
 
 _END = 1 << 16
 """Bytes, which hold a long traceback."""

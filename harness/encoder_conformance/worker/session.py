@@ -16,7 +16,8 @@ from encoder_conformance.protocol.streamed import Receive, whole
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import LARGEST_BUILT
 from encoder_conformance.worker.failure import Failure, WorkerFailure
-from encoder_conformance.worker.launch import Launch, WorkerLimits
+from encoder_conformance.worker.launch import Launch
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.marshalling import Array, decode_outputs, encode_inputs, given_as, run_request
 from encoder_conformance.worker.parameters import parameters_to_send, size_of, size_of_answer, size_of_model
 from encoder_conformance.worker.pipelining import AHEAD, Pipeline, Requests, SentTask

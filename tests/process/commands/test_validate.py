@@ -34,7 +34,7 @@ from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 LAYER = load().layers["post-relu"]
 MASK = {"name": "mask", "dtype": "bool", "shape": ["batch", LAYER.attention.num_heads, "sequence", "sequence"]}

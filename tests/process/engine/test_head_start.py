@@ -11,7 +11,8 @@ import pytest
 from encoder_conformance.engine.head_start import HeadStart, first_served, head_start, next_item
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import read_implementation
-from encoder_conformance.worker.launch import Launch, WorkerLimits
+from encoder_conformance.worker.launch import Launch
+from encoder_conformance.worker.limits import WorkerLimits
 
 SAYS_THAT_IT_STARTS = 'os.write(2, b"started\\n")'
 CASE = ("--case", "pre-gelu/no-mask", "--dtype", "float32")

@@ -23,7 +23,7 @@ from encoder_conformance.reports.merge.merge import merge
 from encoder_conformance.reports.run.folder import NAME, begun_run
 from encoder_conformance.reports.run.terminal import console, diagnosis_text
 from encoder_conformance.subjects.plan import plan
-from encoder_conformance.worker.launch import default_memory
+from encoder_conformance.worker.limits import default_memory
 
 _PARTS_A_WORKER = 2
 """Parts for each worker that can take them: with one each, the slowest worker would decide when the run ends."""

@@ -23,7 +23,7 @@ from encoder_conformance.reports.merge.partition import part_of
 from encoder_conformance.reports.run.folder import begun_run
 from encoder_conformance.subjects.plan import plan
 from encoder_conformance.subjects.starting import require_ready
-from encoder_conformance.worker.launch import WorkerLimits, default_memory
+from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
 
 def judge_part(part: PlanPart, folder: Path) -> None:

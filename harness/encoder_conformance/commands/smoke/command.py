@@ -17,7 +17,7 @@ from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.load import Specification, load
 from encoder_conformance.subjects.opening import open_implementation
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 _MARK = {"ok": "✓", "failed": "✗", "not declared": "–", "not tried": "·"}
 _STYLE = {"ok": "green", "failed": "bold red", "not declared": "dim", "not tried": "dim"}

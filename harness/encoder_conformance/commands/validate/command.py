@@ -29,7 +29,7 @@ from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.reports.run.folder import run_folder
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.subjects.subject import SubjectRequest
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 NAME = "validation.json"
 

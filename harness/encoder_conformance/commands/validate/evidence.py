@@ -20,7 +20,7 @@ from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_na
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 
 @dataclass(frozen=True)

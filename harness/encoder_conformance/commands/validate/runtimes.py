@@ -31,7 +31,7 @@ from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.subjects.plan import plan
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.subjects.subject import Subject
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 FOLDER = READERS / "onnx_file"

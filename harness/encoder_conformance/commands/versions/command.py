@@ -38,7 +38,7 @@ from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
 from encoder_conformance.subjects.plan import plan, select
-from encoder_conformance.worker.launch import WorkerLimits
+from encoder_conformance.worker.limits import WorkerLimits
 
 _EXAMPLES = """
 \b

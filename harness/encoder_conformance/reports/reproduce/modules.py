@@ -40,7 +40,7 @@ class Module:
     @property
     def is_ours(self) -> bool:
         """Whether it is what adapters are written with, and no part of one."""
-        return self.path.parent in (PACKAGE, PACKAGE / "adapter")
+        return self.path.is_relative_to(PACKAGE) and not self.path.is_relative_to(IMPLS)
 
     @property
     def function(self) -> str:

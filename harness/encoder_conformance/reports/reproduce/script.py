@@ -54,7 +54,9 @@ def script_of(shown: FailingCheck) -> str:
     task, case = shown.task, shown.task.case
     arguments = shown.ready.implementation.command[1:]
     adapter = read_adapter(shown.ready.folder / arguments[0], known, _ADAPTER)
-    masks, run, portable = (_ours(name, known) for name in ("adapter/masks.py", "adapter/request.py", "portable.py"))
+    masks, run, portable = (
+        _ours(name, known) for name in ("adapter/masks.py", "adapter/request.py", "spec/portable.py")
+    )
     roots = {adapter: [_ADAPTER], masks: ["Masks"], run: ["RunRequest"], portable: ["tensor"]}
     bundle = Bundle(roots, ["start", "build", task.check])
     request, tensors = run_request(task, shown.expected.kinked_rows)
