@@ -37,10 +37,9 @@ from encoder_conformance.oracle.catalogue import catalogue  # noqa: E402
 from encoder_conformance.oracle.deviant import changes  # noqa: E402
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest  # noqa: E402
 from encoder_conformance.spec.case import Case  # noqa: E402
-from encoder_conformance.spec.constants import constants  # noqa: E402
 from encoder_conformance.spec.dtypes import FORMATS  # noqa: E402
 from encoder_conformance.spec.level import Level  # noqa: E402
-from encoder_conformance.spec.load import load  # noqa: E402
+from encoder_conformance.spec.load import constants, load  # noqa: E402
 from encoder_conformance.spec.outcome import Outcome  # noqa: E402
 from encoder_conformance.spec.situation import Check  # noqa: E402
 from encoder_conformance.spec.stages import stages  # noqa: E402

@@ -28,8 +28,7 @@ from encoder_conformance.oracle.golden.store import read_golden, read_golden_man
 from encoder_conformance.protocol.frames import Frame
 from encoder_conformance.protocol.messages import Request, Run
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.subjects.plan import plan, select
 from encoder_conformance.worker.process import WorkerProcess
 from encoder_conformance.worker.session import Session

@@ -15,9 +15,9 @@ CONTEXT = multiprocessing.get_context("forkserver")
 _COMMANDS = [
     f"encoder_conformance.commands.{name}"
     for name in (
-        *("main", "run.command", "run.suite", "smoke.command", "explain.command", "validate.command"),
-        *("inspect.trace_command", "list.command", "new.command", "reproduce.command"),
-        *("reports.compare", "reports.merge", "reports.summarize", "reports.report"),
+        *("main", "run.command", "run.suite", "smoke.command", "validate.command"),
+        *("inspect.trace_command", "new.command", "explain", "list", "reproduce"),
+        *("compare", "merge", "summarize", "report"),
     )
 ]
 CONTEXT.set_forkserver_preload([*_COMMANDS, "warm"])

@@ -12,10 +12,9 @@ from encoder_conformance.oracle.encoder import forward, given
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stage_equations import stage_equations
 from encoder_conformance.spec.stages import stages

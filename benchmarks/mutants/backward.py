@@ -22,9 +22,8 @@ from encoder_conformance.oracle.golden.store import read_golden, read_golden_man
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.stage_equations import stage_equations
 
 LAYERS = ("pre-gelu", "post-relu", "post-gelu")

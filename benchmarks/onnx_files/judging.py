@@ -23,7 +23,7 @@ from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.readers.onnx_file.inspection import inspect
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.subjects.subject import SubjectRequest
 
 LEVELS = (("onnxruntime", "disable"), ("onnxruntime", "all"))

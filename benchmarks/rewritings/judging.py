@@ -17,9 +17,8 @@ from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.situation import Check
 from tools.core.criteria import small_required
 

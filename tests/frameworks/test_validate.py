@@ -24,8 +24,8 @@ from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.readers.onnx_file.inspection import inspect
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.subjects.subject import SubjectRequest
 
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))

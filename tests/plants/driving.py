@@ -16,8 +16,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.platform.paths import IMPLS
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 
 CHECKS = ("output", "stages")

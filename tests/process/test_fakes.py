@@ -19,8 +19,7 @@ from encoder_conformance.judging.asking import ask
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.golden.store import golden_path, read_golden, read_golden_manifest
 from encoder_conformance.platform.paths import IMPLS, PACKAGE, SPECS
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.subjects.plan import plan
 from encoder_conformance.worker.session import Session

@@ -17,8 +17,7 @@ from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.judging.asking import ask
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.plan import plan, select
 from encoder_conformance.worker.session import Session

@@ -13,8 +13,7 @@ from encoder_conformance.oracle.golden.store import (
     write_golden,
     write_golden_manifest,
 )
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.subjects.plan import select
 from tools.golden.verify import disagreement, still_frozen, with_frozen_tensors
 

@@ -18,8 +18,8 @@ from encoder_conformance.oracle.golden.store import (
 )
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import Constants
 
 _CONDITION_DRIFT = 0.01
 """Relative. Conditions come from the same draws everywhere; another order of summation moves them by parts in 10⁶."""

@@ -24,8 +24,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import is_large
 from encoder_conformance.subjects.plan import plan

@@ -11,10 +11,9 @@ from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.golden.store import Manifest
 from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.protocol.messages import Answer, Built, Initialised, Request, Started
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.load import Core
+from encoder_conformance.spec.load import Constants, Core
 from encoder_conformance.spec.published import Published
 from encoder_conformance.spec.situation import Situation
 

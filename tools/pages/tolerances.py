@@ -12,8 +12,8 @@ from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 
 Array = npt.NDArray[Any]

@@ -23,9 +23,8 @@ from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
 from encoder_conformance.subjects.plan import plan, select

@@ -9,13 +9,13 @@ NOT_AS_EXPECTED, BAD_INPUT, INCOMPLETE = 1, 2, 3
 
 _COMMANDS = {
     "run": ("run.command:run", "Judge implementations and print the matrix."),
-    "explain": ("explain.command:explain", "Show one failure of that run in full."),
-    "report": ("reports.report:report", "Write runs as a static site to look at."),
-    "reproduce": ("reproduce.command:reproduce", "Write a failing case as a script of the framework alone."),
-    "compare": ("reports.compare:compare_", "Put two runs side by side: what changed, and what got worse."),
+    "explain": ("explain:explain", "Show one failure of that run in full."),
+    "report": ("report:report", "Write runs as a static site to look at."),
+    "reproduce": ("reproduce:reproduce", "Write a failing case as a script of the framework alone."),
+    "compare": ("compare:compare_", "Put two runs side by side: what changed, and what got worse."),
     "versions": ("versions.command:versions", "Judge an implementation over released versions of its framework."),
-    "merge": ("reports.merge:merge_", "Unite the parts of a run, or several runs, into one report."),
-    "summarize": ("reports.summarize:summarize", "Write a run as JUnit XML, Markdown, annotations or a badge, for CI."),
+    "merge": ("merge:merge_", "Unite the parts of a run, or several runs, into one report."),
+    "summarize": ("summarize:summarize", "Write a run as JUnit XML, Markdown, annotations or a badge, for CI."),
     "new": ("new.command:new", "Make the folder of a new implementation."),
     "smoke": ("smoke.command:smoke", "Check a new adapter: what works, what fails, and where the fault is."),
     "check": ("check.command:check", "Judge a bare module, without an adapter."),
@@ -23,7 +23,7 @@ _COMMANDS = {
     "validate": ("validate.command:validate_", "Validate an ONNX file from any source."),
     "ask": ("tensors.ask:ask", "Write questions to a file of tensors, for what can run no adapter."),
     "judge": ("tensors.judge:judge", "Judge a file of answers to those questions."),
-    "export": ("export.command:export", "Export a layer to ONNX."),
+    "export": ("export:export", "Export a layer to ONNX."),
     "trace": ("inspect.trace_command:trace", "Show every stage's shape, from the live module."),
     "parameters": (
         "inspect.parameters_command:parameters",
@@ -34,7 +34,7 @@ _COMMANDS = {
         "Show the memory of a forward pass, and the longest sequence that fits.",
     ),
     "profile": ("inspect.profile:profile", "Show how long each stage takes."),
-    "list": ("list.command:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),
+    "list": ("list:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),
 }
 """Name → module:attribute in encoder_conformance.commands, and summary; in the order in which a user needs them."""
 

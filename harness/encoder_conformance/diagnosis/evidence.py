@@ -23,8 +23,8 @@ from encoder_conformance.oracle.deviant import active_parts, mixes_items
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.stages import step_of
 

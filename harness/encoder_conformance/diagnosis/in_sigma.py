@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.spec.axes import Array, Bools, Elementwise
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.load import Constants
 
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""

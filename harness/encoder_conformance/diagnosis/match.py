@@ -13,9 +13,9 @@ from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.edited_masks import leaves_an_empty_row
 from encoder_conformance.oracle.steps.softmax import ADDED
 from encoder_conformance.spec.axes import Array, Bools
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.size import is_large
 from encoder_conformance.spec.stages import step_of
 

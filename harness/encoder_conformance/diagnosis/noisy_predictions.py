@@ -17,8 +17,8 @@ from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
 from encoder_conformance.oracle.steps import NOISY
 from encoder_conformance.oracle.steps.forward_only import narrowed
 from encoder_conformance.spec.axes import Array, D, P, Rows
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.load import Constants
 
 ENOUGH = 8
 """Values that have to bear a prediction out. On a narrow format's grid one lies by chance once in 2^13 or more."""

@@ -19,7 +19,7 @@ from encoder_conformance.judging.loop import observe
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
-from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.worker.failure import Failure
 

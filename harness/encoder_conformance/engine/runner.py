@@ -25,7 +25,7 @@ from encoder_conformance.platform.processors import share
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.worker.launch import log_of
 from encoder_conformance.worker.session import Session

@@ -27,14 +27,14 @@ from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.protocol.answers import Answers, Sampled, digest_of
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.follow_ups import base_of
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check
 from encoder_conformance.spec.size import is_large
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.sampling import Sampling
+from encoder_conformance.worker.marshalling import Sampling
 from encoder_conformance.worker.session import Session
 
 

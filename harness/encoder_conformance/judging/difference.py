@@ -9,8 +9,8 @@ from encoder_conformance.judging.asking import JudgedAnswer
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.expected import ExpectedTensor, key
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.load import constants
 
 
 def differences(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorVerdict]:

@@ -9,7 +9,7 @@ from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.subject import Subject
 
 ReadAgain = Callable[[], Expected]

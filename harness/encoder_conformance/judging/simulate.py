@@ -18,9 +18,9 @@ from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape
 from encoder_conformance.platform.recent import Recent
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.parameters import parameter_count
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages, step_of

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
 from encoder_conformance.protocol.answers import Answers, Observed, values_at
 from encoder_conformance.spec.axes import P
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.reason import Kind, Reason
 from encoder_conformance.spec.situation import Check

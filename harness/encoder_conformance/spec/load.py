@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.paths import SPECS, shown
@@ -230,3 +230,21 @@ def _read_one(path: Path, model: type[_Model]) -> _Model:
                 hint=nearest(clause, clauses()),
             )
     return item
+
+
+_Limit = Annotated[float, Field(gt=0)]
+
+
+class Constants(Strict):
+    rms_limit: _Limit = Field(description="largest root mean square error of a tensor that conforms, in σ (J-4)")
+    max_limit: _Limit = Field(description="largest error of an element that conforms, in σ (J-4)")
+    condition_runs: PositiveInt = Field(description="Monte-Carlo runs behind a condition (C-2)")
+    whole_output_up_to: PositiveInt = Field(
+        description="an `output` with at most this many elements is kept whole (G-3)"
+    )
+    sampled_positions: PositiveInt = Field(description="number of positions kept of any other golden tensor (G-3)")
+
+
+@cache
+def constants() -> Constants:
+    return read_model(SPECS / "constants.yaml", Constants)

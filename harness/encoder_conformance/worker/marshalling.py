@@ -3,20 +3,58 @@
 The harness itself uses one format: x and output [B, S, D], masks true where a query may attend to a key.
 """
 
+from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.implementation.task import Task
+from encoder_conformance.protocol.answers import Sampled
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import AsGiven, Run
+from encoder_conformance.protocol.streamed import Array, Sink
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import InputFormat
 from encoder_conformance.worker.failure import WorkerFailure
+
+Positions = npt.NDArray[np.int64]
+_WHOLE_UP_TO = 1 << 14
+"""Tensors with at most this many elements are kept whole."""
+
+
+class Sampling:
+    """A `Receive` that samples large tensors while they are read. It declines small ones and those of a wrong shape."""
+
+    def __init__(self, compared: Mapping[str, tuple[tuple[int, ...], Positions]]) -> None:
+        """`compared`: name → expected shape and compared positions, flat and ascending."""
+        self._compared = compared
+        self.samples: dict[str, Sampled] = {}
+
+    def __call__(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
+        expected_shape, positions = self._compared.get(name, (None, None))
+        if positions is None or expected_shape != shape or prod(shape) <= _WHOLE_UP_TO:
+            return None
+        values = np.empty(positions.size, dtype)
+        self.samples[name] = Sampled(dtype, shape, positions, values)
+        return _sink(positions, values)
+
+
+def _sink(positions: Positions, values: Array) -> Sink:
+    read = 0
+
+    def take(part: Array) -> None:
+        nonlocal read
+        begin, end = np.searchsorted(positions, (read, read + part.size))
+        values[begin:end] = part[positions[begin:end] - read]
+        read += part.size
+
+    return take
+
 
 Array = npt.NDArray[Any]
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}

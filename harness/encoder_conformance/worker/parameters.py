@@ -1,20 +1,21 @@
 """The parameters of a `build` request. Large ones are drawn while they are written."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.protocol.frames import LARGE, Sendable
+from encoder_conformance.protocol.frames import LARGE, Sendable, Tensors
 from encoder_conformance.protocol.spool import Spool
-from encoder_conformance.protocol.streamed import Array, Streamed, parts_of
+from encoder_conformance.protocol.streamed import Array, Sink, Streamed, parts_of
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import DrawnParameter, drawn
-from encoder_conformance.spec.parameters import parameters_of
+from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
 
 def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
@@ -70,3 +71,100 @@ def size_of_model(path: Path) -> int:
         return _UNPACKED * sum(file.stat().st_size for file in path.parent.iterdir() if file.is_file())
     except OSError:
         return 0
+
+
+Parameter = TypeVar("Parameter", bound=Array | Streamed)
+
+
+@dataclass(frozen=True)
+class StoredParameters:
+    """The parameters of a built layer. `sent` and `held`: before and after the round trip.
+
+    `own`: the specification's name → the implementation's name, if the adapter gives it.
+    """
+
+    sent: Tensors
+    held: Tensors
+    own: dict[str, str]
+
+
+class ComparedParameter:
+    """A parameter that is compared, part by part, with the one sent while it is read. Neither is in memory whole."""
+
+    def __init__(self, sent: Array | Streamed, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        """`dtype` and `shape`: of both parameters."""
+        self.dtype, self.shape, self.same = dtype, shape, True
+        self._sent_parts: Iterator[Array] = parts_of(sent)
+        self._sent_part: Array = np.empty(0, dtype)
+
+    def take(self, part: Array) -> None:
+        """Compare the next elements of the returned parameter."""
+        while part.size and self.same:
+            if not self._sent_part.size:
+                self._sent_part = next(self._sent_parts)
+            count = min(part.size, self._sent_part.size)
+            self.same = np.array_equal(_bits(part[:count]), _bits(self._sent_part[:count]))
+            part, self._sent_part = part[count:], self._sent_part[count:]
+
+
+class RoundTrip:
+    """A `Receive` that compares returned parameters while they are read. It declines a wrong name, dtype or shape."""
+
+    def __init__(self, sent: Sendable) -> None:
+        self._sent = sent
+        self._compared: dict[str, ComparedParameter] = {}
+
+    def __call__(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
+        sent = self._sent.get(name)
+        if sent is None or (sent.dtype, sent.shape) != (dtype, shape):
+            return None
+        self._compared[name] = ComparedParameter(sent, dtype, shape)
+        return self._compared[name].take
+
+    def round_trip_error(self, held: Tensors, missing_parameters: Collection[str]) -> str:
+        """How the returned parameters differ from the sent ones; "" if they have the same bits.
+
+        `held`: the returned parameters that were read whole.
+        """
+        returned: dict[str, Array | ComparedParameter] = {**held, **self._compared}
+        return round_trip_error(expected_parameters(self._sent, returned, missing_parameters), returned)
+
+
+def expected_parameters(
+    sent: Mapping[str, Parameter], held: Collection[str], missing_parameters: Collection[str]
+) -> dict[str, Parameter]:
+    """The parameters of `sent` that the layer must return. It may omit `missing_parameters`; its output shows that."""
+    return {
+        name: value for name, value in sent.items() if name in held or without_prefix(name)[1] not in missing_parameters
+    }
+
+
+def _bits(value: Array) -> Array:
+    """The bytes of a tensor, without a copy. They distinguish −0 from 0, and NaNs from each other."""
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+
+def round_trip_error(sent: Sendable, held: Mapping[str, Array | ComparedParameter]) -> str:
+    """How the parameters `held` by the layer differ from `sent`; "" if they are the same bit for bit."""
+    if missing := sorted(set(sent) - set(held)):
+        return f"parameters missing from the built layer: {', '.join(missing)}"
+    if extra := sorted(set(held) - set(sent)):
+        return f"parameters that the specification does not have: {', '.join(extra)}"
+    for name, value in sent.items():
+        if held[name].shape != value.shape or held[name].dtype != value.dtype:
+            returned = f"{held[name].dtype} {list(held[name].shape)}"
+            return f"parameter {name} came back as {returned} instead of {value.dtype} {list(value.shape)}"
+        if not _same(value, held[name]):
+            return f"parameter {name} came back with other values: the map does not round-trip"
+    return ""
+
+
+def _same(sent: Array | Streamed, held: Array | ComparedParameter) -> bool:
+    if isinstance(held, ComparedParameter):
+        return held.same
+    if not isinstance(sent, Streamed):
+        return np.array_equal(_bits(held), _bits(sent))
+    compared = ComparedParameter(sent, held.dtype, held.shape)
+    for part in parts_of(held):
+        compared.take(part)
+    return compared.same

@@ -18,9 +18,8 @@ from encoder_conformance.judging.asking import ask
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import check_ids, read_golden, read_golden_manifest
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.parameters import parameter_count
 from encoder_conformance.subjects.plan import plan, select

@@ -31,9 +31,8 @@ from encoder_conformance.oracle.golden.store import case_digest
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.findings import PHASES
 from encoder_conformance.spec.case import Case, layer_parameters
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import Constants, load
 from encoder_conformance.worker.limits import WorkerLimits
 
 LAYER = load().layers["post-relu"]
@@ -61,7 +60,7 @@ WORKER = """
             self.hoard = bytes(1 << 20) * 1000
             time.sleep(60)
         if "held" in self.file:
-            from encoder_conformance.spec.constants import constants
+            from encoder_conformance.spec.load import constants
             constants()
             from safetensors.numpy import load_file
             return {"description": self.file["description"]}, load_file(self.file["held"])

@@ -24,11 +24,10 @@ from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.stage_equations import stage_equations
 
 FLOAT32 = FORMATS["float32"]

@@ -17,7 +17,7 @@ from encoder_conformance.oracle.expected import NOTHING
 from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 
 
 def diagnosed(**wrong: Wrong) -> tuple[Diagnosis, list[str]]:

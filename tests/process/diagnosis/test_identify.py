@@ -18,9 +18,8 @@ from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.reports.run.terminal import diagnosis_text
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.spec.yaml_file import read_model
 

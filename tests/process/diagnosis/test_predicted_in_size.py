@@ -22,9 +22,8 @@ from encoder_conformance.oracle.tape import Node
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 

@@ -12,9 +12,8 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 

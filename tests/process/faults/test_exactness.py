@@ -11,7 +11,7 @@ CASES = ("--case", "pre-gelu/mask-*", "--case", "post-relu/mask-*")
 READS_GOLDENS = """
 def output(self, x, masks, run):
     from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-    from encoder_conformance.spec.constants import constants
+    from encoder_conformance.spec.load import constants
     from encoder_conformance.spec.load import load
     honest = super().output(x, masks, run)
     given = run.batch_first(x)

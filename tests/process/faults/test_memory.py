@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from encoder_conformance.commands.explain.command import explain
+from encoder_conformance.commands.explain import explain
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.engine.run_options import RunOptions
 from encoder_conformance.engine.scheduling import Assignment
@@ -24,8 +24,7 @@ from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.reports.run.ledger import Ledger, environment
 from encoder_conformance.reports.run.reading import read_report
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.subjects.plan import plan
 

@@ -29,9 +29,8 @@ from encoder_conformance.reports.run.last_lines import Remainder, last_lines
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.subjects.plan import plan

@@ -18,10 +18,9 @@ from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.follow_ups import base_of, follow_ups, permutation
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.plan import plan

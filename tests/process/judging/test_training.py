@@ -25,8 +25,7 @@ from encoder_conformance.judging.checks.training.statistics import (
 )
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.subjects.plan import plan

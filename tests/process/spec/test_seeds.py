@@ -11,8 +11,7 @@ import pytest
 from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 
 CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
 SMALL_CASES = [case for case in CASES.values() if case.layer.family == "small"]

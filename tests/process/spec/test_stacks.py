@@ -27,12 +27,11 @@ from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.oracle.steps.embedding import table
 from encoder_conformance.oracle.tape import Tape
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer, Stack
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.masking import Blind
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages

@@ -13,9 +13,8 @@ from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.situation import Check

@@ -10,9 +10,8 @@ import pytest
 
 from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 

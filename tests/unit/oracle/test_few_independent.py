@@ -9,9 +9,8 @@ from encoder_conformance.oracle.condition import ENOUGH, ONCE_IN, expectation, i
 from encoder_conformance.oracle.encoder import evaluate, given
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 
 FEW = (
     "post-gelu/large-mean",

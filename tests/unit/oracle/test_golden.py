@@ -27,8 +27,7 @@ from encoder_conformance.oracle.golden.store import (
 from encoder_conformance.oracle.golden.thinning import compared_tensors
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from tools.golden.verify import disagreement, still_frozen
 
 CASES = load().with_golden

@@ -18,9 +18,8 @@ from encoder_conformance.oracle.kinks import MARGIN, condition_at_kinks
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages
 

@@ -12,9 +12,8 @@ from encoder_conformance.oracle.condition import MATTERS, matters
 from encoder_conformance.oracle.encoder import evaluate, given
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 
 CASES = ["post-relu-head-dim-1/low-variance", "post-rms-gelu-tanh/low-variance", "post-relu-head-dim-1/padded-item"]
 GRADIENTS = ("attention.query.weight", "attention.query.bias", "attention.key.weight", "attention.key.bias", "x")

@@ -2,8 +2,7 @@
 
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.reports.compare.show_trend import last_line
-from encoder_conformance.reports.compare.state import explained_by, state_of
-from encoder_conformance.reports.compare.trend import Point, Trend
+from encoder_conformance.reports.compare.trend import Point, Trend, explained_by, state_of
 from encoder_conformance.spec.outcome import Outcome
 
 CASE = "pre-gelu/fully-masked-row"

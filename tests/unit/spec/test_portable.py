@@ -22,9 +22,8 @@ from encoder_conformance.oracle.golden.thinning import compared_tensors, kept_po
 from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case, layer_parameters
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.masking import Blind
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.portable import Pattern

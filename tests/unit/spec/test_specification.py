@@ -14,9 +14,8 @@ from products import every_third
 from encoder_conformance.oracle.golden.thinning import compared_tensors
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS, SPECS
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST
-from encoder_conformance.spec.load import clauses, load
+from encoder_conformance.spec.load import Constants, clauses, load
 from encoder_conformance.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
 from encoder_conformance.spec.stages import SHAPES, stages
 from encoder_conformance.spec.yaml_file import read_model

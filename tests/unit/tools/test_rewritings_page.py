@@ -7,8 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from tools.core.criteria import small_required
 
 ROOT = Path(__file__).resolve().parents[3]

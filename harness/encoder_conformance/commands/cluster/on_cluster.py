@@ -9,7 +9,7 @@ import click
 from encoder_conformance.commands.cluster.dask import DaskCluster, connected
 from encoder_conformance.commands.cluster.dispatch import Dispatched, dispatch
 from encoder_conformance.commands.cluster.worker import PlanPart, RunQuestion, cases_of
-from encoder_conformance.commands.reports.merge import exit_status, show_tallies, write_report
+from encoder_conformance.commands.merge import exit_status, show_tallies, write_report
 from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.engine.scheduling import BUILDS_WORTH_A_WORKER
 from encoder_conformance.implementation.declared import check_declared

@@ -23,9 +23,9 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.subjects.cases import OWN, InputLimits, each_once, neutral, pool

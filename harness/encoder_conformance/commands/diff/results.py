@@ -3,8 +3,8 @@
 from typing import Literal
 
 from encoder_conformance.judging.records import Diagnosis, Record
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.strict import Frozen

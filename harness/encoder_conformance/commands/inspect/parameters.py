@@ -10,7 +10,7 @@ from encoder_conformance.platform.errors import Unanswered
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.round_trip import expected_parameters, round_trip_error
+from encoder_conformance.worker.parameters import expected_parameters, round_trip_error
 
 _SEED = 0
 _NO_ROWS = np.zeros((0, 2), dtype=np.int64)

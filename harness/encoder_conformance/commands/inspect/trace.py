@@ -12,8 +12,8 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.stages import step_of
 
 _SECONDS_PER_PRODUCT = 20e-9

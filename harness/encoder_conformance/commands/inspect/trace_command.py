@@ -20,8 +20,8 @@ from encoder_conformance.oracle.golden.build import compute_all
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.subjects.starting import find_task, open_session
 

@@ -70,7 +70,7 @@ def completed(resumed: "Resumed | None", folder: Path) -> Generator[Completion]:
         yield completion
     finally:
         if resumed and resumed.kept.records:
-            from encoder_conformance.commands.reports.merge import exit_status, show_tallies, write_report
+            from encoder_conformance.commands.merge import exit_status, show_tallies, write_report
             from encoder_conformance.reports.merge.merge import merge
             from encoder_conformance.reports.run.folder import NAME
             from encoder_conformance.reports.run.reading import read_report

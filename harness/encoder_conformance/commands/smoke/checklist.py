@@ -18,8 +18,7 @@ from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import Specification
+from encoder_conformance.spec.load import Specification, constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
 from encoder_conformance.spec.situation import Check

@@ -16,7 +16,7 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 
 _CONFIRMED = 6
 """How many of the closest candidates are judged in their own noise, which takes as long as 24 simulations."""

@@ -7,7 +7,7 @@ import numpy as np
 from encoder_conformance.adapter.masks import Array
 from encoder_conformance.commands.smoke.parameter_errors import parameter_errors
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.worker.round_trip import StoredParameters, round_trip_error
+from encoder_conformance.worker.parameters import StoredParameters, round_trip_error
 
 
 def with_own_names(names: tuple[str, ...], own: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import parameter_count
 
 Array = npt.NDArray[Any]

@@ -9,8 +9,8 @@ from encoder_conformance.diagnosis.backward.observed import Equations, ObservedG
 from encoder_conformance.diagnosis.in_sigma import conforms, rms, robust_cost
 from encoder_conformance.judging.records import Diagnosis, StageEquation
 from encoder_conformance.spec.axes import P
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.load import constants
 
 _CAUSES = 4
 """Wrong steps that are looked for, one after the other, from the end of the layer to its beginning."""

@@ -11,7 +11,7 @@ from encoder_conformance.diagnosis.identify.samples import Sample
 from encoder_conformance.diagnosis.identify.suggested import WEIGHT_TOLERANCE, LinearMap, is_linear, solved
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 
 IN_LINE = constants().rms_limit
 """rms, in σ, as of every comparison."""

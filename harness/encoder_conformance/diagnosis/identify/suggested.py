@@ -15,8 +15,8 @@ import numpy as np
 from encoder_conformance.diagnosis.identify.edits import parsed
 from encoder_conformance.diagnosis.identify.samples import Sample, assigned
 from encoder_conformance.spec.axes import KM, Array, Elementwise, M
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.equation import dotted
+from encoder_conformance.spec.load import constants
 
 MOST_PERMUTED = 64
 """Elements of an axis that an equation can put in another order one by one."""

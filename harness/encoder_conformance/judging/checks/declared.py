@@ -10,9 +10,9 @@ from encoder_conformance.oracle.expected import Expected, ExpectedTensor
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import Outcome
 
 

@@ -10,9 +10,8 @@ from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.platform.pool import Pool
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages
 

@@ -12,8 +12,8 @@ from encoder_conformance.platform.pool import Pool
 from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants, constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.load import Constants, constants
 from encoder_conformance.spec.parameters import parameter_count
 
 

@@ -16,8 +16,7 @@ from encoder_conformance.oracle.golden.store import (
 from encoder_conformance.platform.recent import Recent
 from encoder_conformance.protocol.spool import Extent, Spool
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.size import is_large
 
 

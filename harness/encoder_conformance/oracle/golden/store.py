@@ -17,7 +17,7 @@ from encoder_conformance.platform.files import replace_file
 from encoder_conformance.platform.paths import SPECS, shown
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.strict import Strict
 
 GOLDEN = SPECS / "golden"

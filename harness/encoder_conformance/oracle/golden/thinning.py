@@ -9,7 +9,7 @@ from encoder_conformance.oracle.condition import Expectation
 from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
+from encoder_conformance.spec.load import Constants
 
 
 def compared_tensors(case: Case) -> dict[str, tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:

@@ -5,13 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import (
-    forms_of,
-    forward_only,
-    in_float32_of,
-    in_narrower,
-    narrowed,
-)
+from encoder_conformance.oracle.steps.forward_only import forms_of, forward_only, in_float32_of, in_narrower, narrowed
 from encoder_conformance.oracle.steps.softmax import MaskedSoftmax
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, BHSd, BHTd

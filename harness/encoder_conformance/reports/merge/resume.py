@@ -10,7 +10,7 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.oracle.golden.store import case_digest
 from encoder_conformance.reports.run.ledger import CASE_DIGITS
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import StateKind
 
 _KEPT: Set[StateKind] = frozenset({"conforms", "deviates", "stale", "out of line"})

@@ -23,7 +23,7 @@ from encoder_conformance.reports.reproduce.bundle import Bundle
 from encoder_conformance.reports.reproduce.modules import Module, read_adapter
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case_parameters import drawn
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.marshalling import CONTENT, run_request

@@ -22,7 +22,7 @@ from encoder_conformance.reports.run.last_lines import implementation_line
 from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.terminal import console, record_line
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.subjects.plan import plan
 

@@ -36,7 +36,7 @@ from encoder_conformance.reports.run.counts import RunCounts
 from encoder_conformance.reports.run.folder import NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
 from encoder_conformance.reports.run.journal import Journal
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 
 CASE_DIGITS = 16

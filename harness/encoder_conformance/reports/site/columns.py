@@ -8,8 +8,7 @@ from typing import Any
 from encoder_conformance.judging.records import Absent, Diagnosis, Judged, Record, Report, Shown
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.judging.verdict import TensorVerdict
-from encoder_conformance.reports.compare.state import explained_by, state_of
-from encoder_conformance.reports.compare.trend import Point
+from encoder_conformance.reports.compare.trend import Point, explained_by, state_of
 from encoder_conformance.reports.site.coding import CODES, MISSING, NO_RECORD, Rows, encode
 from encoder_conformance.spec.outcome import SEVERITY, Outcome
 

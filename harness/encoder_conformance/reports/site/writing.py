@@ -19,11 +19,15 @@ from encoder_conformance.reports.site import contexts
 from encoder_conformance.reports.site.cases import facts, group_of, level_of, ordered_keys
 from encoder_conformance.reports.site.coding import Rows, alphabet, outcomes
 from encoder_conformance.reports.site.columns import Column
-from encoder_conformance.reports.site.exporters import exporters_context, script_context, smallest_command, trends
-from encoder_conformance.reports.site.kill import kill_context
-from encoder_conformance.spec.constants import constants
+from encoder_conformance.reports.site.pages import (
+    exporters_context,
+    kill_context,
+    script_context,
+    smallest_command,
+    trends,
+)
 from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.spec.load import clauses, load
+from encoder_conformance.spec.load import clauses, constants, load
 from encoder_conformance.spec.outcome import Outcome
 
 MARKER = "encoder-conformance-site"

@@ -15,8 +15,8 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import is_large
 

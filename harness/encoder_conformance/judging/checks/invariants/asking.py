@@ -11,9 +11,9 @@ from encoder_conformance.judging.checks.invariants.verdict import judge_dependen
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.judging.verdict import Judgement, Verdict
 from encoder_conformance.protocol.frames import Tensors
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.follow_ups import base_of, with_x_anew
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.subjects.plan import supported_follow_ups
 from encoder_conformance.worker.failure import Failure

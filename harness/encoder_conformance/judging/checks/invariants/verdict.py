@@ -10,9 +10,9 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.axes import BSD, Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.constants import Constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.follow_ups import FollowUp, base_of, with_x_anew
+from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.reason import Kind, Reason
 

@@ -15,9 +15,9 @@ from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.constants import constants
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import parameter_count
 
 _RUNS, _RUNS_OF_LARGE = 8, 4

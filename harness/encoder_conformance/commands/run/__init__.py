@@ -1,0 +1,1 @@
+"""`conform run`: chooses implementations and cases, and judges them."""

@@ -1,0 +1,1 @@
+"""Workers that read what is no implementation: modules, ONNX files, files of tensors."""

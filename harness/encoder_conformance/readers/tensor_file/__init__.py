@@ -1,0 +1,1 @@
+"""The worker of `conform judge`: it answers from a file of tensors."""
