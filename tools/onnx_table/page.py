@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from encoder_conformance.implementation.limitations import Entry
+from encoder_conformance.implementation.limitations import ManifestEntry
 from tools import ROOT
 from tools.onnx_table.configurations import LEVELS_OF
 from tools.pages.tables import markdown
@@ -79,7 +79,7 @@ def versions_of(rows: Iterable[Row]) -> dict[str, str]:
     return {name: version for row in rows for name, version in row.versions.items()}
 
 
-def note(text: str, entry: Entry | None, rows: Iterable[Row]) -> str:
+def note(text: str, entry: ManifestEntry | None, rows: Iterable[Row]) -> str:
     """The reason, where it shows, and the link; without an entry it is a failure that nobody has explained."""
     found = [reason for row in rows for reason in (*row.unsupported, *row.failed) if reason.text == text]
     where = max(found, key=lambda reason: reason.checks).cases

@@ -97,6 +97,6 @@ def test_of_a_large_layer_one_item_of_its_cheapest_case_is_tried_first() -> None
     [first] = screening(evidence).first
     [own] = [piece for piece in evidence if piece.case.id == "post-relu-512/no-mask"]
     assert 0 < first.right.size < own.right.size
-    exact = first.against(())
+    exact = first.errors_of(())
     assert np.array_equal(exact.moved, [0.0])
     assert exact.rms[0] > 1000
