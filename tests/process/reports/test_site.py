@@ -365,7 +365,7 @@ ELEVENTH = 'DISTURBED = "disturbed", "D", "another process took the machine", "n
 WITH_ELEVENTH = """
 import sys, types
 from pathlib import Path
-import encoder_conformance.judging as room
+import encoder_conformance.spec as room
 source = Path(room.__file__).with_name("outcome.py").read_text(encoding="utf-8")
 name = room.__name__ + ".outcome"
 module = sys.modules[name] = room.outcome = types.ModuleType(name)
