@@ -7,7 +7,7 @@ from tools import ROOT
 from tools.onnx_table.configurations import LEVELS_OF
 from tools.pages.tables import markdown
 from tools.survey.page import entries
-from tools.survey.results import Row
+from tools.survey.results import SurveyRow
 
 PAGE = ROOT / "docs" / "onnx.md"
 KEPT = ROOT / "docs" / "onnx.json"
@@ -15,9 +15,9 @@ COLUMNS = ("opset", "runtime", "level", "passed", "largest rms σ", "not asked, 
 OTHER = ("runtime", "level")
 
 
-def page(rows: list[Row], waiting: Collection[str]) -> str:
+def page(rows: list[SurveyRow], waiting: Collection[str]) -> str:
     """`waiting` are the variants that there are and of which no row is kept."""
-    exporters: dict[str, list[Row]] = {}
+    exporters: dict[str, list[SurveyRow]] = {}
     for row in rows:
         exporters.setdefault(row.implementation, []).append(row)
     parts = [exporter_of(exporter, held) for exporter, held in sorted(exporters.items())]
@@ -38,7 +38,7 @@ def unjudged(waiting: Collection[str]) -> str:
     return f" {len(waiting)} more wait to be judged, of {exporters}: nothing below speaks of them."
 
 
-def exporter_of(exporter: str, rows: list[Row]) -> str:
+def exporter_of(exporter: str, rows: list[SurveyRow]) -> str:
     """A table, and below it the reasons by number."""
     numbers: dict[str, int] = {}
     table = []
@@ -58,7 +58,7 @@ def exporter_of(exporter: str, rows: list[Row]) -> str:
     return "\n".join([f"## {exporter}", "", f"{versions}.", "", markdown(COLUMNS, table).rstrip(), "", *notes, ""])
 
 
-def shown(rows: Iterable[Row]) -> Iterable[Row]:
+def shown(rows: Iterable[SurveyRow]) -> Iterable[SurveyRow]:
     """All, but for those that no runtime can have: these are one."""
     begun: set[tuple[str, ...]] = set()
     for row in rows:
@@ -69,17 +69,17 @@ def shown(rows: Iterable[Row]) -> Iterable[Row]:
             begun.add(others)
 
 
-def place(row: Row) -> tuple[object, ...]:
+def place(row: SurveyRow) -> tuple[object, ...]:
     others = tuple(value for name, value in row.choices.items() if name not in OTHER)
     runtime = row.choices["runtime"]
     return others, list(LEVELS_OF).index(runtime), LEVELS_OF[runtime].index(row.choices["level"])
 
 
-def versions_of(rows: Iterable[Row]) -> dict[str, str]:
+def versions_of(rows: Iterable[SurveyRow]) -> dict[str, str]:
     return {name: version for row in rows for name, version in row.versions.items()}
 
 
-def note(text: str, entry: ManifestEntry | None, rows: Iterable[Row]) -> str:
+def note(text: str, entry: ManifestEntry | None, rows: Iterable[SurveyRow]) -> str:
     """The reason, where it shows, and the link; without an entry it is a failure that nobody has explained."""
     found = [reason for row in rows for reason in (*row.unsupported, *row.failed) if reason.text == text]
     where = max(found, key=lambda reason: reason.checks).cases

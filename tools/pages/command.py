@@ -15,7 +15,7 @@ from tools.pages.frames import example_frames
 from tools.pages.schema import schema_files
 from tools.survey import page as findings
 from tools.survey.judge import configurations
-from tools.survey.results import Row, kept
+from tools.survey.results import SurveyRow, kept
 
 Files = Mapping[Path, bytes]
 """Path → content."""
@@ -25,7 +25,7 @@ def _text(path: Path, content: str) -> Files:
     return {path: content.encode()}
 
 
-def _rows(path: Path) -> tuple[list[Row], set[str]]:
+def _rows(path: Path) -> tuple[list[SurveyRow], set[str]]:
     """The kept rows of configurations that there are, and the configurations that none is kept of."""
     rows = kept(path)
     return [rows[variant] for variant in configurations() if variant in rows], set(configurations()) - set(rows)

@@ -56,7 +56,6 @@ def _sink(positions: Positions, values: Array) -> Sink:
     return take
 
 
-Array = npt.NDArray[Any]
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 """The content of positions that are not valid (clause M-8)."""
 

@@ -8,7 +8,8 @@ from encoder_conformance.implementation.manifest import Timeouts
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.protocol.frames import Sendable
 from encoder_conformance.protocol.messages import Build
-from encoder_conformance.worker.marshalling import Array, run_request
+from encoder_conformance.protocol.streamed import Array
+from encoder_conformance.worker.marshalling import run_request
 from encoder_conformance.worker.parameters import size_of_answer
 from encoder_conformance.worker.process import Pending, WorkerProcess
 

@@ -12,13 +12,13 @@ from encoder_conformance.implementation.manifest import Device
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.protocol import messages
 from encoder_conformance.protocol.frames import Sendable, Tensors
-from encoder_conformance.protocol.streamed import Receive, whole
+from encoder_conformance.protocol.streamed import Array, Receive, whole
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import LARGEST_BUILT
 from encoder_conformance.worker.failure import Failure, WorkerFailure
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import WorkerLimits
-from encoder_conformance.worker.marshalling import Array, decode_outputs, encode_inputs, given_as, run_request
+from encoder_conformance.worker.marshalling import decode_outputs, encode_inputs, given_as, run_request
 from encoder_conformance.worker.parameters import (
     RoundTrip,
     StoredParameters,
