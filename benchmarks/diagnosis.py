@@ -27,7 +27,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "plants"))
 
-from encoder_conformance import Masks  # noqa: E402
+from encoder_conformance import Masks, RunRequest  # noqa: E402
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
 from encoder_conformance.judging.observation import Observation, observation_of  # noqa: E402
 from encoder_conformance.judging.records import Diagnosis  # noqa: E402
@@ -94,8 +94,8 @@ class Plants:
     def _answer(self, case: Case, given: Any, masks: Masks) -> dict[str, Any]:
         """Its stages where the case asks for them, else its output."""
         if "stages" not in case.situation.checks:
-            return {"output": self.adapter.output(given, masks)}
-        shown = self.adapter.stages(given, masks)
+            return {"output": self.adapter.output(given, masks, RunRequest())}
+        shown = self.adapter.stages(given, masks, RunRequest())
         return {name: shown[name] for name in stages(case.layer)}
 
     def _ask_again(self, first: dict[str, Any], again: dict[str, Any]) -> None:

@@ -162,9 +162,9 @@ def test_other_parameters_go_in_and_the_stages_come_out(strangers: ModuleType, e
 def test_what_the_file_cannot_be_is_refused(strangers: ModuleType, exported: Path) -> None:
     started, layer, own = strangers.adapter(exported)
     with pytest.raises(NotImplementedError, match="an attention mask is given, and the file has no input for one"):
-        started.output(np.zeros((1, 3, D), np.float32), Masks(None, None, causal=True, sequence=3))
+        started.output(np.zeros((1, 3, D), np.float32), Masks(None, None, causal=True, sequence=3), RunRequest())
     with pytest.raises(NotImplementedError, match="no input for one"):
-        started.output(np.zeros((1, 3, D), np.float32), Masks(None, None, bias=np.ones((1, H, 3, 3))))
+        started.output(np.zeros((1, 3, D), np.float32), Masks(None, None, bias=np.ones((1, H, 3, 3))), RunRequest())
     with pytest.raises(ValueError, match="asked for float64, and the file takes float32"):
         started.build(layer, own, "float64")
     with pytest.raises(ValueError, match=r"the file has no final_norm\.gain"):

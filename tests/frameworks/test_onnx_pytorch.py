@@ -52,7 +52,7 @@ def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     layer = load().layers["post-relu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
     started.build(layer.model_dump(mode="json"), drawn, "float32")
-    started.output(np.ones((1, 2, layer.d_model), np.float32), Masks(None, None))
+    started.output(np.ones((1, 2, layer.d_model), np.float32), Masks(None, None), RunRequest())
     deployed = started.sessions["deployed", False].session
     inputs = {i.name: i.shape for i in deployed.get_inputs()}
     [output] = deployed.get_outputs()
@@ -146,7 +146,7 @@ def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
         if node.op_type in ("Softmax", "Erf", "LayerNormalization"):
             stage = {"Softmax": "attention_weights", "Erf": "ffn_activation"}.get(node.op_type, node.output[0])
             assert stages[node.name] == stage
-    times = started.profile(np.ones((2, 3, layer.d_model), np.float32), Masks(None, None), 4)
+    times = started.profile(np.ones((2, 3, layer.d_model), np.float32), Masks(None, None), RunRequest(), 4)
     assert all(seconds.shape == (4,) for seconds in times.values())
     assert all(times[name].sum() > 0 for name in ("norm1", "ffn_hidden", "attention_weights"))
 
