@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "plants"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "plants")]
 
 from encoder_conformance import Masks, RunRequest  # noqa: E402
 from encoder_conformance.diagnosis.diagnose import Repeats, diagnose  # noqa: E402

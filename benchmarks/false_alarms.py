@@ -1,7 +1,7 @@
 """Does a right implementation ever fail? The four implementations over all cases, both dtypes, seeds and thread counts.
 
-    python benchmarks/false_alarms.py
-    python benchmarks/false_alarms.py --seed 3 --threads 1 --out alarms
+    python -m benchmarks.false_alarms
+    python -m benchmarks.false_alarms --seed 3 --threads 1 --out alarms
 
 Runs `conform run` once for each seed (0, 1, 2) and thread count (1, 2), then prints one table: conform / applicable
 checks, the largest rms σ and the largest max σ over all that were judged. Exit status 1 if any check failed.

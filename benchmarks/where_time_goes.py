@@ -1,7 +1,7 @@
 """Where the time of a run goes: the float32 matrix, one implementation after another, each of its shares.
 
-    python benchmarks/where_time_goes.py
-    python benchmarks/where_time_goes.py --impl jax_pure --impl pytorch --case 'pre-gelu/*' --threads 1
+    python -m benchmarks.where_time_goes
+    python -m benchmarks.where_time_goes --impl jax_pure --impl pytorch --case 'pre-gelu/*' --threads 1
 
 Prints the seconds before any worker starts (the specification and the goldens read), then a row for each
 implementation: those of its start, which is the framework's import; of its builds; of each check; and the parent's

@@ -44,7 +44,7 @@ class Source:
 
 
 _ALIKE = (
-    ("q", "k", "v"), ("x", "h", "keys"), ("weights", "scores"), ("centred", "variance"), ("query", "key", "value"),
+    ("q", "k", "v"), ("x", "h", "memory"), ("weights", "scores"), ("centred", "variance"), ("query", "key", "value"),
     ("gain", "shift"), ("norm1", "norm2"), ("hidden", "output"), ("W_q", "W_k", "W_v"), ("dropout1", "dropout2"),
 )  # fmt: skip
 """Names, attributes, and strings that are keys of parameters, that may be mistaken for each other."""

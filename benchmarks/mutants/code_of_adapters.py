@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mutants.code import Source, Stages
-from encoder_conformance import Masks
+from encoder_conformance import Masks, RunRequest
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.stages import stages
@@ -66,7 +66,7 @@ def _stages(driven: Any, case: Case) -> dict[str, Array]:
     driven.build(case.layer.model_dump(mode="json"), drawn, "float32")
     bias = case.attention_bias()
     masks = Masks(case.padding_mask(), case.attention_mask(), None if bias is None else bias.astype(np.float32))
-    found = driven.run("stages", case.x().astype(np.float32), masks, None)
+    found = driven.run_check("stages", case.x().astype(np.float32), masks, RunRequest())
     return {name: np.asarray(found[name], np.float32) for name in stages(case.layer) if name in found}
 
 

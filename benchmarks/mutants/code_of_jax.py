@@ -21,7 +21,8 @@ FUNCTIONS = {
     "encoder_layer": ("norm1", "query", "attention_output", "residual1", "norm2", "ffn_hidden", "residual2", "output"),
     "layer_norm": ("norm1", "norm2"),
     "rms_norm": ("norm1", "norm2"),
-    "attention": ("query", "key", "value", "query_heads", "key_heads", "value_heads", "context_merged"),
+    "project": ("query", "key", "value", "query_heads", "key_heads", "value_heads"),
+    "attend": ("query_heads", "key_heads", "value_heads", "context_merged"),
     "written_out_attention": (
         "query_heads", "key_heads", "value_heads", "attention_scores", "attention_weights", "context", "context_merged",
     ),

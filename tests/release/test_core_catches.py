@@ -1,4 +1,4 @@
-"""What each fake of tests/unit lies about, level core catches: a shorter run that catches as much as the whole.
+"""What each fake of tests/process lies about, level core catches: a shorter run that catches as much as the whole.
 
 Each is caught elsewhere by the case that was written for it. The wrong forms of the oracle are planted in
 tests/frameworks/test_pytorch.py.

@@ -8,6 +8,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file
 from encoder_conformance.platform.paths import SPECS, shown
 from encoder_conformance.spec.load import CORE
+from tools import ROOT
 from tools.core.build import CoreSelection, find_core
 from tools.core.page import PAGE, page
 
@@ -31,7 +32,7 @@ def build(jobs: int) -> None:
     Run it after a change of the catalogue, of a small layer or of a situation. Writes specs/core.yaml,
     specs/sensitivity.json and docs/core.md.
     """
-    if not PAGE.parent.is_dir():
+    if SPECS != ROOT / "specs":
         raise InputError(
             "writes the specification, which is an installed copy here",
             where="python -m tools core build",

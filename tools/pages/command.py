@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from encoder_conformance.platform.errors import InputError, nearest
-from encoder_conformance.platform.paths import shown
+from encoder_conformance.platform.paths import SPECS, shown
 from tools import ROOT
 from tools.onnx_table import page as onnx
 from tools.pages import coverage
@@ -87,8 +87,9 @@ def pages(names: tuple[str, ...], check: bool) -> int:
     for name in names:
         if name not in GENERATED:
             raise InputError(f"no generated files {name!r}", where="NAME", hint=nearest(name, GENERATED))
-    if not (ROOT / "docs").is_dir():
-        raise InputError("has no docs/", where=str(ROOT), hint="run it in a checkout of the project")
+    if not check and SPECS != ROOT / "specs":
+        hint = "install the checkout itself (pip install -e .), or give --check"
+        raise InputError("writes specs/, which is an installed copy here", where="python -m tools pages", hint=hint)
     found = list(drifted(names))
     for path in found:
         click.echo(f"{shown(path)}: {'is not what is generated' if check else 'written'}")

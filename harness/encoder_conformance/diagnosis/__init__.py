@@ -5,7 +5,7 @@ A diagnosis goes, in this order, through
 - `observations`: what is kept of a run, and the diagnoses of it; `selection`: the cases that say most;
 - `causes`, `advice`: causes that are seen without numbers, such as what was not refused, or NaN;
 - `evidence`: a case beside what is right and what a hypothesis predicts, in σ (`in_sigma`), for each choice that nobody
-  specifies (`unspecified`), and with what noisy deviations predict beside a size (`noisy_predictions`);
+  specifies (`match`), and with what noisy deviations predict beside a size (`noisy_predictions`);
 - `diagnose`: deviations of the catalogue and measured epsilons (`epsilon`) are tried, alone and in pairs
   (`catalogue_search`), and ranked by how they match (`match`);
 - `identify`: the equation of a wrong step that no catalogue has; `experiments` and `dependence` ask a live

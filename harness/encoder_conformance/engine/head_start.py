@@ -50,6 +50,7 @@ class HeadStart:
         """A worker that cannot be started is left to the run, which says so."""
         launch.log.parent.mkdir(parents=True, exist_ok=True)
         log = launch.log.with_name(f".{launch.log.name}.early")
+        log.unlink(missing_ok=True)  # of a run that was killed
         try:
             self._waiting[launch.log] = launch, WorkerProcess(replace(launch, log=log))
         except WorkerFailure:

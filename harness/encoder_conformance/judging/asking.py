@@ -1,8 +1,7 @@
 """Runs one check on an implementation and judges the answer."""
 
-import importlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, takewhile
@@ -20,19 +19,15 @@ from encoder_conformance.judging.checks.training.dropout import put_dropout
 from encoder_conformance.judging.checks.training.initialisation import put_initialisation
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.verdict import Judgement, judge
-from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
 from encoder_conformance.oracle.expected import NOTHING, Expected, key
-from encoder_conformance.oracle.golden.narrow import LINEAR_BELOW, in_format
-from encoder_conformance.oracle.measured import measured_condition
+from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.protocol.answers import Answers, Sampled, digest_of
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.follow_ups import base_of
 from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
-from encoder_conformance.spec.situation import WITH_GOLDEN, Check
-from encoder_conformance.spec.size import is_large
+from encoder_conformance.spec.situation import Check
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.marshalling import Sampling
 from encoder_conformance.worker.session import Session
@@ -66,10 +61,9 @@ class UnjudgedAnswer:
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """The record of a check, what was expected in its format, and the whole tensors of the answer, if it has any."""
+    """An answer, its record, and its whole tensors, if it has any."""
 
-    task: Task
-    golden: Expected
+    answer: UnjudgedAnswer
     record: Record
     tensors: Tensors | None
 
@@ -79,7 +73,17 @@ class JudgedAnswer:
         result, tensors = answer.result, None
         if isinstance(result, Mapping):
             tensors = {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
-        return cls(answer.task, answer.expected, record, tensors)
+        return cls(answer, record, tensors)
+
+    @property
+    def task(self) -> Task:
+        """The check that was asked."""
+        return self.answer.task
+
+    @property
+    def golden(self) -> Expected:
+        """What was expected in the task's format, read on first use: a failure needs none."""
+        return self.answer.expected
 
 
 def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> JudgedAnswer:
@@ -127,41 +131,6 @@ def _result(
     if whole or not _may_be_large(task):
         return session.observe(task, _kinked_rows(task, golden))
     return _observe_compared(session, task, golden(task.case))
-
-
-def prepare_to_judge(cases: Iterable[Case]) -> None:
-    """Import the slow modules that judging these cases needs."""
-    if any(check in _WITHOUT_GOLDEN for case in cases for check in case.situation.checks):
-        importlib.import_module("scipy.special")
-
-
-_MEASURED_AHEAD = 32
-"""Conditions; half of those that are kept."""
-
-
-def measure_ahead(tasks: Iterable[Task]) -> Iterator[None]:
-    """Measure the conditions that judging the first of these tasks needs, one a step.
-
-    A framework takes seconds to import, and a condition a tenth of one to measure, which else the answers wait for.
-    """
-    measured = set[tuple[str, float]]()
-    for task in tasks:
-        roundoff = _measured_roundoff(task)
-        if roundoff is None or (task.case.id, roundoff) in measured or is_large(task.case.layer):
-            continue
-        if len(measured) == _MEASURED_AHEAD:
-            return
-        measured.add((task.case.id, roundoff))
-        measured_condition(base_of(task.case) if task.check == "invariant" else task.case, roundoff)
-        yield
-
-
-def _measured_roundoff(task: Task) -> float | None:
-    """The roundoff at which the condition of a task is measured when it is judged; None if the golden has it."""
-    if task.check == "invariant":
-        return SAMPLE_ROUNDOFF
-    narrow = task.format.roundoff >= LINEAR_BELOW and task.check in WITH_GOLDEN
-    return task.format.roundoff if narrow else None
 
 
 def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
@@ -238,7 +207,6 @@ _TRAINED: dict[Check, Callable[[Session, Task], Judgement]] = {
     "initialisation": put_initialisation,
 }
 """Check → the function that runs it, for checks of several requests that are put one by one."""
-_WITHOUT_GOLDEN: frozenset[Check] = frozenset({"invariant", *_TRAINED})
 
 
 def _record(task: Task, outcome: Outcome, **fields: object) -> Record:

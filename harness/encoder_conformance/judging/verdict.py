@@ -54,7 +54,7 @@ class TensorVerdict(BaseModel):
     sigma: float | None = None
     problem: Reason | None = None
     heat: Heat = ()
-    """The error by place in the first tensor of a check that does not conform (judge/heat.py); () for the others."""
+    """The error by place in the first tensor of a check that does not conform (`heat_map`); () for the others."""
 
 
 class Verdict(BaseModel):

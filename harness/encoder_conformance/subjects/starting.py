@@ -105,4 +105,4 @@ def otherwise_described(folder: Path, what: str, error: ValidationError) -> Runt
     """The fault of a reader whose description is none that the harness knows."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
-    return RuntimeError(f"impls/{folder.name} describes {what} in another way: {where}: {first['msg']}")
+    return RuntimeError(f"readers/{folder.name} describes {what} in another way: {where}: {first['msg']}")

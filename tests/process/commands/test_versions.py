@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.commands.versions import released as releases
+from encoder_conformance.commands.versions import environments as releases
 from encoder_conformance.commands.versions.environments import (
     name_of,
     normal,

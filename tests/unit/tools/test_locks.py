@@ -92,7 +92,7 @@ def test_nothing_says_where_a_package_comes_from(file: Path) -> None:
 @pytest.mark.parametrize("framework", ["keras", "mlx", "jax", "tensorflow-cpu", "torch", "onnx", "onnxruntime"])
 def test_frameworks_are_pinned_wherever_they_are_named(framework: str) -> None:
     named = re.compile(rf"^{framework}(\[[a-z]+\])?([=<>!~].*)?$", re.MULTILINE)
-    for file in (ROOT / "impls").rglob("requirements.txt"):
+    for file in (path for folder in ("impls", "harness") for path in (ROOT / folder).rglob("requirements.txt")):
         for _, bound in named.findall(file.read_text(encoding="utf-8")):
             assert bound.startswith("=="), file
 

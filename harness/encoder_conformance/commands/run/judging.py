@@ -112,7 +112,7 @@ def _collected(collection: Collection, run: SuiteRun, goldens: Goldens) -> Repor
 
 def compute(goldens: Goldens) -> None:
     """Have the goldens that are not frozen. It takes a while, and a bar shows how far it is."""
-    if not goldens.frozen:
+    if goldens.waiting:
         with progress_bar() as progress:
             bar = progress.add_task("computing goldens", total=len(goldens.cases))
             goldens.compute(

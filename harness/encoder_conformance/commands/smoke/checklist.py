@@ -80,6 +80,7 @@ class Checklist:
         self._computed = layer in specification.own_layers
         self._own_names: dict[str, str] = {}
         self._observed: dict[tuple[str, Check], Tensors] = {}
+        self._goldens: dict[str, Expected] = {}
         self._waiting, self._hung = waiting, False
 
     def __iter__(self) -> Iterator[SmokeStep]:
@@ -220,9 +221,12 @@ class Checklist:
             yield task
 
     def _expected(self, case: Case) -> Expected:
-        if self._computed:
-            return compute(case, constants())
-        return read_golden(case, read_golden_manifest(), constants())
+        """The golden of a case, had once: the request for gradients needs it, and so does the judge."""
+        if case.id not in self._goldens:
+            self._goldens[case.id] = (
+                compute(case, constants()) if self._computed else read_golden(case, read_golden_manifest(), constants())
+            )
+        return self._goldens[case.id]
 
     def _build_failure(self, task: Task, failure: Failure) -> SmokeStep:
         """The failed step of a layer that was not built. If the layer was refused, the architecture may be fixed."""

@@ -49,9 +49,14 @@ class Goldens:
             if not case.needs_no_golden:
                 checked_golden(case, self._manifest, constants())
 
+    @property
+    def waiting(self) -> bool:
+        """Whether `compute` has something to do."""
+        return not self.frozen and not self._slots
+
     def compute(self, computed: Callable[[Case], None] = lambda case: None) -> None:
         """Compute those that are not frozen, once; `computed` is called after each."""
-        if self.frozen or self._slots:
+        if not self.waiting:
             return
         try:
             with contextlib.closing(compute_all(self.cases, constants(), self._jobs)) as results:

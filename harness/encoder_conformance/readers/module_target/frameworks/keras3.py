@@ -208,7 +208,7 @@ def _values(layer: Any) -> list[Array]:
 
 
 def _mixes(module: KerasModule, x: Array) -> bool:
-    """Whether a position changes call: no mask hides all."""
+    """Whether a position changes others: no mask hides all."""
     try:
         other = x.copy()
         other[:, -1] += 1

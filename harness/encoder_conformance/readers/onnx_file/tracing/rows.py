@@ -24,7 +24,7 @@ def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str],
         return tuple(sorted(int(a) % rank for a in axes)) if axes else tuple(range(rank))
     if node.op_type == "MeanVarianceNormalization":
         return tuple(sorted(int(a) % rank for a in attributes.get("axes", (0, 2, 3))))
-    old_softmax = node.op_type in ("ScaledSoftmax", "LogSoftmax") and opset < 13
+    old_softmax = node.op_type in ("Softmax", "LogSoftmax") and opset < 13
     axis = int(attributes.get("axis", 1 if old_softmax else -1)) % rank
     if old_softmax or (node.op_type.endswith("Normalization") and node.op_type != "LpNormalization"):
         return tuple(range(axis, rank))
