@@ -22,6 +22,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import LayerInputs, forward
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.readers.onnx_file.inspection import inspect
+from encoder_conformance.readers.onnx_file.tracing.rows import axes_of
 from encoder_conformance.spec.layer import Layer
 
 D, H, F = 24, 3, 40
@@ -718,3 +719,20 @@ def test_an_output_that_does_not_follow_the_input(saved: Make) -> None:
     model = hand_written("", "masked = Identity(scores)")
     model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "items"
     assert "do not follow x" in only(inspect(saved(model), None), "dimensions", "warning")
+
+
+@pytest.mark.parametrize(
+    ("operator", "opset", "axes"),
+    [
+        ("Softmax", 12, (1, 2, 3)),
+        ("LogSoftmax", 12, (1, 2, 3)),
+        ("Softmax", 13, (3,)),
+        ("LayerNormalization", 17, (3,)),
+    ],
+)
+def test_a_softmax_before_opset_13_runs_along_all_axes_from_the_second_on(
+    operator: str, opset: int, axes: tuple[int, ...]
+) -> None:
+    """The default of its axis was 1, and all axes from it on were one."""
+    node = onnx.helper.make_node(operator, ["scores"], ["weights"])
+    assert axes_of(node, 4, opset, lambda name: np.zeros(0)) == axes
