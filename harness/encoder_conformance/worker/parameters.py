@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,30 +46,6 @@ def _cast(source: DrawnParameter | Array, dtype: np.dtype[Any]) -> Iterator[Arra
 
 _DRAWN = Spool()
 """The layers of a run: several implementations build them, and each sends back what it was sent."""
-
-
-def size_of(tensors: Sendable | None) -> int:
-    """The bytes of these tensors."""
-    return sum(tensor.nbytes for tensor in (tensors or {}).values())
-
-
-def size_of_answer(task: Task) -> int:
-    """The bytes of the tensors of a right answer to a task."""
-    shapes = task.case.expected_shapes(task.check) or {"output": task.case.x_shape}  # invariants compare outputs
-    return sum(map(prod, shapes.values())) * task.format.numpy.itemsize
-
-
-_UNPACKED = 16
-"""Bits of a float32 for one of the file: ONNX packs weights into two bits at the least."""
-
-
-def size_of_model(path: Path) -> int:
-    """The most bytes that the parameters of an ONNX file can have in float32: those of the file and of the files beside
-    it, where its external data are, unpacked; 0 if they cannot be read."""
-    try:
-        return _UNPACKED * sum(file.stat().st_size for file in path.parent.iterdir() if file.is_file())
-    except OSError:
-        return 0
 
 
 Parameter = TypeVar("Parameter", bound=Array | Streamed)

@@ -10,8 +10,8 @@ from encoder_conformance.protocol.frames import Sendable
 from encoder_conformance.protocol.messages import Build
 from encoder_conformance.protocol.streamed import Array
 from encoder_conformance.worker.marshalling import run_request
-from encoder_conformance.worker.parameters import size_of_answer
 from encoder_conformance.worker.process import Pending, WorkerProcess
+from encoder_conformance.worker.sizes import size_of_answer
 
 AHEAD = 6
 """The most tasks that are sent ahead. A thread of the harness may wait for the interpreter's lock, and in the meantime

@@ -21,7 +21,7 @@ from encoder_conformance.worker.channel import Channel, EndedError, OverdueError
 from encoder_conformance.worker.failure import WorkerFailure
 from encoder_conformance.worker.guarded import GuardedProcess
 from encoder_conformance.worker.launch import Launch, end_of_log
-from encoder_conformance.worker.parameters import size_of
+from encoder_conformance.worker.sizes import size_of
 
 _BESIDE_TENSORS = 16384
 """Upper bound, in bytes, for the rest of a frame: names, shapes and the message."""

@@ -19,17 +19,10 @@ from encoder_conformance.worker.failure import Failure, WorkerFailure
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.marshalling import decode_outputs, encode_inputs, given_as, run_request
-from encoder_conformance.worker.parameters import (
-    RoundTrip,
-    StoredParameters,
-    expected_parameters,
-    parameters_to_send,
-    size_of,
-    size_of_answer,
-    size_of_model,
-)
+from encoder_conformance.worker.parameters import RoundTrip, StoredParameters, expected_parameters, parameters_to_send
 from encoder_conformance.worker.pipelining import AHEAD, Pipeline, Requests, SentTask
 from encoder_conformance.worker.process import WorkerProcess
+from encoder_conformance.worker.sizes import size_of, size_of_answer, size_of_model
 from encoder_conformance.worker.supervisor import Answered, Ask, Losses, Supervisor
 
 _Key = tuple[object, ...]
