@@ -17,12 +17,15 @@ import torch
 from products import daily
 from torch import nn
 
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of, standardised
 from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.opening import open_subject
+from encoder_conformance.subjects.subject import SubjectRequest
 
 MODULES = Path(__file__).with_name("bare_modules.py")
 BARE: dict[str, Any] = runpy.run_path(str(MODULES))
@@ -399,3 +402,8 @@ def test_a_norm_without_a_gain_that_a_gain_follows_is_a_norm() -> None:
     twice = [replace(each, source=WeightSource(held[each.name], None)) for each in operands]
     with pytest.raises(UnsupportedPattern):
         norm_of(of, lambda values: values, (8, 6), twice)
+
+
+def test_a_file_that_is_not_there_is_no_subject(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no file 'nowhere\.py'"):
+        open_subject(SubjectRequest("nowhere.py:Layer", folder=tmp_path), tmp_path / "logs" / "worker.log")

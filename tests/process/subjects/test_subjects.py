@@ -45,7 +45,6 @@ def test_what_a_diagnosis_needs_is_kept_in_one_place() -> None:
     [
         ("weights.safetensors", "holds parameters, and computes nothing"),
         ("missing.onnx", "there is no such file"),
-        ("nowhere.py:Layer", "there is no file 'nowhere.py'"),
     ],
 )
 def test_what_is_no_subject_is_refused(tmp_path: Path, target: str, problem: str) -> None:
