@@ -3,6 +3,7 @@
 Both name the layer that was read with the evidence for each choice, the masks, the parameters and the stages.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -89,14 +90,14 @@ class Description(Frozen):
         return next((fact for fact in self.facts if fact.key == key), None)
 
     @property
+    @abstractmethod
     def mask_inputs(self) -> Mapping[str, MaskInput]:
         """Name → mask, of those that hide positions."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def own_names(self) -> Mapping[str, str]:
         """The specification's name of a parameter → the subject's own."""
-        raise NotImplementedError
 
 
 class FileFacts(Frozen):
