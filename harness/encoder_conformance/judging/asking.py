@@ -127,7 +127,7 @@ def _result(
     if run_check := _TRAINED.get(task.check):
         return run_check(session, task)
     if task.check == "refusal":
-        return refused(session, task, NOTHING.kinked_rows)
+        return refused(session, task)
     if whole or not _may_be_large(task):
         return session.observe(task, _kinked_rows(task, golden))
     return _observe_compared(session, task, golden(task.case))

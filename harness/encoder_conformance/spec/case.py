@@ -18,6 +18,8 @@ from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
 from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
 
+NO_ROWS = np.zeros((0, 2), dtype=np.int64)
+"""No rows, [0, 2] pairs of item and position."""
 PADDING_ID = 0
 """The token id of padding, and of nothing else, where padding is given by ids (M-9, P-7)."""
 
@@ -198,7 +200,7 @@ class Case:
             specified = specified & (specified == rows).all(axis=1, keepdims=True)
         return specified
 
-    def cotangent(self, kinked_rows: npt.NDArray[np.int64]) -> Floats:
+    def cotangent(self, kinked_rows: npt.NDArray[np.int64] = NO_ROWS) -> Floats:
         """[B, S, d_model]: the gradient of the loss with respect to the output (clauses B-1, B-2).
 
         It is zero on rows that are not specified and on `kinked_rows`, [n, 2] pairs of item and position.

@@ -81,7 +81,7 @@ class ModuleWorker:
         return {"target": request.target, "arguments": dict(request.arguments), "folder": str(request.folder)}
 
     def _ask(self, request: Examine) -> tuple[dict[str, Any], Mapping[str, Array]]:
-        answer = self.session.examine(request)
+        answer = self.session.describe(request)
         if isinstance(answer, Failure):
             hint = f"the worker's log: {self.session.log}"
             raise InputError(f"could not be examined: {answer.message}", where=self.request.target, hint=hint)

@@ -50,7 +50,7 @@ def open_file(request: SubjectRequest, level: str, where: str, log: Path) -> Sub
 
 def inspected(session: Session, request: Inspect) -> tuple[FileDescription, Mapping[str, Array]] | Failure:
     """The worker's description of the file, and the parameters in it."""
-    answer = session.inspect(request)
+    answer = session.describe(request)
     if isinstance(answer, Failure):
         return answer
     try:

@@ -1,7 +1,7 @@
 """Starts the worker of one implementation, outside `conform run`."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,17 +10,12 @@ from pydantic import ValidationError
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
 from encoder_conformance.implementation.manifest import Implementation, default_implementations, find_implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.platform.errors import InputError, Unanswered
-from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
-from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.launch import end_of_log
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
-
-_LAST_LINES = 8
 
 
 def require_ready(
@@ -73,32 +68,15 @@ def new_session(
 
 
 @contextmanager
-def open_session(
-    ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None, limits: WorkerLimits | None = None
-) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
-    """A session, closed at the end of the block, and a function that returns an answer's tensors.
-
-    The function raises `Unanswered`, with the last lines of the worker's log, if the answer is a failure.
-    """
+def open_session(ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None) -> Iterator[Session]:
+    """A session with a log that is gone with it, closed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
-        log = Path(folder) / "worker.log"
-        session = new_session(ready, log, threads, variables=variables, limits=limits)
-
-        def require_answer(answer: Tensors | Failure) -> Tensors:
-            if not isinstance(answer, Failure):
-                return answer
-            session.worker.write_log()
-            raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_last_lines(log)]))
-
+        session = new_session(ready, Path(folder) / "worker.log", threads, variables=variables)
         try:
-            yield session, require_answer
+            yield session
             session.close()
         finally:
             session.abort()
-
-
-def _last_lines(log: Path) -> list[str]:
-    return [f"  {line}" for line in end_of_log(log).splitlines()[-_LAST_LINES:]]
 
 
 def otherwise_described(folder: Path, what: str, error: ValidationError) -> RuntimeError:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from encoder_conformance.platform.clean import cleaned, line
-from encoder_conformance.protocol.frames import CutOff, EndOfStream, Frame, Sendable, Tensors, read_frame, write_frame
+from encoder_conformance.protocol.frames import CutOff, EndOfStream, Frame, Sendable, read_frame, write_frame
 from encoder_conformance.protocol.header import FrameError
 from encoder_conformance.protocol.messages import Answer, Request, Stop
 from encoder_conformance.protocol.streamed import Receive
@@ -34,13 +34,17 @@ _LARGEST_ID = 2**53 - 1
 _SECONDS_FOR_ENDING = 1.0
 
 
-def one_line(error: ValidationError) -> str:
-    """The first problem of a validation error, in one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
-
-
 Replied = TypeVar("Replied", bound=Answer)
+
+
+def read_as(kind: type[Replied], frame: Frame, *, lost: bool = False) -> Replied:
+    """The message of an answer, which has to be of this kind. Raises WorkerFailure where it is not."""
+    try:
+        return kind.model_validate(frame.message)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        text = f"broke the protocol: {'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
+        raise WorkerFailure(Outcome.ERROR, text, lost=lost) from None
 
 
 @dataclass(frozen=True)
@@ -109,23 +113,6 @@ class WorkerProcess:
             except OSError:
                 raise self._lost(pending) from None
             return self._answer_to(pending, receive)
-
-    def ask_for(
-        self,
-        kind: type[Replied],
-        request: Request,
-        tensors: Sendable | None,
-        seconds: float,
-        receive: Receive | None = None,
-        *,
-        answer_bytes: int | None = None,
-    ) -> tuple[Replied, Tensors]:
-        """`ask`, with the answer's message read as this `kind`."""
-        frame = self.ask(request, tensors, seconds, receive, answer_bytes=answer_bytes)
-        try:
-            return kind.model_validate(frame.message), frame.tensors
-        except ValidationError as error:
-            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=False) from None
 
     def has_room(self, *requests: Sendable) -> bool:
         """Whether requests with these tensors can be sent ahead without a deadlock.
@@ -203,11 +190,8 @@ class WorkerProcess:
         except FrameError as error:
             hint = "only frames belong on the wire: an adapter prints to standard error"
             raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}; {hint}", lost=True) from None
-        try:
-            frame = Frame(cleaned(frame.message), {line(name): tensor for name, tensor in frame.tensors.items()})
-            answer = Answer.model_validate(frame.message)
-        except ValidationError as error:
-            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=True) from None
+        frame = Frame(cleaned(frame.message), {line(name): tensor for name, tensor in frame.tensors.items()})
+        answer = read_as(Answer, frame, lost=True)
         if answer.id != pending.id:
             twice = answer.id == self._last_id
             text = "answered a request twice" if twice else f"answered request {answer.id} when asked {pending.id}"

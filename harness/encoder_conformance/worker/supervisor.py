@@ -6,8 +6,6 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import Device
 from encoder_conformance.platform.clean import within
@@ -16,7 +14,7 @@ from encoder_conformance.protocol.messages import Start, Started
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.worker.failure import Failure, WorkerFailure
 from encoder_conformance.worker.launch import Launch
-from encoder_conformance.worker.process import WorkerProcess, one_line
+from encoder_conformance.worker.process import WorkerProcess, read_as
 
 Answered = TypeVar("Answered")
 Ask = Callable[[WorkerProcess], Answered]
@@ -138,12 +136,13 @@ class Supervisor:
                 worker.kill()
             request = Start(device=self._device, threads=self._threads, choices=implementation.chosen)
             answer = worker.ask(request, None, implementation.timeouts.start)
-            started = Started.model_validate(answer.message)
+            started = read_as(Started, answer, lost=True)
             if (spoken := started.protocol) != PROTOCOL:
                 text = f"speaks protocol {spoken}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
-        except (WorkerFailure, ValidationError) as problem:
-            self.unstartable = _cannot_start(problem, self._log)
+        except WorkerFailure as problem:
+            message = f"could not be started: {problem.message} (see {self._log.name})"
+            self.unstartable = Failure(problem.outcome, message)
             if self.process:
                 self.process.end()
             raise WorkerFailure(self.unstartable.outcome, self.unstartable.message, lost=True) from None
@@ -184,11 +183,3 @@ class Supervisor:
             return failure.failure
         self._answered_in_check = True
         return answer
-
-
-def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failure:
-    if isinstance(problem, WorkerFailure):
-        outcome, reason = problem.outcome, problem.message
-    else:
-        outcome, reason = Outcome.ERROR, f"broke the protocol: {one_line(problem)}"
-    return Failure(outcome, f"could not be started: {reason} (see {log.name})")

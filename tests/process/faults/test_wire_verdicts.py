@@ -296,15 +296,15 @@ def test_a_module_of_any_size_that_can_be_built_is_examined_and_a_list_of_parts_
     assert isinstance(ready, Ready)
     session = Session(ready, "cpu", 1, folder / "worker.log")
     named = {"target": "m:f", "arguments": {}, "folder": ".", "at": None, "layer": None, "resize": False}
-    examined = session.examine(Examine(listed=False, **named))
+    examined = session.describe(Examine(listed=False, **named))
     assert not isinstance(examined, Failure), examined.message
     assert examined[1]["feed_forward.linear_1.weight"].nbytes == 8 << 20
     # So is an ONNX file whose weights are packed: 8 MiB of float32 are half a MiB of two bits each.
     (folder / "model").mkdir()
     (folder / "model" / "packed.onnx").write_bytes(bytes(1 << 19))
-    inspected = session.inspect(Inspect(path=str(folder / "model" / "packed.onnx"), mask=None))
+    inspected = session.describe(Inspect(path=str(folder / "model" / "packed.onnx"), mask=None))
     assert not isinstance(inspected, Failure), inspected.message
-    listed = session.examine(Examine(listed=True, **named))
+    listed = session.describe(Examine(listed=True, **named))
     assert isinstance(listed, Failure)
     assert "more than the answer can need" in listed.message
     session.close()

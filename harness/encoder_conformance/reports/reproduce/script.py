@@ -175,7 +175,7 @@ def exported(task: Task, ready: Ready) -> bytes:
     if task.case.situation.mask.bias is not None:
         raise InputError("has a bias of the scores, which no deployed model takes", where=where)
     parameters = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
-    with open_session(ready) as (session, _):
+    with open_session(ready) as session:
         answer = session.deploy(Export(layer=task.case.layer, dtype=task.dtype, mask="full"), parameters)
     if isinstance(answer, Failure):
         raise InputError(f"cannot be exported: {answer.message}", where=where)
