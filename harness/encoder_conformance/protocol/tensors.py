@@ -19,14 +19,15 @@ PARAMETERS = "parameters"
 """The second part of a parameter's name in the file: GROUP/parameters/NAME."""
 
 
-def question_tensors(x: Array, masks: Any, num_heads: int, memory: Array | None) -> Tensors:
+def question_tensors(
+    x: Array, allowed: Array | None, bias: Array | None, num_heads: int, memory: Array | None
+) -> Tensors:
     """`x` (or `ids`) [B, S, …], `mask` [B, H, S, T] uint8, and where there are any `bias` [B, H, S, T] and `memory`.
 
-    `masks` is a `Masks`, batch first; 1 in `mask` is where a query may attend to a key.
+    `allowed` and `bias` are broadcast; 1 in `mask` is where a query may attend to a key.
     """
     B, S = x.shape[:2]
     full = B, num_heads, S, S if memory is None else memory.shape[1]
-    allowed, bias = masks.joined(num_heads), masks.added(num_heads)
     tensors = {"ids" if x.dtype.kind == "i" else "x": x}
     tensors["mask"] = np.ascontiguousarray(np.broadcast_to(True if allowed is None else allowed, full)).view(np.uint8)
     if bias is not None:

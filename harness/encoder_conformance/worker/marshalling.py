@@ -56,10 +56,6 @@ def _sink(positions: Positions, values: Array) -> Sink:
     return take
 
 
-CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
-"""The content of positions that are not valid (clause M-8)."""
-
-
 def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
     """The `run` request of a task and its tensors. The cotangent is zero on `kinked_rows`, [n, 2] (B-2)."""
     case, tensors = task.case, encode_inputs(task)
@@ -83,15 +79,10 @@ def given_as(case: Case) -> AsGiven:
 
 def encode_inputs(task: Task) -> Tensors:
     """x or token ids, memory and masks of the task's case, in the situation's format and the task's dtype."""
-    case, given = task.case, task.case.situation.given
-    dtype = task.format.numpy
-    if case.layer.embedding is not None:
-        return {"ids": in_layout(case.ids(), given), **_masks(case, dtype)}
-    x = case.x()
-    if (content := case.situation.input.padding) != "as_drawn":
-        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
+    case, dtype = task.case, task.format.numpy
+    name = "x" if case.layer.embedding is None else "ids"
     memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
-    return {"x": in_layout(x.astype(dtype), given), **memory, **_masks(case, dtype)}
+    return {name: in_layout(case.given_x(dtype), case.situation.given), **memory, **_masks(case, dtype)}
 
 
 def in_layout(x: Array, given: InputFormat) -> Array:
