@@ -15,7 +15,7 @@ import numpy as np
 import safetensors.numpy
 
 from encoder_conformance.protocol.header import FrameError, TensorEntry, parse_header, write_header
-from encoder_conformance.protocol.streamed import PART, Array, Receive, Sink, Streamed, parts_of, whole
+from encoder_conformance.protocol.streamed import PART, Array, Receive, Streamed, filled, parts_of, whole
 
 PROTOCOL = 3
 WHOLE = "whole"
@@ -113,9 +113,10 @@ def read_frame(stream: Readable, receive: Receive | None = None, largest: int = 
     tensors = Tensors()
     for entry in entries:
         if sink := receive and receive(entry.name, entry.dtype, entry.shape):
-            incoming.stream_to(sink, entry)
+            for part in incoming.parts(entry):
+                sink(part)
         else:
-            tensors[entry.name] = incoming.whole(entry)
+            tensors[entry.name] = filled(entry.shape, entry.dtype, incoming.parts(entry))
     return Frame(message, tensors)
 
 
@@ -169,23 +170,11 @@ class _Incoming:
             raise CutOff(f"a frame cut off after {self._read} of {self._length} bytes")
         return data
 
-    def stream_to(self, sink: Sink, entry: TensorEntry) -> None:
-        """Pass the elements of a tensor to `sink` in parts."""
+    def parts(self, entry: TensorEntry) -> Iterator[Array]:
+        """The elements of a tensor, in flat parts."""
         for begin in range(0, entry.size, PART):
             count = min(PART, entry.size - begin)
-            sink(np.frombuffer(self.take(count * entry.dtype.itemsize), entry.dtype))
-
-    def whole(self, entry: TensorEntry) -> Array:
-        array, at = np.empty(entry.shape, entry.dtype), 0
-        flat = array.reshape(-1)
-
-        def keep(part: Array) -> None:
-            nonlocal at
-            flat[at : at + part.size] = part
-            at += part.size
-
-        self.stream_to(keep, entry)
-        return array
+            yield np.frombuffer(self.take(count * entry.dtype.itemsize), entry.dtype)
 
 
 def _read_up_to(stream: Readable, count: int) -> bytes | memoryview:

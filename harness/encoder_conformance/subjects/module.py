@@ -1,24 +1,20 @@
 """A module in a worker of its own: its parts listed, and each examined and asked as a subject."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
-from encoder_conformance.implementation.manifest import Implementation, read_implementation
+from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.paths import READERS
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.messages import Examine
-from encoder_conformance.subjects.starting import new_session, otherwise_described, require_ready
+from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
 from encoder_conformance.worker.failure import Failure
 
-FOLDER = READERS / "module_target"
 _NONE = "-"
 """No path of a part: nothing was examined, or a list came last."""
 _PROGRAM = "adapter.py"
@@ -31,9 +27,7 @@ class ModuleWorker:
     def __init__(self, request: SubjectRequest, log: Path) -> None:
         """Raises InputError if no interpreter can run the worker."""
         self.request = request
-        implementation = read_implementation(FOLDER, {"target": request.target}, request.target)
-        self.ready = require_ready(implementation, FOLDER, request.pythons, request.target, "cannot be loaded here")
-        self.session = new_session(self.ready, log)
+        self.session = reader_session("module_target", {"target": request.target}, request, request.target, log)
         self._part: str | None = _NONE
 
     def close(self) -> None:
@@ -54,16 +48,13 @@ class ModuleWorker:
         if "problem" in found:
             return Problem.model_validate(found["problem"])
         program = np.asarray(own.get(_PROGRAM, ()), dtype=np.uint8).tobytes().decode()
-        try:
-            description = ModuleDescription.model_validate_json(json.dumps({**found, "adapter": program}))
-        except ValidationError as error:
-            raise otherwise_described(FOLDER, "it", error) from None
+        description = described_as(ModuleDescription, {**found, "adapter": program}, "it", self.session)
         self._part = at
         name = f"{self.request.target}{f' at {at}' if at else ''}"
         return Subject(
             name=name,
             session=self.session,
-            implementation=_as_described(self.ready.implementation, description, name),
+            implementation=_as_described(self.session.ready.implementation, description, name),
             description=description,
             layer=description.judged_as,
             parameters={name: value for name, value in own.items() if name != _PROGRAM},

@@ -1,30 +1,22 @@
 """An ONNX file, as the worker that looked into it describes it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.paths import READERS
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.messages import Inspect
-from encoder_conformance.subjects.starting import new_session, otherwise_described, require_ready
+from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
-
-FOLDER = READERS / "onnx_file"
 
 
 def open_file(request: SubjectRequest, level: str, where: str, log: Path) -> Subject:
     """The file in ONNX Runtime, at this level of optimisation. Raises InputError if no layer is found in it."""
     path = str((request.folder / request.target).absolute())
     chosen = {"model": path, "runtime": "onnxruntime", "level": level}
-    implementation = read_implementation(FOLDER, chosen, request.target)
-    session = new_session(require_ready(implementation, FOLDER, request.pythons, where, "cannot be loaded here"), log)
+    session = reader_session("onnx_file", chosen, request, where, log)
     try:
         found = inspected(session, Inspect(path=path, mask=None))
         if isinstance(found, Failure):
@@ -40,7 +32,7 @@ def open_file(request: SubjectRequest, level: str, where: str, log: Path) -> Sub
     return Subject(
         name=request.target,
         session=session,
-        implementation=found_to_be(implementation, request.target, stages=kinds_of(description.stages)),
+        implementation=found_to_be(session.ready.implementation, request.target, stages=kinds_of(description.stages)),
         description=description,
         layer=description.layer.with_decimal_epsilon,
         parameters=parameters,
@@ -53,7 +45,4 @@ def inspected(session: Session, request: Inspect) -> tuple[FileDescription, Mapp
     answer = session.describe(request)
     if isinstance(answer, Failure):
         return answer
-    try:
-        return FileDescription.model_validate_json(json.dumps(answer[0])), answer[1]  # strict as YAML
-    except ValidationError as error:
-        raise otherwise_described(FOLDER, "the file", error) from None
+    return described_as(FileDescription, answer[0], "the file", session), answer[1]

@@ -1,21 +1,34 @@
 """Starts the worker of one implementation, outside `conform run`."""
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from encoder_conformance.implementation.choices import Chosen
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
-from encoder_conformance.implementation.manifest import Implementation, default_implementations, find_implementation
+from encoder_conformance.implementation.manifest import (
+    Implementation,
+    default_implementations,
+    find_implementation,
+    read_implementation,
+)
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import READERS
+from encoder_conformance.protocol.description import Description
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
+
+AnyDescription = TypeVar("AnyDescription", bound=Description)
 
 
 def require_ready(
@@ -79,8 +92,19 @@ def open_session(ready: Ready, threads: int = 1, variables: Mapping[str, str] | 
             session.abort()
 
 
-def otherwise_described(folder: Path, what: str, error: ValidationError) -> RuntimeError:
-    """The fault of a reader whose description is none that the harness knows."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return RuntimeError(f"readers/{folder.name} describes {what} in another way: {where}: {first['msg']}")
+def reader_session(reader: str, chosen: Chosen, request: SubjectRequest, where: str, log: Path) -> Session:
+    """A session of a reader with these options, for the subject of a request. Raises InputError if none can start."""
+    folder = READERS / reader
+    implementation = read_implementation(folder, chosen, request.target)
+    return new_session(require_ready(implementation, folder, request.pythons, where, "cannot be loaded here"), log)
+
+
+def described_as(kind: type[AnyDescription], found: Mapping[str, Any], what: str, session: Session) -> AnyDescription:
+    """A reader's description of `what`, validated as strictly as YAML. Raises RuntimeError where it is none."""
+    try:
+        return kind.model_validate_json(json.dumps(found))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        reader = session.ready.folder.name
+        raise RuntimeError(f"readers/{reader} describes {what} in another way: {problem}") from None
