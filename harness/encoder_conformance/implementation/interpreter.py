@@ -50,27 +50,20 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     if program != "python":
         return _other_language(implementation, folder, program)
     modules = (*implementation.requires, *ADAPTER_NEEDS)
-    if implementation.folder_name in named:
-        interpreter = named[implementation.folder_name]
+    name = implementation.folder_name
+    if name in named:
+        interpreter, by = named[name], f" by {named[name]}"
         absent = _absent_modules(interpreter, modules)
         if absent is None:
-            raise InputError(
-                f"{interpreter!r} does not run",
-                where="--python",
-                hint=f"give {implementation.folder_name}=PATH of a Python",
-            )
-        if absent:
-            return Missing(
-                implementation, f"{', '.join(absent)} not importable by {interpreter}", _hint(implementation)
-            )
-        return _python(implementation, folder, interpreter, arguments)
-    absent_here = [module for module in modules if not is_there(module)]
-    if not absent_here:
-        return _python(implementation, folder, sys.executable, arguments)
-    of_tox = _of_tox(implementation.folder_name)
-    if of_tox and _absent_modules(of_tox, modules) == []:
-        return _python(implementation, folder, of_tox, arguments)
-    return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
+            raise InputError(f"{interpreter!r} does not run", where="--python", hint=f"give {name}=PATH of a Python")
+    else:
+        interpreter, by = sys.executable, ""
+        absent = [module for module in modules if not is_there(module)]
+        if absent and (of_tox := _of_tox(name)) and _absent_modules(of_tox, modules) == []:
+            interpreter, absent = of_tox, []
+    if absent:
+        return Missing(implementation, f"{', '.join(absent)} not importable{by}", _hint(implementation))
+    return _python(implementation, folder, interpreter, arguments)
 
 
 def _other_language(implementation: Implementation, folder: Path, program: str) -> Ready | Missing:
@@ -84,12 +77,10 @@ def _other_language(implementation: Implementation, folder: Path, program: str) 
 
 
 def _python(implementation: Implementation, folder: Path, interpreter: str, arguments: list[str]) -> Ready:
-    script = folder / arguments[0] if arguments else None
-    if script is None or not script.is_file():
-        name = arguments[0] if arguments else ""
-        raise InputError(
-            f"names the adapter {name!r}, which is not there", where=f"{shown(folder / 'impl.yaml')}: key command"
-        )
+    name = arguments[0] if arguments else ""
+    if not (folder / name).is_file():
+        where = f"{shown(folder / 'impl.yaml')}: key command"
+        raise InputError(f"names the adapter {name!r}, which is not there", where=where)
     return Ready(implementation, folder, (interpreter, str(LAUNCH), *arguments))
 
 

@@ -147,14 +147,12 @@ def _send_requests(
     """`send_ahead`, after the requests that are left of the present check."""
     applicable = (task for task in tasks if not task.opt_out)
     independent = takewhile(lambda task: task.check != "refusal" and task.check not in _TRAINED, applicable)
-    requests = chain.from_iterable(_requests_of(session, task) for task in independent)
+    requests = chain.from_iterable(map(_requests_of, independent))
     session.send_ahead(chain(left, requests), lambda task: _kinked_rows(task, golden))
 
 
-def _requests_of(session: Session, task: Task) -> Iterable[Task]:
-    if task.check != "invariant":
-        return (task,)
-    return (request for _, request in session.requests.of(task, invariant_requests))
+def _requests_of(task: Task) -> Iterable[Task]:
+    return [request for _, request in invariant_requests(task)] if task.check == "invariant" else [task]
 
 
 def _kinked_rows(task: Task, golden: Callable[[Case], Expected]) -> np.ndarray[Any, Any]:

@@ -60,18 +60,11 @@ def _task(
 
 
 def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> Reason | None:
-    if check == "invariant":
-        return opt_out_of_invariant(implementation, case, dtype)
-    return implementation.opt_out(case, dtype, check)
-
-
-def opt_out_of_invariant(implementation: Implementation, case: Case, dtype: str) -> Reason | None:
-    """The reason why the case's invariant is not run, or None if it is.
-
-    It is not run if the implementation opts out of the case itself, or of every follow-up of it.
-    """
-    reason = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
-    if reason:
+    """Why the check is not run, or None if it is. No invariant is run of which every follow-up is opted out of."""
+    reason = implementation.opt_out(case, dtype, check)
+    if check != "invariant" or reason:
+        return reason
+    if reason := implementation.opt_out(base_of(case), dtype, "output"):
         return reason
     reasons = [implementation.opt_out(follow_up.case, dtype, "output") for follow_up in follow_ups(case)]
     return reasons[0] if all(reasons) else None

@@ -22,7 +22,7 @@ from encoder_conformance.worker.launch import Launch, end_of_log
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.marshalling import decode_outputs, encode_inputs, given_as, run_request
 from encoder_conformance.worker.parameters import RoundTrip, StoredParameters, expected_parameters, parameters_to_send
-from encoder_conformance.worker.pipelining import AHEAD, Pipeline, Requests, SentTask
+from encoder_conformance.worker.pipelining import AHEAD, Pipeline, SentTask
 from encoder_conformance.worker.process import WorkerProcess, read_as
 from encoder_conformance.worker.sizes import size_of, size_of_answer, size_of_model
 from encoder_conformance.worker.supervisor import Answered, Ask, Losses, Supervisor
@@ -53,7 +53,7 @@ class Session:
         self._unbuildable: dict[_Key, Failure] = {}
         self._drawn: tuple[_Key, Sendable] | None = None
         self._built: _Key | None = None
-        self._ahead, self.requests = Pipeline(self._timeouts), Requests()
+        self._ahead = Pipeline(self._timeouts)
 
     def of_run(self, losses: Losses, started: WorkerProcess | None) -> "Session":
         """This session as one of several that share `losses`. `started`: its first worker, if there is one already."""
@@ -241,7 +241,7 @@ class Session:
     def forget(self) -> None:
         """Know of no layer that is built, and of nothing that was sent ahead."""
         self._built = None
-        self._ahead, self.requests = Pipeline(self._timeouts), Requests()
+        self._ahead = Pipeline(self._timeouts)
 
     def close(self) -> None:
         """Stop the worker and release the cached parameters."""

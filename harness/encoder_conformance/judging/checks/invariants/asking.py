@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,9 +24,10 @@ SendAhead = Callable[[Iterable[Task]], None]
 """Sends these requests, which are left of a check, and what is asked after it."""
 
 
+@lru_cache(maxsize=1024)
 def requests_of(task: Task) -> list[tuple[str, Task]]:
     """The requests of an invariant with descriptions: its base case, with none, each of `supported_follow_ups`, and the
-    base case with x anew."""
+    base case with x anew. They are made once: a request that was sent ahead is known by being the same."""
     follow_ups = (*supported_follow_ups(task.implementation, task.case, task.dtype), with_x_anew(task.case))
     described = [("", base_of(task.case)), *((follow_up.description, follow_up.case) for follow_up in follow_ups)]
     return [(description, replace(task, case=case, check="output")) for description, case in described]
@@ -33,7 +35,7 @@ def requests_of(task: Task) -> list[tuple[str, Task]]:
 
 def observe(session: Session, task: Task, send_ahead: SendAhead) -> list[Tensors] | Failure:
     """The answers to `requests_of` the task, or the first failure."""
-    pending = deque(session.requests.of(task, requests_of))
+    pending = deque(requests_of(task))
     observed = []
     while pending:
         send_ahead([request for _, request in pending])
