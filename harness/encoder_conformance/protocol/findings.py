@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator
 
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.strict import Frozen
 
 Phase = Literal[
@@ -58,3 +59,6 @@ class Problem(Frozen):
 
     message: str
     hint: str
+
+    def error(self, where: str) -> InputError:
+        return InputError(self.message, where=where, hint=self.hint)

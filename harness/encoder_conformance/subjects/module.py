@@ -61,6 +61,13 @@ class ModuleWorker:
             own_names=description.own_names,
         )
 
+    def subject(self, at: str | None, where: str) -> Subject:
+        """The part as a subject. Raises InputError, located by `where`, for what cannot be examined."""
+        found = self.examined(at)
+        if isinstance(found, Problem):
+            raise found.error(where)
+        return found
+
     def turn_to(self, at: str | None) -> None:
         """Have the worker answer as this part, which was examined before."""
         if self._part != at:
@@ -77,9 +84,6 @@ class ModuleWorker:
             hint = f"the worker's log: {self.session.log}"
             raise InputError(f"could not be examined: {answer.message}", where=self.request.target, hint=hint)
         return answer
-
-    def unusable(self, problem: Problem) -> InputError:
-        return InputError(problem.message, where=self.request.target, hint=problem.hint)
 
 
 def _as_described(implementation: Implementation, description: ModuleDescription, name: str) -> Implementation:

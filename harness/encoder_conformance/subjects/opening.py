@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 
@@ -72,9 +73,7 @@ def _open_module(request: SubjectRequest, log: Path) -> Subject:
     target, _, at = request.target.partition("@")
     module = ModuleWorker(replace(request, target=target), log)
     try:
-        found = module.examined(at or None)
-        if isinstance(found, Problem):
-            raise InputError(found.message, where=request.target, hint=found.hint)
+        found = module.subject(at or None, request.target)
         described = found.as_module
         if found.layer is None or not described.parameters or described.unplaced:
             reason = described.not_read.problem if described.not_read else "not all of its parameters are found"
@@ -87,16 +86,19 @@ def _open_module(request: SubjectRequest, log: Path) -> Subject:
 
 def _source_in(module: ModuleWorker, made: Parameters, where: str) -> Subject:
     """The module or the part that was named; else the whole, or the one part that has the most values of `made`."""
-    at = module.request.at
-    whole = module.examined(at)
-    if at is not None or _fits(whole, made):
-        return _understood(whole, where)
-    found = {path: module.examined(path) for path in [*_containers(module), *module.listed()]}
-    fitting = {path: each for path, each in found.items() if _fits(each, made)}
-    if not fitting:
-        return _understood(whole, where)
-    best = max(fitting, key=lambda path: _equal(fitting[path], made))
-    return _understood(module.examined(best), where)  # the worker answers for what it examined last
+    found = module.examined(module.request.at)
+    if module.request.at is None and not _fits(found, made):
+        parts = {path: module.examined(path) for path in [*_containers(module), *module.listed()]}
+        equal = {path: _equal(part.parameters, made) for path, part in parts.items() if _fits(part, made)}
+        if equal:
+            found = module.examined(max(equal, key=equal.__getitem__))  # the worker answers for what came last
+    if isinstance(found, Problem):
+        raise found.error(where)
+    if found.layer is None:
+        problem = found.as_module.not_read.problem if found.as_module.not_read else "no layer was read off it"
+        hint = "--at names the part that was exported, such as encoder.layer.0"
+        raise InputError(f"is no encoder layer as the specification knows it: {problem}", where=where, hint=hint)
+    return found
 
 
 def _containers(module: ModuleWorker) -> list[str]:
@@ -106,7 +108,7 @@ def _containers(module: ModuleWorker) -> list[str]:
     return list(dict.fromkeys(path for path in paths if path))
 
 
-def _fits(found: Subject | Problem, made: Parameters) -> bool:
+def _fits(found: Subject | Problem, made: Parameters) -> TypeGuard[Subject]:
     """Whether it has these parameters, by names and shapes."""
     if isinstance(found, Problem) or found.layer is None:
         return False
@@ -114,16 +116,6 @@ def _fits(found: Subject | Problem, made: Parameters) -> bool:
     return shapes == {name: value.shape for name, value in made.items()}
 
 
-def _equal(found: Subject | Problem, made: Parameters) -> int:
-    assert not isinstance(found, Problem)
-    return sum(np.allclose(found.parameters[name], value, rtol=1e-2, atol=1e-2) for name, value in made.items())
-
-
-def _understood(found: Subject | Problem, where: str) -> Subject:
-    if isinstance(found, Problem):
-        raise InputError(found.message, where=where, hint=found.hint)
-    if found.layer is None:
-        problem = found.as_module.not_read.problem if found.as_module.not_read else "no layer was read off it"
-        hint = "--at names the part that was exported, such as encoder.layer.0"
-        raise InputError(f"is no encoder layer as the specification knows it: {problem}", where=where, hint=hint)
-    return found
+def _equal(own: Parameters, made: Parameters) -> int:
+    """The number of parameters that have the same values."""
+    return sum(np.allclose(own[name], value, rtol=1e-2, atol=1e-2) for name, value in made.items())
