@@ -108,10 +108,10 @@ def put(
     """
     if task.opt_out:
         return UnjudgedAnswer(task, golden, None, 0.0)
-    if session.given_up:
-        return UnjudgedAnswer(task, golden, session.given_up, 0.0)
+    if given_up := session.worker.losses.given_up:
+        return UnjudgedAnswer(task, golden, given_up, 0.0)
     begun = time.monotonic()
-    with session.check():
+    with session.worker.check():
         result = _result(session, task, golden, coming, whole=whole)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(result, Refused):

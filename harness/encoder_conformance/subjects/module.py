@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
@@ -51,10 +50,12 @@ class ModuleWorker:
         description = described_as(ModuleDescription, {**found, "adapter": program}, "it", self.session)
         self._part = at
         name = f"{self.request.target}{f' at {at}' if at else ''}"
+        implementation, stages = self.session.ready.implementation, kinds_of(description.stages)
+        checks = tuple(c for c in implementation.capabilities.checks if c != "stages" or len(stages) > 1)
         return Subject(
             name=name,
             session=self.session,
-            implementation=_as_described(self.session.ready.implementation, description, name),
+            implementation=found_to_be(implementation, name, dtypes=description.dtypes, stages=stages, checks=checks),
             description=description,
             layer=description.judged_as,
             parameters={name: value for name, value in own.items() if name != _PROGRAM},
@@ -84,10 +85,3 @@ class ModuleWorker:
             hint = f"the worker's log: {self.session.log}"
             raise InputError(f"could not be examined: {answer.message}", where=self.request.target, hint=hint)
         return answer
-
-
-def _as_described(implementation: Implementation, description: ModuleDescription, name: str) -> Implementation:
-    """The implementation that a module is: with the formats and stages that were found."""
-    stages = kinds_of(description.stages)
-    checks = tuple(c for c in implementation.capabilities.checks if c != "stages" or len(stages) > 1)
-    return found_to_be(implementation, name, dtypes=description.dtypes, stages=stages, checks=checks)

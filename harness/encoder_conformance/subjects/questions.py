@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.tensors import ASKED, COTANGENT, PARAMETERS, Tensors, digest_of, question_tensors
@@ -20,6 +19,7 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.strict import Frozen
 from encoder_conformance.subjects.plan import select
 
 ANSWERABLE: frozenset[Check] = frozenset({"output", "stages", "gradients"})
@@ -27,10 +27,8 @@ ANSWERABLE: frozenset[Check] = frozenset({"output", "stages", "gradients"})
 _PLAIN = "batch_first"
 
 
-class Asking(BaseModel):
+class Asking(Frozen):
     """The metadata `asking` of a file of questions: what it takes to make the same questions again."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["encoder-conformance questions"] = "encoder-conformance questions"
     version: Literal[1] = 1

@@ -12,7 +12,6 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.protocol.frames import LARGE, Sendable, Tensors
 from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.protocol.streamed import Array, Sink, Streamed, parts_of, whole
-from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import DrawnParameter, drawn
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
@@ -22,19 +21,10 @@ def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
     case, dtype = task.case, task.format.numpy
     if sum(prod(p.shape(case.layer)) for p in parameters_of(case.layer)) * dtype.itemsize < LARGE:
         return {name: value.astype(dtype, copy=False) for name, value in case.parameters().items()}
-    return {name: streamed(source, source.shape, dtype) for name, source in _sources(case).items()}
-
-
-def streamed(source: DrawnParameter | Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Streamed:
-    """A tensor of this dtype that is cast from its source while it is written."""
-    return Streamed(dtype, shape, partial(_cast, source, dtype))
-
-
-def _sources(case: Case) -> dict[str, DrawnParameter | Array]:
-    """Name → source of each parameter: its draw, or an array that the case holds."""
-    if case.held is not None:
-        return dict(case.held.as_given)
-    return dict(drawn(case.layer, case.situation.parameter_exponents, case.seed))
+    sources: Mapping[str, DrawnParameter | Array] = (
+        drawn(case.layer, case.situation.parameter_exponents, case.seed) if case.held is None else case.held.as_given
+    )
+    return {name: Streamed(dtype, source.shape, partial(_cast, source, dtype)) for name, source in sources.items()}
 
 
 def _cast(source: DrawnParameter | Array, dtype: np.dtype[Any]) -> Iterator[Array]:

@@ -130,8 +130,9 @@ class WorkerProcess:
         A failed write raises nothing: the worker may have answered earlier requests, and reading answers reports it.
         """
         pending = self._enqueue(request, tensors, answer_bytes)
+        self._channel.limit(seconds)
         try:
-            with contextlib.suppress(OSError, EndedError), self._channel.within(seconds):
+            with contextlib.suppress(OSError, EndedError):
                 self._write(pending, request, tensors)
         except OverdueError:
             self._overdue = f"did not read a request in {seconds:g} s"
@@ -145,9 +146,9 @@ class WorkerProcess:
 
     @contextlib.contextmanager
     def _time_limit(self, op: str, seconds: float) -> Generator[None]:
+        self._channel.limit(seconds)
         try:
-            with self._channel.within(seconds):
-                yield
+            yield
         except OverdueError:
             self.end()
             raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {op} in {seconds:g} s", lost=True) from None

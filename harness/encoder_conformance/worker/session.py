@@ -1,7 +1,6 @@
 """Asks one implementation: builds layers in its worker and puts requests to it, one answer for each."""
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,7 +24,7 @@ from encoder_conformance.worker.parameters import RoundTrip, StoredParameters, e
 from encoder_conformance.worker.pipelining import AHEAD, Pipeline, SentTask
 from encoder_conformance.worker.process import WorkerProcess, read_as
 from encoder_conformance.worker.sizes import size_of, size_of_answer, size_of_model
-from encoder_conformance.worker.supervisor import Answered, Ask, Losses, Supervisor
+from encoder_conformance.worker.supervisor import Answered, Ask, Supervisor
 
 _Key = tuple[object, ...]
 """Identifies a layer: what is built is known by it. () identifies none."""
@@ -55,11 +54,6 @@ class Session:
         self._built: _Key | None = None
         self._ahead = Pipeline(self._timeouts)
 
-    def of_run(self, losses: Losses, started: WorkerProcess | None) -> "Session":
-        """This session as one of several that share `losses`. `started`: its first worker, if there is one already."""
-        self.worker.losses, self.worker.early = losses, started
-        return self
-
     def start(self) -> Failure | None:
         """Start the worker. Returns the failure, or None on success."""
         return self.worker.start()
@@ -68,15 +62,6 @@ class Session:
     def versions(self) -> dict[str, str]:
         """Package → version, as the adapter has answered to `start`."""
         return self.worker.versions
-
-    @property
-    def given_up(self) -> Failure | None:
-        """Why no check is to be asked of this implementation any more; None while there is no reason."""
-        return self.worker.losses.given_up
-
-    def check(self) -> AbstractContextManager[None]:
-        """The requests of one check. What the worker did before the first of them is the fault of an earlier check."""
-        return self.worker.check()
 
     def observe(self, task: Task, kinked_rows: Array = NO_ROWS, receive: Receive | None = None) -> Tensors | Failure:
         """Run one task. A failure affects this task only: a lost worker is restarted for the next one.
