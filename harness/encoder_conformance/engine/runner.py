@@ -197,7 +197,7 @@ class SuiteRun:
     def _serve_queue(self, work: WorkQueue, session: Session) -> None:
         begun = time.monotonic()
         if work.needs_worker:
-            session.start()
+            session.worker.start()
         work.worker_started(time.monotonic() - begun)
         failing: Task | None = None
         upcoming = deque[Task]()

@@ -14,7 +14,6 @@ from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.interrupts import ends_with_parent
 from encoder_conformance.platform.paths import PACKAGE, ROOT, shown
-from encoder_conformance.platform.processors import blas_threads
 
 LAUNCH = PACKAGE / "adapter" / "launch.py"
 LOOKUP = PACKAGE / "implementation" / "lookup.py"
@@ -163,8 +162,3 @@ def passed_on(variables: Mapping[str, str], named: tuple[str, ...] = ()) -> dict
         for name, value in variables.items()
         if name in named or ((name in _NAMES or name.startswith(_PREFIXES)) and not _SECRET.search(name))
     }
-
-
-def worker_environment(threads: int, named: tuple[str, ...], more: Mapping[str, str]) -> dict[str, str]:
-    """A worker's whole environment. `more` replaces what it has already."""
-    return {**passed_on(os.environ, named), "PYTHONUNBUFFERED": "1", **blas_threads(threads), **more}

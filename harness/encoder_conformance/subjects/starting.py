@@ -49,16 +49,15 @@ def find_task(name: str | None, case: Case, dtype: DtypeName, check: Check) -> t
     candidates = [find_implementation(name)] if name else default_implementations()
     reasons, hint = [], "pip install 'encoder-conformance[all]', or choose another --impl, --layer or --dtype"
     for folder, implementation in candidates:
-        interpreter = resolve(implementation, folder, {})
-        opt_out = implementation.opt_out(case, dtype, check)
-        if isinstance(interpreter, Missing):
-            reasons.append(f"{implementation.name}: {interpreter.reason}")
-            hint = interpreter.hint if name else hint
-        elif opt_out:
-            reasons.append(f"{implementation.name}: {opt_out.text}")
-            hint = "choose another --impl, --layer or --dtype" if name else hint
+        found = resolve(implementation, folder, {})
+        if isinstance(found, Missing):
+            reason, advice = found.reason, found.hint
+        elif opt_out := implementation.opt_out(case, dtype, check):
+            reason, advice = opt_out.text, "choose another --impl, --layer or --dtype"
         else:
-            return interpreter, Task(implementation, case, dtype, check, None)
+            return found, Task(implementation, case, dtype, check, None)
+        reasons.append(f"{implementation.name}: {reason}")
+        hint = advice if name else hint
     message = "; ".join(reasons) if name else f"no implementation is available here ({'; '.join(reasons)})"
     raise InputError(message, where="--impl", hint=hint)
 

@@ -94,24 +94,16 @@ def in_layout(x: Array, given: InputFormat) -> Array:
 
 def decode_outputs(tensors: Tensors, case: Case) -> Tensors:
     """An answer in batch-first layout. Raises WorkerFailure where its own layout is wrong."""
-    if problem := _wrong_layout(tensors, case):
-        raise WorkerFailure(Outcome.FAIL, problem, lost=False)
     layout = case.situation.given.layout
     if layout == "batch_first":
-        return tensors
-    outputs = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
-    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in outputs.items()}}
-
-
-def _wrong_layout(tensors: Tensors, case: Case) -> str:
-    """Why an answer's layout is wrong; "" if it is right."""
-    if case.situation.given.layout == "batch_first":
-        return ""  # the judge's message is better
+        return tensors  # where a shape is wrong, the judge's message is better
     expected = in_layout(np.empty(case.x_shape), case.situation.given).shape
-    for name in ("output", "x"):
-        if name in tensors and (shape := tensors[name].shape) != expected:
-            return f"{name}: shape {list(shape)} instead of {list(expected)}, {case.situation.given.layout}"
-    return ""
+    outputs = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
+    for name, tensor in sorted(outputs.items()):
+        if tensor.shape != expected:
+            problem = f"{name}: shape {list(tensor.shape)} instead of {list(expected)}, {layout}"
+            raise WorkerFailure(Outcome.FAIL, problem, lost=False)
+    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in outputs.items()}}
 
 
 def causal_flag(case: Case) -> bool:

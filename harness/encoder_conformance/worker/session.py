@@ -54,10 +54,6 @@ class Session:
         self._built: _Key | None = None
         self._ahead = Pipeline(self._timeouts)
 
-    def start(self) -> Failure | None:
-        """Start the worker. Returns the failure, or None on success."""
-        return self.worker.start()
-
     @property
     def versions(self) -> dict[str, str]:
         """Package → version, as the adapter has answered to `start`."""
