@@ -31,7 +31,7 @@ def _cast(source: DrawnParameter | Array, dtype: np.dtype[Any]) -> Iterator[Arra
     if not isinstance(source, DrawnParameter):
         return (part.astype(dtype, copy=False) for part in parts_of(source))
     drawn_parts = (part.astype(dtype, copy=False) for part in source.parts())
-    return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape), dtype)
+    return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape) * dtype.itemsize)
 
 
 _DRAWN = Spool()
