@@ -217,23 +217,23 @@ def read_implementation(folder: Path, options: Chosen | None = None, where: str 
     return read_implementation_manifest(folder).variant(options or {}, where or shown(folder))
 
 
-def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
-    """Name → folder of each implementation in `impls` and in installed packages."""
-    return {**_own_folders(impls), **_discovered(impls)[0]}
+def known_folders() -> dict[str, Path]:
+    """Name → folder of each implementation of this project and of installed packages."""
+    return {**_own_folders(), **_discovered()[0]}
 
 
-def left_out(impls: Path = IMPLS) -> dict[str, str]:
+def left_out() -> dict[str, str]:
     """Name → one line that names the package of an unusable implementation and the reason."""
-    return _discovered(impls)[1]
+    return _discovered()[1]
 
 
-def _own_folders(impls: Path) -> dict[str, Path]:
-    return {path.parent.name: path.parent for path in sorted(impls.glob("*/impl.yaml"))}
+def _own_folders() -> dict[str, Path]:
+    return {path.parent.name: path.parent for path in sorted(IMPLS.glob("*/impl.yaml"))}
 
 
 @cache
-def _discovered(impls: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    return discover(_own_folders(impls), read_implementation_manifest)
+def _discovered() -> tuple[dict[str, Path], dict[str, str]]:
+    return discover(_own_folders(), read_implementation_manifest)
 
 
 def find_implementation(text: str) -> tuple[Path, Implementation]:

@@ -172,8 +172,7 @@ def _may_be_large(task: Task) -> bool:
 def _observe_compared(session: Session, task: Task, expected: Expected) -> Answers | Failure:
     compared = {name: expected.tensors[key(task.check, name)] for name in task.tensors}
     sampling = Sampling({name: (tensor.shape, tensor.positions) for name, tensor in compared.items()})
-    kinked_rows = expected.kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
-    answer = session.observe(task, kinked_rows, sampling)
+    answer = session.observe(task, expected.kinked_rows, sampling)
     return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 

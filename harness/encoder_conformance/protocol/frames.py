@@ -73,7 +73,7 @@ def pieces(message: Mapping[str, Any], tensors: Sendable | None = None) -> Itera
     if data_length < LARGE:
         body = _small_body(message, arrays)
         return len(body).to_bytes(8, "little"), body
-    header, order = write_header(json.dumps(message), {name: (t.dtype, t.shape) for name, t in arrays.items()})
+    header, order = write_header(json.dumps(message), arrays)
     length = len(header) + data_length
     return _large_pieces(length.to_bytes(8, "little") + header, [arrays[name] for name in order])
 

@@ -24,7 +24,6 @@ from encoder_conformance.subjects.plan import select
 
 ANSWERABLE: frozenset[Check] = frozenset({"output", "stages", "gradients"})
 """The checks that one question and one answer make. The others ask several times, or want an error."""
-_PLAIN = "batch_first"
 
 
 class Asking(Frozen):
@@ -124,7 +123,7 @@ def _asked(cases: Sequence[Case], dtypes: Sequence[DtypeName]) -> Iterator[tuple
     """Cases in evaluation, batch first, that ask for the output; those with most checks first."""
     for case in sorted(cases, key=lambda case: -len(ANSWERABLE & {*case.situation.checks})):
         situation = case.situation
-        if situation.mode == "eval" and situation.given.layout == _PLAIN and "output" in situation.checks:
+        if situation.mode == "eval" and situation.given.layout == "batch_first" and "output" in situation.checks:
             yield from ((case, dtype) for dtype in situation.dtypes if dtype in dtypes)
 
 

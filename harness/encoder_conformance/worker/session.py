@@ -76,15 +76,13 @@ class Session:
         Sends nothing without a running worker, and stops at a task that does not fit into its pipe.
         """
         for task in islice(tasks, len(self._ahead), AHEAD):
-            if not (self.worker.process and self._send_ahead(self.worker.process, task, kinked_rows(task))):
+            worker = self.worker.process
+            if worker is None or self.worker.closed.is_set() or task.build_key in self._unbuildable:
                 return
-
-    def _send_ahead(self, worker: WorkerProcess, task: Task, kinked_rows: Array) -> bool:
-        if self.worker.closed.is_set() or task.build_key in self._unbuildable:
-            return False
-        built_by_then = self._ahead.last.build_key if self._ahead.last else self._built
-        parameters = self._parameters(task) if built_by_then != task.build_key else None
-        return self._ahead.send(worker, task, kinked_rows, parameters)
+            built_by_then = self._ahead.last.build_key if self._ahead.last else self._built
+            parameters = self._parameters(task) if built_by_then != task.build_key else None
+            if not self._ahead.send(worker, task, kinked_rows(task), parameters):
+                return
 
     def _read_answers(self, worker: WorkerProcess, sent: SentTask, receive: Receive | None) -> Tensors:
         task, timeouts = sent.task, self._timeouts
