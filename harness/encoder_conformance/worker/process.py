@@ -187,7 +187,7 @@ class WorkerProcess:
         except (EndOfStream, OSError):
             raise self._lost(pending) from None
         except CutOff as error:
-            raise self._crash(f"{self._ending_text()}; it had sent {error}") from None
+            raise self._crash(f"; it had sent {error}") from None
         except FrameError as error:
             hint = "only frames belong on the wire: an adapter prints to standard error"
             raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}; {hint}", lost=True) from None
@@ -205,7 +205,7 @@ class WorkerProcess:
         """The failure of a worker of which nothing was asked: it ended, or sent something."""
         with contextlib.suppress(OSError):
             if not self._channel.read(1):
-                return self._crash(self._ending_text(), earlier=True)
+                return self._crash(earlier=True)
         text = "broke the protocol: sent something after its answer that nobody had asked for"
         return WorkerFailure(Outcome.ERROR, text, lost=True, earlier=True)
 
@@ -215,13 +215,21 @@ class WorkerProcess:
             return WorkerFailure(Outcome.TIMEOUT, self._overdue, lost=True)
         unread = self._channel.unread()
         sent = self._channel.written - pending.begins
-        return self._crash(self._ending_text(), earlier=unread >= sent)
+        return self._crash(earlier=unread >= sent)
 
-    def _crash(self, text: str, *, earlier: bool = False) -> WorkerFailure:
-        ending = self._process.ending(0.0)
-        if ending and ending.cannot_start:
+    def _crash(self, more: str = "", *, earlier: bool = False) -> WorkerFailure:
+        """The failure of a worker whose stream has ended: how its process ended, and `more`."""
+        ending = self._process.ending(_SECONDS_FOR_ENDING)
+        if ending is None:
+            text = f"the worker closed its end of the wire but went on running{more}"
+            return WorkerFailure(Outcome.CRASH, text, lost=True, earlier=earlier)
+        if ending.cannot_start:
+            text = f"cannot be started: {ending.cannot_start}: {self._command}"
             return WorkerFailure(Outcome.ERROR, text, lost=True)
-        kind: Kind | None = "memory" if ending and ending.held else None
+        words = [each.strip() for each in end_of_log(self.log, self._log_from).splitlines() if each.strip()]
+        last = f"; its last words: {words[-1][:300]}" if words else ""
+        kind: Kind | None = "memory" if ending.held else None
+        text = f"the worker {ending.text}{last}{more}"
         return WorkerFailure(Outcome.CRASH, text, lost=True, kind=kind, earlier=earlier and kind is None)
 
     def stop(self, seconds: float = 5.0) -> WorkerFailure | None:
@@ -257,16 +265,3 @@ class WorkerProcess:
     def write_log(self) -> None:
         """Have everything in the log that the worker has written to standard error before its last answer."""
         self._process.write_log()
-
-    def _ending_text(self) -> str:
-        ending = self._process.ending(_SECONDS_FOR_ENDING)
-        if ending is None:
-            return "the worker closed its end of the wire but went on running"
-        if ending.cannot_start:
-            return f"cannot be started: {ending.cannot_start}: {self._command}"
-        last_line = self._last_log_line()
-        return f"the worker {ending.text}" + (f"; its last words: {last_line}" if last_line else "")
-
-    def _last_log_line(self) -> str:
-        lines = [line for line in end_of_log(self.log, self._log_from).splitlines() if line.strip()]
-        return lines[-1].strip()[:300] if lines else ""
