@@ -61,7 +61,8 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
         if absent and (of_tox := _of_tox(name)) and _absent_modules(of_tox, modules) == []:
             interpreter, absent = of_tox, []
     if absent:
-        return Missing(implementation, f"{', '.join(absent)} not importable{by}", _hint(implementation))
+        hint = f"pip install '{implementation.install}', or tox -e {name}, or --python {name}=PATH of an interpreter"
+        return Missing(implementation, f"{', '.join(absent)} not importable{by}", f"{hint} that has it")
     return _python(implementation, folder, interpreter, arguments)
 
 
@@ -81,13 +82,6 @@ def _python(implementation: Implementation, folder: Path, interpreter: str, argu
         where = f"{shown(folder / 'impl.yaml')}: key command"
         raise InputError(f"names the adapter {name!r}, which is not there", where=where)
     return Ready(implementation, folder, (interpreter, str(LAUNCH), *arguments))
-
-
-def _hint(implementation: Implementation) -> str:
-    return (
-        f"pip install '{implementation.install}', or tox -e {implementation.folder_name}, "
-        f"or --python {implementation.folder_name}=PATH of an interpreter that has it"
-    )
 
 
 def _of_tox(name: str) -> str | None:

@@ -71,7 +71,9 @@ def pieces(message: Mapping[str, Any], tensors: Sendable | None = None) -> Itera
     arrays = {name: t if isinstance(t, Streamed) else np.asarray(t) for name, t in (tensors or {}).items()}
     data_length = sum(array.nbytes for array in arrays.values())
     if data_length < LARGE:
-        body = _small_body(message, arrays)
+        # ascontiguousarray makes a 0-d array 1-d; reshape restores the adapter's shape.
+        shaped = {name: np.ascontiguousarray(whole(array)).reshape(array.shape) for name, array in arrays.items()}
+        body = safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
         return len(body).to_bytes(8, "little"), body
     header, order = write_header(json.dumps(message), arrays)
     length = len(header) + data_length
@@ -142,12 +144,6 @@ def _write_all(stream: Writable, data: bytes | bytearray | memoryview) -> None:
     left = memoryview(data)
     while left:
         left = left[stream.write(left) :]
-
-
-def _small_body(message: Mapping[str, Any], tensors: Sendable) -> bytes:
-    # ascontiguousarray makes a 0-d array 1-d; reshape restores the adapter's shape.
-    shaped = {name: np.ascontiguousarray(whole(tensor)).reshape(tensor.shape) for name, tensor in tensors.items()}
-    return safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
 
 
 def _large_pieces(opening: bytes, tensors: list[Array | Streamed]) -> Iterator[bytes | memoryview]:

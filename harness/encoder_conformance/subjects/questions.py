@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -68,15 +68,15 @@ class Questions:
         return named
 
     @cached_property
-    def digest(self) -> np.ndarray[Any, Any]:
-        """[32] uint8, of every tensor and of the asking."""
-        return np.frombuffer(digest_of(self.tensors(), self.asking.model_dump_json()), np.uint8)
+    def digest(self) -> bytes:
+        """SHA-256 of every tensor and of the asking."""
+        return digest_of(self.tensors(), self.asking.model_dump_json())
 
     def file(self) -> tuple[Tensors, dict[str, str]]:
         """Tensors and metadata of the file. `questions` in the metadata tells which case a question is of."""
         described = {q.id: {"case": q.case.id, "dtype": q.dtype, "checks": list(q.checks)} for q in self.questions}
         metadata = {"asking": self.asking.model_dump_json(), "questions": json.dumps(described)}
-        return {**self.tensors(), ASKED: self.digest}, metadata
+        return {**self.tensors(), ASKED: np.frombuffer(self.digest, np.uint8)}, metadata
 
 
 def cases_of(layer: Layer, level: Level, seed: int) -> list[Case]:

@@ -5,7 +5,6 @@ import secrets
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -257,10 +256,6 @@ class WorkerProcess:
         then fails."""
         self._channel.interrupt()
         self._process.kill()
-
-    def move_log(self, log: Path) -> None:
-        """Give the log this name, in place of what has it."""
-        self.log = self.log.replace(log)
 
     def write_log(self) -> None:
         """Have everything in the log that the worker has written to standard error before its last answer."""

@@ -64,7 +64,13 @@ class Session:
 
         The cotangent is zero on `kinked_rows`, [n, 2] (B-2). Tensors that `receive` takes are not in the result.
         """
-        build_and_run = partial(self._build_and_run, task=task, kinked_rows=kinked_rows, receive=receive)
+
+        def build_and_run(worker: WorkerProcess) -> Tensors:
+            self._build(worker, task)
+            request, tensors = run_request(task, kinked_rows)
+            frame = worker.ask(request, tensors, self._timeouts.run, receive, answer_bytes=size_of_answer(task))
+            return decode_outputs(frame.tensors, task.case)
+
         if sent := self._ahead.take(task):
             read = partial(self._read_answers, sent=sent, receive=receive)
             return self._attempt(task.build_key, read, build_and_run)
@@ -265,9 +271,3 @@ class Session:
                 self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
         self._built = key
-
-    def _build_and_run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Tensors:
-        self._build(worker, task)
-        request, tensors = run_request(task, kinked_rows)
-        frame = worker.ask(request, tensors, self._timeouts.run, receive, answer_bytes=size_of_answer(task))
-        return decode_outputs(frame.tensors, task.case)
