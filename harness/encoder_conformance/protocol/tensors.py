@@ -1,16 +1,16 @@
 """A question's tensors in the one form in which a file asks: x batch first, one mask of all axes, true = attend.
 
-Adapters' side, too: it needs NumPy only.
+Adapters' side, too: it needs no more than frames do.
 """
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
-Tensors = dict[str, Array]
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.protocol.streamed import Array
+
 ASKED = "asked"
 """The tensor that an answer repeats: [32] uint8, the digest of the asking."""
 COTANGENT = "cotangent"

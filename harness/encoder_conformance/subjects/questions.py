@@ -7,12 +7,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.protocol.tensors import ASKED, COTANGENT, PARAMETERS, Tensors, digest_of, question_tensors
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.protocol.tensors import ASKED, COTANGENT, PARAMETERS, digest_of, question_tensors
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -68,15 +69,15 @@ class Questions:
         return named
 
     @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of every tensor and of the asking."""
-        return digest_of(self.tensors(), self.asking.model_dump_json())
+    def digest(self) -> np.ndarray[Any, Any]:
+        """[32] uint8, of every tensor and of the asking."""
+        return np.frombuffer(digest_of(self.tensors(), self.asking.model_dump_json()), np.uint8)
 
     def file(self) -> tuple[Tensors, dict[str, str]]:
         """Tensors and metadata of the file. `questions` in the metadata tells which case a question is of."""
         described = {q.id: {"case": q.case.id, "dtype": q.dtype, "checks": list(q.checks)} for q in self.questions}
         metadata = {"asking": self.asking.model_dump_json(), "questions": json.dumps(described)}
-        return {**self.tensors(), ASKED: np.frombuffer(self.digest, np.uint8)}, metadata
+        return {**self.tensors(), ASKED: self.digest}, metadata
 
 
 def cases_of(layer: Layer, level: Level, seed: int) -> list[Case]:

@@ -13,13 +13,13 @@ from encoder_conformance.protocol.frames import LARGE, Sendable, Tensors
 from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.protocol.streamed import Array, Sink, Streamed, parts_of, whole
 from encoder_conformance.spec.case_parameters import DrawnParameter, drawn
-from encoder_conformance.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.spec.parameters import parameter_count, without_prefix
 
 
 def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
     """Every parameter of the task's layer, in the task's dtype."""
     case, dtype = task.case, task.format.numpy
-    if sum(prod(p.shape(case.layer)) for p in parameters_of(case.layer)) * dtype.itemsize < LARGE:
+    if parameter_count(case.layer) * dtype.itemsize < LARGE:
         return {name: value.astype(dtype, copy=False) for name, value in case.parameters().items()}
     sources: Mapping[str, DrawnParameter | Array] = (
         drawn(case.layer, case.situation.parameter_exponents, case.seed) if case.held is None else case.held.as_given

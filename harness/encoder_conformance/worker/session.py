@@ -48,7 +48,8 @@ class Session:
         self.ready, self.log, self._timeouts = ready, log, ready.implementation.timeouts
         self._missing_parameters = ready.implementation.capabilities.missing_parameters
         launch = partial(Launch.of, ready, threads, log, limits or WorkerLimits(), variables)
-        self.worker = Supervisor(ready, device, threads, log, launch, self.forget)
+        start = messages.Start(device=device, threads=threads, choices=ready.implementation.chosen)
+        self.worker = Supervisor(start, self._timeouts.start, log, launch, self.forget)
         self._unbuildable: dict[_Key, Failure] = {}
         self._drawn: tuple[_Key, Sendable] | None = None
         self._built: _Key | None = None

@@ -6,8 +6,6 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from encoder_conformance.implementation.interpreter import Ready
-from encoder_conformance.implementation.manifest import Device
 from encoder_conformance.platform.clean import within
 from encoder_conformance.protocol.frames import PROTOCOL
 from encoder_conformance.protocol.messages import Start, Started
@@ -50,17 +48,11 @@ class Supervisor:
     """One implementation's worker. `versions` and `settings` come from the adapter's answer to `start`."""
 
     def __init__(
-        self,
-        ready: Ready,
-        device: Device,
-        threads: int,
-        log: Path,
-        launch: Callable[[], Launch],
-        lost: Callable[[], None],
+        self, start: Start, seconds: float, log: Path, launch: Callable[[], Launch], lost: Callable[[], None]
     ) -> None:
-        """`lost` is called when the worker is gone, and with it the layer that it had built."""
-        self._ready, self._device, self._threads = ready, device, threads
-        self._log, self._launch, self._lost = log, launch, lost
+        """`start`: the first request to each worker, which has `seconds` for it. `lost` is called when the worker is
+        gone, and with it the layer that it had built."""
+        self._start, self._seconds, self._log, self._launch, self._lost = start, seconds, log, launch, lost
         self.losses = Losses()
         """Shared by all sessions of one implementation in a run."""
         self.early: WorkerProcess | None = None
@@ -129,14 +121,11 @@ class Supervisor:
             return self.process  # earlier answers of a killed worker can still be read
         if self.closed.is_set():
             raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
-        implementation = self._ready.implementation
         try:
             self.process = worker = self._take_early() or WorkerProcess(self._launch())
             if self.closed.is_set():  # aborted while it was started
                 worker.kill()
-            request = Start(device=self._device, threads=self._threads, choices=implementation.chosen)
-            answer = worker.ask(request, None, implementation.timeouts.start)
-            started = read_as(Started, answer, lost=True)
+            started = read_as(Started, worker.ask(self._start, None, self._seconds), lost=True)
             if (spoken := started.protocol) != PROTOCOL:
                 text = f"speaks protocol {spoken}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import safetensors.numpy
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -75,7 +76,7 @@ def read_answers(path: Path, questions: Questions, asked: Path) -> Given:
     if digest is None:
         hint = f"copy the tensor {ASKED!r} of {asked.name} into it, which tells what is answered"
         raise InputError(f"has no tensor {ASKED!r}", where=str(path), hint=hint)
-    if digest.tobytes() != questions.digest:
+    if digest.tobytes() != questions.digest.tobytes():
         hint = f"answer {asked.name} again, or name the file that was answered with --asked"
         raise InputError(f"answers another asking than {asked}", where=f"{path}: tensor {ASKED}", hint=hint)
     by_question: dict[str, set[str]] = {}
@@ -101,7 +102,7 @@ def _refuse_unknown(name: str, question: str, tensor: str, questions: Questions,
 
 def check_same_specification(questions: Questions, digest: bytes, path: Path) -> None:
     """Raise InputError if the file asks other questions than this version makes of the same asking."""
-    if digest != questions.digest:
+    if not np.array_equal(np.frombuffer(digest, np.uint8), questions.digest):
         hint = "ask again with this version, and answer that"
         problem = "its questions are not those of this version's specification, or it was edited"
         raise InputError(problem, where=str(path), hint=hint)
