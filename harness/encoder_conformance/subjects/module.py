@@ -34,14 +34,12 @@ class ModuleWorker:
 
     def listed(self) -> list[str]:
         """The paths of the parts that may be layers."""
-        self._part = _NONE
         answer = self._ask(Examine(**self._named, at=None, listed=True, layer=None, resize=False))
         return list(answer[0].get("candidates", []))
 
     def examined(self, at: str | None) -> Subject | Problem:
         """The part as a subject, whose layer is None if it is none; the worker then answers as this part."""
         layer, resize = self.request.layer, self.request.resize
-        self._part = _NONE
         asked = Examine(**self._named, at=at, listed=False, layer=layer, resize=resize, dtypes=self.request.dtypes)
         found, own = self._ask(asked)
         if "problem" in found:
@@ -80,6 +78,7 @@ class ModuleWorker:
         return {"target": request.target, "arguments": dict(request.arguments), "folder": str(request.folder)}
 
     def _ask(self, request: Examine) -> tuple[dict[str, Any], Mapping[str, Array]]:
+        self._part = _NONE
         answer = self.session.describe(request)
         if isinstance(answer, Failure):
             hint = f"the worker's log: {self.session.log}"

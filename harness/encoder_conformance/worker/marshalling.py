@@ -39,21 +39,16 @@ class Sampling:
         expected_shape, positions = self._compared.get(name, (None, None))
         if positions is None or expected_shape != shape or prod(shape) <= _WHOLE_UP_TO:
             return None
-        values = np.empty(positions.size, dtype)
+        values, read = np.empty(positions.size, dtype), 0
         self.samples[name] = Sampled(dtype, shape, positions, values)
-        return _sink(positions, values)
 
+        def take(part: Array) -> None:
+            nonlocal read
+            begin, end = np.searchsorted(positions, (read, read + part.size))
+            values[begin:end] = part[positions[begin:end] - read]
+            read += part.size
 
-def _sink(positions: Positions, values: Array) -> Sink:
-    read = 0
-
-    def take(part: Array) -> None:
-        nonlocal read
-        begin, end = np.searchsorted(positions, (read, read + part.size))
-        values[begin:end] = part[positions[begin:end] - read]
-        read += part.size
-
-    return take
+        return take
 
 
 def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
