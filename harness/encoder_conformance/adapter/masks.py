@@ -61,7 +61,7 @@ class Masks:
         if self.causal:
             masks.append(np.tri(self.sequence, dtype=np.bool_)[None, None])
         present = [mask for mask in masks if mask is not None]
-        return reduce(np.logical_and, present) if present else None
+        return reduce(np.bitwise_and, present) if present else None
 
     def added(self, num_heads: int = 1) -> Array | None:
         """The bias of the scores, [1 or B, H, S, S], or None: `bias`, or the finite part of an additive mask."""

@@ -239,10 +239,9 @@ class Session:
         self.worker.abort()
 
     def _build(self, worker: WorkerProcess, task: Task) -> None:
-        if self._built == task.build_key:
-            return
-        request = messages.Build(layer=task.case.layer, dtype=task.dtype)
-        self._build_once(worker, task.build_key, request, self._parameters(task))
+        if self._built != task.build_key:
+            request = messages.Build(layer=task.case.layer, dtype=task.dtype)
+            self._build_once(worker, task.build_key, request, self._parameters(task))
 
     def _parameters(self, task: Task) -> Sendable:
         """The parameters of the task's layer, cached for consecutive builds of the same layer."""
@@ -251,11 +250,10 @@ class Session:
         return self._drawn[1]
 
     def _build_once(self, worker: WorkerProcess, key: _Key, request: messages.Build, sent: Sendable) -> None:
-        if self._built == key:
-            return
-        self._check_round_trip(
-            key, sent, lambda compare: worker.ask(request, sent, self._timeouts.build, compare).tensors
-        )
+        if self._built != key:
+            self._check_round_trip(
+                key, sent, lambda compare: worker.ask(request, sent, self._timeouts.build, compare).tensors
+            )
 
     def _check_round_trip(self, key: _Key, sent: Sendable, read: Callable[[Receive], Tensors]) -> None:
         """Record the layer `key` as built, or as unbuildable if its parameters do not round-trip.
