@@ -57,11 +57,6 @@ class Pending:
     answer: int
     begins: int
 
-    @property
-    def size(self) -> int:
-        """An upper bound of its bytes."""
-        return _BESIDE_TENSORS + self.tensors
-
 
 class WorkerProcess:
     """An adapter's process, in its own session and under its guard. Its stderr is appended to `log`."""
@@ -118,8 +113,8 @@ class WorkerProcess:
 
         A worker that writes an answer has read that request. All later requests must fit into the pipe.
         """
-        waiting = sum(pending.size for pending in list(self._unanswered)[1:])
-        return waiting + sum(_BESIDE_TENSORS + size_of(tensors) for tensors in requests) <= self._channel.capacity
+        waiting = [pending.tensors for pending in list(self._unanswered)[1:]]
+        return sum(_BESIDE_TENSORS + size for size in (*waiting, *map(size_of, requests))) <= self._channel.capacity
 
     def send_ahead(
         self, request: Request, tensors: Sendable, seconds: float, *, answer_bytes: int | None = None
