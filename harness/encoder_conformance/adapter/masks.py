@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -56,14 +57,11 @@ class Masks:
 
         `num_heads` separates items from heads in a mask [B * H, S, T].
         """
-        allowed = [self._allowed(_padding_4d(self.padding)), self._allowed(_attention_4d(self.attention, num_heads))]
+        masks = [self._allowed(_padding_4d(self.padding)), self._allowed(_attention_4d(self.attention, num_heads))]
         if self.causal:
-            allowed.append(np.tri(self.sequence, dtype=np.bool_)[None, None])
-        joined = None
-        for mask in allowed:
-            if mask is not None:
-                joined = mask if joined is None else joined & mask
-        return joined
+            masks.append(np.tri(self.sequence, dtype=np.bool_)[None, None])
+        present = [mask for mask in masks if mask is not None]
+        return reduce(np.bitwise_and, present) if present else None
 
     def added(self, num_heads: int = 1) -> Array | None:
         """The bias of the scores, [1 or B, H, S, S], or None: `bias`, or the finite part of an additive mask."""

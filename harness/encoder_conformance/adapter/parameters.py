@@ -57,7 +57,9 @@ class Take:
         if self.part:
             index, count, axis = self.part
             own = np.split(own, count, axis=axis)[index]
-        return np.ascontiguousarray(own.reshape(_resolve_shape(self.shape, sizes)) if self.shape else own)
+        if self.shape:
+            own = own.reshape([sizes[size] if isinstance(size, str) else size for size in self.shape])
+        return np.ascontiguousarray(own)
 
     def to_spec(self, own: Array, spec_shape: tuple[int, ...]) -> list[Array]:
         """The inverse: the sources, each of `spec_shape`, or with `part` one piece of the source."""
@@ -162,10 +164,6 @@ def _sizes(layer: Mapping[str, Any]) -> dict[str, int]:
         "head_dim": d_model // num_heads,
         "d_ff": layer["feed_forward"]["d_ff"],
     }
-
-
-def _resolve_shape(shape: tuple[str | int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(sizes[size] if isinstance(size, str) else size for size in shape)
 
 
 def _check_names(kind: str, *, given: set[str], expected: set[str]) -> None:

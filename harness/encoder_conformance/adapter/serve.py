@@ -48,8 +48,9 @@ def _framed(adapter: Adapter, request: Frame) -> Iterable[bytes | memoryview]:
     except Exception as error:
         with contextlib.suppress(OSError):  # the disk of the log is full
             traceback.print_exc()
-        category = adapter.refusal(request.message.get("op", ""), error)
-        reply = {"error": _error_text(error), **({"refused": category} if category else {})}
+        category, text = adapter.refusal(request.message.get("op", ""), error), str(error).strip()
+        name = type(error).__name__
+        reply = {"error": f"{name}: {text}" if text else name, **({"refused": category} if category else {})}
         return pieces({"id": request.message.get("id"), "ok": False, **reply})
 
 
@@ -99,8 +100,3 @@ def _profile(adapter: Adapter, x: Array, masks: Masks, run: RunRequest, repeats:
     except NotImplementedError as error:
         return {"ok": False, "error": str(error), "refused": "unsupported"}, {}
     return {"ok": True}, {**by_stage, WHOLE: timed(lambda: adapter.output(x, masks, run), repeats)}
-
-
-def _error_text(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

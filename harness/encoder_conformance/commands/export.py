@@ -76,7 +76,7 @@ def export(
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
     _refuse_unwritable(target)
-    with open_session(ready) as (session, _), at_work(f"exporting {chosen.layer}"):
+    with open_session(ready) as session, at_work(f"exporting {chosen.layer}"):
         tensors = _read_parameters(session, chosen, parameters, checkpoint, dtype)
         request = Export(layer=chosen, dtype=dtype, mask="full" if mask == "full" else "padding")
         answer = session.deploy(request, tensors)

@@ -60,7 +60,7 @@ class HeadStart:
         """The worker that has been started with these, if there is one; once. One that has started otherwise ends."""
         launch, worker = self._waiting.pop(log, (None, None))
         if worker and launch == Launch.of(ready, threads, log, limits):
-            worker.move_log(log)
+            worker.log = worker.log.replace(log)
             return worker
         if worker:
             _end(worker)

@@ -70,7 +70,9 @@ class SuiteRun:
         started = self._head_start.take(ready, self.threads, log, limits) if self._head_start else None
         if started is None:
             log.unlink(missing_ok=True)
-        return Session(ready, self.options.device, self.threads, log, limits=limits).of_run(losses, started)
+        session = Session(ready, self.options.device, self.threads, log, limits=limits)
+        session.worker.losses, session.worker.early = losses, started
+        return session
 
     def _add_worker(self) -> None:
         self._working += 1
@@ -195,7 +197,7 @@ class SuiteRun:
     def _serve_queue(self, work: WorkQueue, session: Session) -> None:
         begun = time.monotonic()
         if work.needs_worker:
-            session.start()
+            session.worker.start()
         work.worker_started(time.monotonic() - begun)
         failing: Task | None = None
         upcoming = deque[Task]()

@@ -67,13 +67,11 @@ def resolve_choices(choices: Sequence[Choice], requested: Mapping[str, str], whe
             raise InputError(f"there is no choice called {name!r}", where=where, hint=hint)
     chosen: Chosen = {}
     for choice in choices:
-        if choice.values == "any":
-            if choice.name not in requested:
-                raise InputError(f"needs {choice.name}", where=where, hint=f"ask for it as NAME:{choice.name}=…")
-            chosen[choice.name] = requested[choice.name]
-            continue
+        is_free = choice.values == "any"
+        if is_free and choice.name not in requested:
+            raise InputError(f"needs {choice.name}", where=where, hint=f"ask for it as NAME:{choice.name}=…")
         value = requested.get(choice.name, choice.values[0])
-        if value not in choice.values:
+        if not is_free and value not in choice.values:
             hint = f"{nearest(value, choice.values)} (one of {', '.join(choice.values)})"
             raise InputError(f"{choice.name} cannot be {value!r}", where=where, hint=hint)
         chosen[choice.name] = value

@@ -42,14 +42,10 @@ def _folder(offer: EntryPoint) -> Path:
     except ValueError:  # a module that was imported without a spec
         spec = None
     places = list(spec.submodule_search_locations or ()) if spec else []
-    for place in places:
-        if (folder := Path(place, *below)).is_dir():
-            return _check_name(folder, offer)
-    hint = f"the entry point's value is the dotted path of the folder that holds impl.yaml (group {GROUP})"
-    raise InputError(f"there is no folder {offer.value!r}", hint=hint)
-
-
-def _check_name(folder: Path, offer: EntryPoint) -> Path:
+    folder = next((found for place in places if (found := Path(place, *below)).is_dir()), None)
+    if folder is None:
+        hint = f"the entry point's value is the dotted path of the folder that holds impl.yaml (group {GROUP})"
+        raise InputError(f"there is no folder {offer.value!r}", hint=hint)
     if folder.name != offer.name:
         raise InputError(f"the folder is called {folder.name!r}", hint="give the entry point the folder's name")
     return folder

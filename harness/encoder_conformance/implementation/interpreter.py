@@ -14,7 +14,6 @@ from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.interrupts import ends_with_parent
 from encoder_conformance.platform.paths import PACKAGE, ROOT, shown
-from encoder_conformance.platform.processors import blas_threads
 
 LAUNCH = PACKAGE / "adapter" / "launch.py"
 LOOKUP = PACKAGE / "implementation" / "lookup.py"
@@ -50,27 +49,21 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     if program != "python":
         return _other_language(implementation, folder, program)
     modules = (*implementation.requires, *ADAPTER_NEEDS)
-    if implementation.folder_name in named:
-        interpreter = named[implementation.folder_name]
+    name = implementation.folder_name
+    if name in named:
+        interpreter, by = named[name], f" by {named[name]}"
         absent = _absent_modules(interpreter, modules)
         if absent is None:
-            raise InputError(
-                f"{interpreter!r} does not run",
-                where="--python",
-                hint=f"give {implementation.folder_name}=PATH of a Python",
-            )
-        if absent:
-            return Missing(
-                implementation, f"{', '.join(absent)} not importable by {interpreter}", _hint(implementation)
-            )
-        return _python(implementation, folder, interpreter, arguments)
-    absent_here = [module for module in modules if not is_there(module)]
-    if not absent_here:
-        return _python(implementation, folder, sys.executable, arguments)
-    of_tox = _of_tox(implementation.folder_name)
-    if of_tox and _absent_modules(of_tox, modules) == []:
-        return _python(implementation, folder, of_tox, arguments)
-    return Missing(implementation, f"{', '.join(absent_here)} not importable", _hint(implementation))
+            raise InputError(f"{interpreter!r} does not run", where="--python", hint=f"give {name}=PATH of a Python")
+    else:
+        interpreter, by = sys.executable, ""
+        absent = [module for module in modules if not is_there(module)]
+        if absent and (of_tox := _of_tox(name)) and _absent_modules(of_tox, modules) == []:
+            interpreter, absent = of_tox, []
+    if absent:
+        hint = f"pip install '{implementation.install}', or tox -e {name}, or --python {name}=PATH of an interpreter"
+        return Missing(implementation, f"{', '.join(absent)} not importable{by}", f"{hint} that has it")
+    return _python(implementation, folder, interpreter, arguments)
 
 
 def _other_language(implementation: Implementation, folder: Path, program: str) -> Ready | Missing:
@@ -84,20 +77,11 @@ def _other_language(implementation: Implementation, folder: Path, program: str) 
 
 
 def _python(implementation: Implementation, folder: Path, interpreter: str, arguments: list[str]) -> Ready:
-    script = folder / arguments[0] if arguments else None
-    if script is None or not script.is_file():
-        name = arguments[0] if arguments else ""
-        raise InputError(
-            f"names the adapter {name!r}, which is not there", where=f"{shown(folder / 'impl.yaml')}: key command"
-        )
+    name = arguments[0] if arguments else ""
+    if not (folder / name).is_file():
+        where = f"{shown(folder / 'impl.yaml')}: key command"
+        raise InputError(f"names the adapter {name!r}, which is not there", where=where)
     return Ready(implementation, folder, (interpreter, str(LAUNCH), *arguments))
-
-
-def _hint(implementation: Implementation) -> str:
-    return (
-        f"pip install '{implementation.install}', or tox -e {implementation.folder_name}, "
-        f"or --python {implementation.folder_name}=PATH of an interpreter that has it"
-    )
 
 
 def _of_tox(name: str) -> str | None:
@@ -172,8 +156,3 @@ def passed_on(variables: Mapping[str, str], named: tuple[str, ...] = ()) -> dict
         for name, value in variables.items()
         if name in named or ((name in _NAMES or name.startswith(_PREFIXES)) and not _SECRET.search(name))
     }
-
-
-def worker_environment(threads: int, named: tuple[str, ...], more: Mapping[str, str]) -> dict[str, str]:
-    """A worker's whole environment. `more` replaces what it has already."""
-    return {**passed_on(os.environ, named), "PYTHONUNBUFFERED": "1", **blas_threads(threads), **more}

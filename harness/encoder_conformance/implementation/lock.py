@@ -2,7 +2,6 @@
 
 import hashlib
 import sys
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -45,14 +44,10 @@ def _installed(interpreter: str) -> str | None:
 def source_digest(folder: Path) -> str:
     """Digest of all source files below a folder. What lies in the package beside the harness is not a part of it."""
     state = hashlib.sha256()
-    for path in sorted(_sources(folder)):
-        state.update(f"{path.relative_to(folder)}\0".encode())
-        state.update(path.read_bytes())
-    return state.hexdigest()
-
-
-def _sources(folder: Path) -> Iterable[Path]:
-    for path in folder.rglob("*"):
-        beside = folder == PACKAGE and path.relative_to(folder).parts[0] in {"impls", "_specs"}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        beside = folder == PACKAGE and name.parts[0] in {"impls", "_specs"}
         if path.suffix in _SOURCES and not beside and path.is_file():
-            yield path
+            state.update(f"{name}\0".encode())
+            state.update(path.read_bytes())
+    return state.hexdigest()

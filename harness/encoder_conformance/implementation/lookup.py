@@ -44,10 +44,7 @@ def places(modules: Iterable[str]) -> Iterator[str]:
     yield from filter(os.path.exists, sys.path)
     for module in modules:
         top = module.partition(".")[0]
-        if not is_there(top):
-            continue
-        spec = importlib.util.find_spec(top)
-        if spec is not None:
+        if is_there(top) and (spec := importlib.util.find_spec(top)):
             yield from spec.submodule_search_locations or filter(os.path.isfile, [spec.origin or ""])
 
 

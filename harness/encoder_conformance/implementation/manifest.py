@@ -163,14 +163,10 @@ class Implementation(Strict):
         variant._chosen = chosen
         return variant
 
-    @property
-    def uses_defaults(self) -> bool:
-        """Whether this variant calls its constructor without arguments, which makes one of `defaults`."""
-        return bool(self.defaults) and self._chosen.get("defaults") == "own"
-
     def opt_out(self, case: Case, dtype: str, check: Check) -> Reason | None:
         """Why this check does not apply, or None if it does."""
-        if self.uses_defaults and case.layer.layer not in self.defaults:
+        uses_defaults = self.defaults and self._chosen.get("defaults") == "own"
+        if uses_defaults and case.layer.layer not in self.defaults:
             text = f"with its own defaults it makes {' or '.join(self.defaults)}, and no {case.layer.layer}"
             return Reason(kind="default-layer", text=text)
         for entry in self.unsupported:
@@ -217,23 +213,23 @@ def read_implementation(folder: Path, options: Chosen | None = None, where: str 
     return read_implementation_manifest(folder).variant(options or {}, where or shown(folder))
 
 
-def known_folders(impls: Path = IMPLS) -> dict[str, Path]:
-    """Name → folder of each implementation in `impls` and in installed packages."""
-    return {**_own_folders(impls), **_discovered(impls)[0]}
+def known_folders() -> dict[str, Path]:
+    """Name → folder of each implementation of this project and of installed packages."""
+    return {**_own_folders(), **_discovered()[0]}
 
 
-def left_out(impls: Path = IMPLS) -> dict[str, str]:
+def left_out() -> dict[str, str]:
     """Name → one line that names the package of an unusable implementation and the reason."""
-    return _discovered(impls)[1]
+    return _discovered()[1]
 
 
-def _own_folders(impls: Path) -> dict[str, Path]:
-    return {path.parent.name: path.parent for path in sorted(impls.glob("*/impl.yaml"))}
+def _own_folders() -> dict[str, Path]:
+    return {path.parent.name: path.parent for path in sorted(IMPLS.glob("*/impl.yaml"))}
 
 
 @cache
-def _discovered(impls: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    return discover(_own_folders(impls), read_implementation_manifest)
+def _discovered() -> tuple[dict[str, Path], dict[str, str]]:
+    return discover(_own_folders(), read_implementation_manifest)
 
 
 def find_implementation(text: str) -> tuple[Path, Implementation]:
@@ -245,10 +241,8 @@ def find_implementation(text: str) -> tuple[Path, Implementation]:
 
 def default_implementations() -> list[tuple[Path, Implementation]]:
     """The implementations known by name, in their default variant, except those with a required choice."""
-    folders = [
-        folder for folder in known_folders().values() if not read_implementation_manifest(folder).requires_choice
-    ]
-    return [(folder, read_implementation(folder)) for folder in folders]
+    found = [(folder, read_implementation_manifest(folder)) for folder in known_folders().values()]
+    return [(folder, each.variant({}, shown(folder))) for folder, each in found if not each.requires_choice]
 
 
 def find_folder(name_or_folder: str) -> Path:

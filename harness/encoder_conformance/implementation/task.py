@@ -10,9 +10,12 @@ from encoder_conformance.spec.reason import Reason
 from encoder_conformance.spec.situation import Check
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One check of one case in one dtype, for one implementation. `opt_out`: why it does not apply, or None."""
+    """One check of one case in one dtype, for one implementation. `opt_out`: why it does not apply, or None.
+
+    A task equals itself alone: by that, an answer is known whose request was sent ahead.
+    """
 
     implementation: Implementation
     case: Case

@@ -108,10 +108,10 @@ def put(
     """
     if task.opt_out:
         return UnjudgedAnswer(task, golden, None, 0.0)
-    if session.given_up:
-        return UnjudgedAnswer(task, golden, session.given_up, 0.0)
+    if given_up := session.worker.losses.given_up:
+        return UnjudgedAnswer(task, golden, given_up, 0.0)
     begun = time.monotonic()
-    with session.check():
+    with session.worker.check():
         result = _result(session, task, golden, coming, whole=whole)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(result, Refused):
@@ -127,7 +127,7 @@ def _result(
     if run_check := _TRAINED.get(task.check):
         return run_check(session, task)
     if task.check == "refusal":
-        return refused(session, task, NOTHING.kinked_rows)
+        return refused(session, task)
     if whole or not _may_be_large(task):
         return session.observe(task, _kinked_rows(task, golden))
     return _observe_compared(session, task, golden(task.case))
@@ -147,14 +147,12 @@ def _send_requests(
     """`send_ahead`, after the requests that are left of the present check."""
     applicable = (task for task in tasks if not task.opt_out)
     independent = takewhile(lambda task: task.check != "refusal" and task.check not in _TRAINED, applicable)
-    requests = chain.from_iterable(_requests_of(session, task) for task in independent)
+    requests = chain.from_iterable(map(_requests_of, independent))
     session.send_ahead(chain(left, requests), lambda task: _kinked_rows(task, golden))
 
 
-def _requests_of(session: Session, task: Task) -> Iterable[Task]:
-    if task.check != "invariant":
-        return (task,)
-    return (request for _, request in session.requests.of(task, invariant_requests))
+def _requests_of(task: Task) -> Iterable[Task]:
+    return [request for _, request in invariant_requests(task)] if task.check == "invariant" else [task]
 
 
 def _kinked_rows(task: Task, golden: Callable[[Case], Expected]) -> np.ndarray[Any, Any]:
@@ -174,8 +172,7 @@ def _may_be_large(task: Task) -> bool:
 def _observe_compared(session: Session, task: Task, expected: Expected) -> Answers | Failure:
     compared = {name: expected.tensors[key(task.check, name)] for name in task.tensors}
     sampling = Sampling({name: (tensor.shape, tensor.positions) for name, tensor in compared.items()})
-    kinked_rows = expected.kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
-    answer = session.observe(task, kinked_rows, sampling)
+    answer = session.observe(task, expected.kinked_rows, sampling)
     return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 

@@ -1,8 +1,10 @@
-"""A small in-memory cache of the objects that were used last."""
+"""Caches: of the objects that were used last, in memory, and on disk of what later runs use again."""
 
 import json
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 Made = TypeVar("Made")
@@ -37,3 +39,18 @@ class Recent(Generic[Made]):
             if len(self._made) > self.kept:
                 del self._made[next(iter(self._made))]
             return made
+
+
+def cache_folder(name: str) -> Path | None:
+    """`encoder-conformance/NAME` in the user's cache folder, created if necessary; None if it is not writable.
+
+    It raises nothing. The user's cache folder is $XDG_CACHE_HOME if that is absolute, else ~/.cache.
+    Example: `folder = cache_folder("my_backend")`.
+    """
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "encoder-conformance" / name
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator
 
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.strict import Frozen
 
 Phase = Literal[
@@ -20,11 +21,9 @@ Severity = Literal["error", "warning", "note"]
 
 def plain(text: str) -> str:
     """The text on one line, each character that is not printable as its escape: `\\n`, `\\x1b`, `\\u202e`."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode()
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 Plain = Annotated[str, AfterValidator(plain)]
@@ -58,3 +57,6 @@ class Problem(Frozen):
 
     message: str
     hint: str
+
+    def error(self, where: str) -> InputError:
+        return InputError(self.message, where=where, hint=self.hint)

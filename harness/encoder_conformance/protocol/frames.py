@@ -15,7 +15,7 @@ import numpy as np
 import safetensors.numpy
 
 from encoder_conformance.protocol.header import FrameError, TensorEntry, parse_header, write_header
-from encoder_conformance.protocol.streamed import PART, Array, Receive, Sink, Streamed, parts_of, whole
+from encoder_conformance.protocol.streamed import PART, Array, Receive, Streamed, filled, parts_of, whole
 
 PROTOCOL = 3
 WHOLE = "whole"
@@ -71,9 +71,11 @@ def pieces(message: Mapping[str, Any], tensors: Sendable | None = None) -> Itera
     arrays = {name: t if isinstance(t, Streamed) else np.asarray(t) for name, t in (tensors or {}).items()}
     data_length = sum(array.nbytes for array in arrays.values())
     if data_length < LARGE:
-        body = _small_body(message, arrays)
+        # ascontiguousarray makes a 0-d array 1-d; reshape restores the adapter's shape.
+        shaped = {name: np.ascontiguousarray(whole(array)).reshape(array.shape) for name, array in arrays.items()}
+        body = safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
         return len(body).to_bytes(8, "little"), body
-    header, order = write_header(json.dumps(message), {name: (t.dtype, t.shape) for name, t in arrays.items()})
+    header, order = write_header(json.dumps(message), arrays)
     length = len(header) + data_length
     return _large_pieces(length.to_bytes(8, "little") + header, [arrays[name] for name in order])
 
@@ -113,9 +115,10 @@ def read_frame(stream: Readable, receive: Receive | None = None, largest: int = 
     tensors = Tensors()
     for entry in entries:
         if sink := receive and receive(entry.name, entry.dtype, entry.shape):
-            incoming.stream_to(sink, entry)
+            for part in incoming.parts(entry):
+                sink(part)
         else:
-            tensors[entry.name] = incoming.whole(entry)
+            tensors[entry.name] = filled(entry.shape, entry.dtype, incoming.parts(entry))
     return Frame(message, tensors)
 
 
@@ -143,12 +146,6 @@ def _write_all(stream: Writable, data: bytes | bytearray | memoryview) -> None:
         left = left[stream.write(left) :]
 
 
-def _small_body(message: Mapping[str, Any], tensors: Sendable) -> bytes:
-    # ascontiguousarray makes a 0-d array 1-d; reshape restores the adapter's shape.
-    shaped = {name: np.ascontiguousarray(whole(tensor)).reshape(tensor.shape) for name, tensor in tensors.items()}
-    return safetensors.numpy.save(shaped, metadata={"message": json.dumps(message)})
-
-
 def _large_pieces(opening: bytes, tensors: list[Array | Streamed]) -> Iterator[bytes | memoryview]:
     yield opening
     for tensor in tensors:
@@ -169,23 +166,11 @@ class _Incoming:
             raise CutOff(f"a frame cut off after {self._read} of {self._length} bytes")
         return data
 
-    def stream_to(self, sink: Sink, entry: TensorEntry) -> None:
-        """Pass the elements of a tensor to `sink` in parts."""
+    def parts(self, entry: TensorEntry) -> Iterator[Array]:
+        """The elements of a tensor, in flat parts."""
         for begin in range(0, entry.size, PART):
             count = min(PART, entry.size - begin)
-            sink(np.frombuffer(self.take(count * entry.dtype.itemsize), entry.dtype))
-
-    def whole(self, entry: TensorEntry) -> Array:
-        array, at = np.empty(entry.shape, entry.dtype), 0
-        flat = array.reshape(-1)
-
-        def keep(part: Array) -> None:
-            nonlocal at
-            flat[at : at + part.size] = part
-            at += part.size
-
-        self.stream_to(keep, entry)
-        return array
+            yield np.frombuffer(self.take(count * entry.dtype.itemsize), entry.dtype)
 
 
 def _read_up_to(stream: Readable, count: int) -> bytes | memoryview:

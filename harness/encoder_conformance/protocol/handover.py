@@ -8,8 +8,10 @@ import json
 import os
 import pickle
 import sys
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import IO
 
 import cloudpickle
 
@@ -21,49 +23,37 @@ LIVE = "live:"
 
 def hand_over(module: object, folder: Path) -> Path:
     """The file of the object, in a folder that is private to the user. Raises InputError if it cannot be pickled."""
-    unimportable = [each for each in _modules_of(module) if not _is_importable(each)]
-    for each in unimportable:
-        cloudpickle.register_pickle_by_value(each)
-    try:
-        data = cloudpickle.dumps(module)
-    except Exception as error:
-        hint = 'name it instead: check("package.module:name") or check("file.py:name")'
-        problem = f"it cannot be pickled for the worker: {type(error).__name__}: {error}"
-        raise InputError(problem, where=type(module).__name__, hint=hint) from None
-    finally:
-        for each in unimportable:
-            cloudpickle.unregister_pickle_by_value(each)
     path = folder / "module.pickle"
     paths = [str(Path(entry or os.curdir).absolute()) for entry in sys.path]
     with path.open("wb") as file:
         file.write(json.dumps({"path": paths}).encode() + b"\n")
-        file.write(data)
+        pickler = _Pickler(file)
+        try:
+            pickler.dump(module)
+        except Exception as error:
+            hint = 'name it instead: check("package.module:name") or check("file.py:name")'
+            problem = f"it cannot be pickled for the worker: {type(error).__name__}: {error}"
+            raise InputError(problem, where=type(module).__name__, hint=hint) from None
+        finally:
+            for each in pickler.by_value:
+                cloudpickle.unregister_pickle_by_value(each)
     return path
 
 
-def _modules_of(module: object) -> list[ModuleType]:
-    """The Python modules of its class and of the classes of its parts, one level of attributes down and further."""
-    names: dict[str, None] = {}
-    seen: set[int] = set()
-    waiting: list[object] = [module]
-    while waiting and len(seen) < _MOST:
-        each = waiting.pop()
-        if id(each) in seen or isinstance(each, (str, bytes, int, float, ModuleType)):
-            continue
-        seen.add(id(each))
-        kind = each if isinstance(each, type) or hasattr(each, "__code__") else type(each)
-        names.setdefault(getattr(kind, "__module__", "") or "")
-        if isinstance(each, dict):
-            waiting += each.values()
-        elif isinstance(each, (list, tuple, set)):
-            waiting += each
-        elif not isinstance(each, type):
-            waiting += vars(each).values() if hasattr(each, "__dict__") else ()
-    return [found for name in names if isinstance(found := sys.modules.get(name), ModuleType)]
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Registers the module of each class and function, before it is pickled, that another process cannot import."""
 
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file)
+        self.by_value = set[ModuleType]()
+        self._is_importable = cache(_is_importable)
 
-_MOST = 10_000
-"""Objects that are looked at."""
+    def persistent_id(self, thing: object) -> None:
+        """Called with every object that is pickled; None leaves that to cloudpickle."""
+        module = sys.modules.get(thing.__module__) if isinstance(thing, (type, FunctionType)) else None
+        if isinstance(module, ModuleType) and not self._is_importable(module):
+            cloudpickle.register_pickle_by_value(module)
+            self.by_value.add(module)
 
 
 def _is_importable(module: ModuleType) -> bool:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
+from encoder_conformance.protocol.streamed import Array, Streamed
+
 _ALIGNMENT = 8
 
 
@@ -32,21 +34,18 @@ class TensorEntry(NamedTuple):
         return self.size * self.dtype.itemsize
 
 
-def write_header(
-    message: str, tensors: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
-) -> tuple[bytes, tuple[str, ...]]:
+def write_header(message: str, tensors: Mapping[str, Array | Streamed]) -> tuple[bytes, tuple[str, ...]]:
     """The header of these tensors after its length, byte for byte as safetensors writes it, and the tensors' order.
 
     The order of names and the names of dtypes come from safetensors itself: it serialises tensors without elements.
     """
-    empty = {name: np.empty(0, dtype) for name, (dtype, _) in tensors.items()}
+    empty = {name: np.empty(0, tensor.dtype) for name, tensor in tensors.items()}
     template = safetensors.numpy.save(empty, metadata={"message": message})
     header = json.loads(template[_ALIGNMENT:])
     names, begin = tuple(name for name in header if name != "__metadata__"), 0
     for name in names:
-        dtype, shape = tensors[name]
-        end = begin + TensorEntry(name, dtype, shape).nbytes
-        header[name] |= {"shape": list(shape), "data_offsets": [begin, end]}
+        end = begin + tensors[name].nbytes
+        header[name] |= {"shape": list(tensors[name].shape), "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)

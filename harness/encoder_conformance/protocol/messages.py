@@ -203,19 +203,10 @@ class Built(Answer):
     own: dict[str, str] = Field(default_factory=dict)
 
 
-class Inspected(Answer):
-    """The answer to `inspect`; the file's own parameters are in the frame, if they were recognised.
+class Described(Answer):
+    """The answer to `inspect` or `examine`; the subject's own parameters, if recognised, are in the frame.
 
-    `description` has the keys of `encoder_conformance.protocol.description.FileDescription`.
-    """
-
-    description: dict[str, Any]
-
-
-class Examined(Answer):
-    """The answer to `examine`; the module's own parameters are in the frame, by the specification's names.
-
-    `description` has the keys of `encoder_conformance.protocol.description.ModuleDescription`.
+    `description` has the keys of `FileDescription` or `ModuleDescription` (`encoder_conformance.protocol.description`).
     """
 
     description: dict[str, Any]

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any
 
-import numpy as np
-
-from encoder_conformance.protocol.streamed import PART, Array
+from encoder_conformance.protocol.streamed import Array
 
 LARGEST = 1 << 28
 """Bytes of tensors by key: the required cases' large layers take 171 MB in float32. Others are made each time."""
@@ -50,12 +48,16 @@ class Spool:
         self._largest = largest
         self._file: IO[bytes] | None = None
         self._free: list[Extent] = []
-        self._tensors: dict[Hashable, Extent | None] = {}  # None while it is being written
+        self._tensors: dict[Hashable, list[Extent] | int] = {}  # the parts; its bytes while it is being written
         self._end = 0
         self._lock = threading.Lock()
 
     def put(self, value: Any) -> Extent:
         """Keep a value. The result is for `get` and `free`."""
+        return self._stored(value) or Extent(0, (), 0, value)
+
+    def _stored(self, value: Any) -> Extent | None:
+        """The place of a value in the file; None if no disk has room for it."""
         large: list[memoryview] = []
 
         def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -68,22 +70,23 @@ class Spool:
         # Large arrays are written from where they are: a copy of each would take longer than all else here.
         opening = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=is_small)
         parts = [memoryview(opening), *large]
+        extent = None
         try:
             with self._lock:
                 extent = self._reserve(tuple(part.nbytes for part in parts))
-            if self._write(parts, extent.begin):
-                return extent
-            self.free(extent)
-        except OSError:  # no file can be made
-            pass
-        return Extent(0, (), 0, value)
+            _transfer(os.pwritev, self._opened(), parts, extent.begin)
+        except OSError:  # no file can be made, or the disk is full
+            if extent is not None:
+                self.free(extent)
+            return None
+        return extent
 
     def get(self, extent: Extent) -> Any:
         """The value that lies there."""
         if not extent.room:
             return extent.value
         parts = [memoryview(bytearray(size)) for size in extent.sizes]
-        self._read(parts, extent.begin)
+        _transfer(os.preadv, self._opened(), parts, extent.begin)
         return pickle.loads(parts[0], buffers=parts[1:])  # no other process can write there
 
     def free(self, extent: Extent) -> None:
@@ -92,50 +95,44 @@ class Spool:
             with self._lock:
                 self._free.append(extent)
 
-    def parts(self, key: Hashable, made: Iterable[Array], size: int, dtype: np.dtype[Any]) -> Iterator[Array]:
-        """The flat parts of a tensor of `size` elements: from the file, or `made`, which are then kept.
+    def parts(self, key: Hashable, made: Iterable[Array], nbytes: int) -> Iterator[Array]:
+        """The flat parts of a tensor of `nbytes`: from the file, or `made`, which are then kept.
 
         To read a large tensor takes a tenth of the time that drawing it again does.
         """
-        extent = self._tensors.get(key)
-        return self._made(key, made, size * dtype.itemsize) if extent is None else self._kept(extent, size, dtype)
-
-    def _kept(self, extent: Extent, size: int, dtype: np.dtype[Any]) -> Iterator[Array]:
-        for first in range(0, size, PART):
-            part = np.empty(min(PART, size - first), dtype)
-            self._read([part.view(np.uint8).data], extent.begin + first * dtype.itemsize)
-            yield part
+        kept = self._tensors.get(key)
+        return map(self.get, kept) if isinstance(kept, list) else self._made(key, made, nbytes)
 
     def _made(self, key: Hashable, made: Iterable[Array], nbytes: int) -> Iterator[Array]:
-        extent = self._reserve_tensor(key, nbytes)
-        if extent is None:
+        if not self._begins(key, nbytes):
             yield from made
             return
-        at: int | None = extent.begin
-        whole = False
+        kept, fits, whole = list[Extent](), True, False
         try:
             for part in made:
-                if at is not None:
-                    written = self._write([np.ascontiguousarray(part).view(np.uint8).data], at)
-                    at = at + part.nbytes if written else None
+                if extent := self._stored(part) if fits else None:
+                    kept.append(extent)
+                fits = extent is not None
                 yield part
-            whole = at is not None
+            whole = fits
         finally:
             if whole:
-                self._tensors[key] = extent
+                self._tensors[key] = kept
             else:
                 del self._tensors[key]
-                self.free(extent)
+                for extent in kept:
+                    self.free(extent)
 
-    def _reserve_tensor(self, key: Hashable, nbytes: int) -> Extent | None:
-        """Room for this tensor; None if there is none, or if another thread is writing it."""
+    def _begins(self, key: Hashable, nbytes: int) -> bool:
+        """Whether this tensor is to be written: there is room, and no other thread is writing it."""
         with self._lock, suppress(OSError):
             disk = os.fstatvfs(self._opened())
             room = min(self._largest, (disk.f_bavail * disk.f_frsize + self._end) // _SHARE)
-            if key not in self._tensors and self._end + nbytes <= room:
-                self._tensors[key] = None
-                return self._reserve((nbytes,))
-        return None
+            begun = sum(each for each in self._tensors.values() if isinstance(each, int))
+            if key not in self._tensors and self._end + begun + nbytes <= room:
+                self._tensors[key] = nbytes
+                return True
+        return False
 
     def _reserve(self, sizes: tuple[int, ...]) -> Extent:
         """The first free room that is large enough, or the end of the file. The caller locks. Raises OSError."""
@@ -152,16 +149,6 @@ class Spool:
         if self._file is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it is deleted with the process
         return self._file.fileno()
-
-    def _write(self, parts: Sequence[memoryview], begin: int) -> bool:
-        """Whether all of them could be written."""
-        with suppress(OSError):
-            _transfer(os.pwritev, self._opened(), parts, begin)
-            return True
-        return False
-
-    def _read(self, parts: Sequence[memoryview], begin: int) -> None:
-        _transfer(os.preadv, self._opened(), parts, begin)
 
 
 def _transfer(

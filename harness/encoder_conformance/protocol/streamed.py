@@ -1,6 +1,6 @@
 """Streamed tensors: computed while they are written, or consumed in parts while they are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -50,9 +50,14 @@ def whole(tensor: Array | Streamed) -> Array:
     """The tensor as an array."""
     if not isinstance(tensor, Streamed):
         return tensor
-    array, at = np.empty(tensor.shape, tensor.dtype), 0
+    return filled(tensor.shape, tensor.dtype, tensor.parts())
+
+
+def filled(shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[Array]) -> Array:
+    """The tensor of these flat parts."""
+    array, at = np.empty(shape, dtype), 0
     flat = array.reshape(-1)
-    for part in tensor.parts():
+    for part in parts:
         flat[at : at + part.size] = part
         at += part.size
     return array

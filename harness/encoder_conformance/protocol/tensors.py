@@ -1,16 +1,16 @@
 """A question's tensors in the one form in which a file asks: x batch first, one mask of all axes, true = attend.
 
-Adapters' side, too: it needs NumPy only.
+Adapters' side, too: it needs no more than frames do.
 """
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
-Tensors = dict[str, Array]
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.protocol.streamed import Array
+
 ASKED = "asked"
 """The tensor that an answer repeats: [32] uint8, the digest of the asking."""
 COTANGENT = "cotangent"
@@ -19,14 +19,15 @@ PARAMETERS = "parameters"
 """The second part of a parameter's name in the file: GROUP/parameters/NAME."""
 
 
-def question_tensors(x: Array, masks: Any, num_heads: int, memory: Array | None) -> Tensors:
+def question_tensors(
+    x: Array, allowed: Array | None, bias: Array | None, num_heads: int, memory: Array | None
+) -> Tensors:
     """`x` (or `ids`) [B, S, …], `mask` [B, H, S, T] uint8, and where there are any `bias` [B, H, S, T] and `memory`.
 
-    `masks` is a `Masks`, batch first; 1 in `mask` is where a query may attend to a key.
+    `allowed` and `bias` are broadcast; 1 in `mask` is where a query may attend to a key.
     """
     B, S = x.shape[:2]
     full = B, num_heads, S, S if memory is None else memory.shape[1]
-    allowed, bias = masks.joined(num_heads), masks.added(num_heads)
     tensors = {"ids" if x.dtype.kind == "i" else "x": x}
     tensors["mask"] = np.ascontiguousarray(np.broadcast_to(True if allowed is None else allowed, full)).view(np.uint8)
     if bias is not None:

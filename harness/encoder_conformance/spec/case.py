@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.spec import portable
-from encoder_conformance.spec.axes import Bools
+from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.case_parameters import CaseParameters, drawn
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
 from encoder_conformance.spec.level import Level
@@ -18,6 +19,10 @@ from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
 from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
 
+CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
+"""The content of positions that are not valid (clause M-8)."""
+NO_ROWS = np.zeros((0, 2), dtype=np.int64)
+"""No rows, [0, 2] pairs of item and position."""
 PADDING_ID = 0
 """The token id of padding, and of nothing else, where padding is given by ids (M-9, P-7)."""
 
@@ -115,6 +120,15 @@ class Case:
         others = 1 + portable.ids(name, B * S, vocabulary - 1).reshape(B, S)
         return np.where(self.valid_keys(), others, self.padding_id)
 
+    def given_x(self, dtype: np.dtype[Any]) -> Array:
+        """x [B, S, d_model] in this dtype, with the situation's content of padding (M-8), or token ids [B, S]."""
+        if self.layer.embedding is not None:
+            return self.ids()
+        x = self.x()
+        if (content := self.situation.input.padding) != "as_drawn":
+            x = np.where(self.valid()[:, :, None], x, CONTENT[content])
+        return x.astype(dtype)
+
     @property
     def padding_id(self) -> int | None:
         """The token id of padding, where that is how padding is given (clause M-9)."""
@@ -198,7 +212,7 @@ class Case:
             specified = specified & (specified == rows).all(axis=1, keepdims=True)
         return specified
 
-    def cotangent(self, kinked_rows: npt.NDArray[np.int64]) -> Floats:
+    def cotangent(self, kinked_rows: npt.NDArray[np.int64] = NO_ROWS) -> Floats:
         """[B, S, d_model]: the gradient of the loss with respect to the output (clauses B-1, B-2).
 
         It is zero on rows that are not specified and on `kinked_rows`, [n, 2] pairs of item and position.

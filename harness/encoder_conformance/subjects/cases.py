@@ -135,12 +135,9 @@ def pool(
     that is always causal, is all required ones."""
     whole = layer.is_stack or any(each.causal for each in limits)
     for case in cases_of(layer, "required" if level == "core" else level, 0):
-        asked = level != "core" or case.in_core or whole
-        if (
-            asked
-            and not set(dtypes).isdisjoint(case.situation.dtypes)
-            and all(each.ask(case.situation) for each in limits)
-        ):
+        of_level = level != "core" or case.in_core or whole
+        of_format = not set(dtypes).isdisjoint(case.situation.dtypes)
+        if of_level and of_format and all(each.ask(case.situation) for each in limits):
             yield case
 
 

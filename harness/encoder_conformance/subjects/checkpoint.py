@@ -33,7 +33,6 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 _ATTENTION = frozenset(("attn", "attention", "self", "sa", "mha"))
 _FEED_FORWARD = frozenset(("ffn", "mlp", "ff", "feed", "intermediate", "fc1", "fc2", "linear1", "linear2"))
 _NORM = frozenset(("norm", "ln", "layernorm", "norm1", "norm2", "ln1", "ln2"))
-_THREE = 3
 
 
 @dataclass(frozen=True)
@@ -102,24 +101,20 @@ def _best_of_name(
 
 
 def _candidates(tensors: Mapping[str, Array], shape: tuple[int, ...]) -> Iterator[CheckpointTensor]:
+    n = shape[-1]
     for name, value in tensors.items():
         if value.shape == shape:
             yield CheckpointTensor(name, "as it is", value)
         if value.ndim == len(shape) == 2 and value.T.shape == shape:
             yield CheckpointTensor(name, "transposed", value.T)
-        for third, part in enumerate(("query", "key", "value")):
-            yield from _stacked(name, value, shape, third, part)
-
-
-def _stacked(name: str, value: Array, shape: tuple[int, ...], third: int, part: str) -> Iterator[CheckpointTensor]:
-    n = shape[-1]
-    at = slice(third * n, (third + 1) * n)
-    if value.shape == (_THREE * n,) == (_THREE * shape[0],):
-        yield CheckpointTensor(name, f"third {third + 1} of 3", value[at])
-    elif value.ndim == len(shape) == 2 and value.shape == (_THREE * n, shape[0]):
-        yield CheckpointTensor(name, f"third {third + 1} of 3, transposed", value[at].T)
-    elif value.ndim == len(shape) == 2 and value.shape == (shape[0], _THREE * n):
-        yield CheckpointTensor(name, f"third {third + 1} of 3", value[:, at])
+        if len(shape) == 2 and value.shape == (3 * n, shape[0]):
+            stacked, turned = value.T, ", transposed"
+        elif value.shape == (*shape[:-1], 3 * n):
+            stacked, turned = value, ""
+        else:
+            continue
+        for third in range(3):
+            yield CheckpointTensor(name, f"third {third + 1} of 3{turned}", stacked[..., third * n : (third + 1) * n])
 
 
 def score(candidate: CheckpointTensor, name: str) -> float:

@@ -1,24 +1,19 @@
 """A module in a worker of its own: its parts listed, and each examined and asked as a subject."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
-from encoder_conformance.implementation.manifest import Implementation, read_implementation
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.paths import READERS
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.messages import Examine
-from encoder_conformance.subjects.starting import new_session, otherwise_described, require_ready
+from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
 from encoder_conformance.worker.failure import Failure
 
-FOLDER = READERS / "module_target"
 _NONE = "-"
 """No path of a part: nothing was examined, or a list came last."""
 _PROGRAM = "adapter.py"
@@ -31,9 +26,7 @@ class ModuleWorker:
     def __init__(self, request: SubjectRequest, log: Path) -> None:
         """Raises InputError if no interpreter can run the worker."""
         self.request = request
-        implementation = read_implementation(FOLDER, {"target": request.target}, request.target)
-        self.ready = require_ready(implementation, FOLDER, request.pythons, request.target, "cannot be loaded here")
-        self.session = new_session(self.ready, log)
+        self.session = reader_session("module_target", {"target": request.target}, request, request.target, log)
         self._part: str | None = _NONE
 
     def close(self) -> None:
@@ -41,34 +34,38 @@ class ModuleWorker:
 
     def listed(self) -> list[str]:
         """The paths of the parts that may be layers."""
-        self._part = _NONE
         answer = self._ask(Examine(**self._named, at=None, listed=True, layer=None, resize=False))
         return list(answer[0].get("candidates", []))
 
     def examined(self, at: str | None) -> Subject | Problem:
         """The part as a subject, whose layer is None if it is none; the worker then answers as this part."""
         layer, resize = self.request.layer, self.request.resize
-        self._part = _NONE
         asked = Examine(**self._named, at=at, listed=False, layer=layer, resize=resize, dtypes=self.request.dtypes)
         found, own = self._ask(asked)
         if "problem" in found:
             return Problem.model_validate(found["problem"])
         program = np.asarray(own.get(_PROGRAM, ()), dtype=np.uint8).tobytes().decode()
-        try:
-            description = ModuleDescription.model_validate_json(json.dumps({**found, "adapter": program}))
-        except ValidationError as error:
-            raise otherwise_described(FOLDER, "it", error) from None
+        description = described_as(ModuleDescription, {**found, "adapter": program}, "it", self.session)
         self._part = at
         name = f"{self.request.target}{f' at {at}' if at else ''}"
+        implementation, stages = self.session.ready.implementation, kinds_of(description.stages)
+        checks = tuple(c for c in implementation.capabilities.checks if c != "stages" or len(stages) > 1)
         return Subject(
             name=name,
             session=self.session,
-            implementation=_as_described(self.ready.implementation, description, name),
+            implementation=found_to_be(implementation, name, dtypes=description.dtypes, stages=stages, checks=checks),
             description=description,
             layer=description.judged_as,
             parameters={name: value for name, value in own.items() if name != _PROGRAM},
             own_names=description.own_names,
         )
+
+    def subject(self, at: str | None, where: str) -> Subject:
+        """The part as a subject. Raises InputError, located by `where`, for what cannot be examined."""
+        found = self.examined(at)
+        if isinstance(found, Problem):
+            raise found.error(where)
+        return found
 
     def turn_to(self, at: str | None) -> None:
         """Have the worker answer as this part, which was examined before."""
@@ -81,18 +78,9 @@ class ModuleWorker:
         return {"target": request.target, "arguments": dict(request.arguments), "folder": str(request.folder)}
 
     def _ask(self, request: Examine) -> tuple[dict[str, Any], Mapping[str, Array]]:
-        answer = self.session.examine(request)
+        self._part = _NONE
+        answer = self.session.describe(request)
         if isinstance(answer, Failure):
             hint = f"the worker's log: {self.session.log}"
             raise InputError(f"could not be examined: {answer.message}", where=self.request.target, hint=hint)
         return answer
-
-    def unusable(self, problem: Problem) -> InputError:
-        return InputError(problem.message, where=self.request.target, hint=problem.hint)
-
-
-def _as_described(implementation: Implementation, description: ModuleDescription, name: str) -> Implementation:
-    """The implementation that a module is: with the formats and stages that were found."""
-    stages = kinds_of(description.stages)
-    checks = tuple(c for c in implementation.capabilities.checks if c != "stages" or len(stages) > 1)
-    return found_to_be(implementation, name, dtypes=description.dtypes, stages=stages, checks=checks)

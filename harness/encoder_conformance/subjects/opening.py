@@ -3,19 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 
 from encoder_conformance.implementation.declared import check_declared
 from encoder_conformance.implementation.manifest import find_implementation, known_folders
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.protocol.messages import Inspect
 from encoder_conformance.subjects.checkpoint import open_checkpoint
 from encoder_conformance.subjects.module import ModuleWorker
-from encoder_conformance.subjects.onnx_file import open_file
-from encoder_conformance.subjects.starting import new_session, require_ready
-from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest
+from encoder_conformance.subjects.starting import described_as, new_session, reader_session, require_ready
+from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
+from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.session import Session
 
 Parameters = Mapping[str, Array]
 
@@ -54,6 +58,42 @@ def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject
         raise
 
 
+def open_file(request: SubjectRequest, level: str, where: str, log: Path) -> Subject:
+    """The file in ONNX Runtime, at this level of optimisation. Raises InputError if no layer is found in it."""
+    path = str((request.folder / request.target).absolute())
+    chosen = {"model": path, "runtime": "onnxruntime", "level": level}
+    session = reader_session("onnx_file", chosen, request, where, log)
+    try:
+        found = inspected(session, Inspect(path=path, mask=None))
+        if isinstance(found, Failure):
+            raise InputError(f"could not be looked into: {found.message}", where=where, hint=str(log))
+        description, parameters = found
+        if description.layer is None or description.roles is None:
+            errors = "; ".join(each.message for each in description.findings if each.severity == "error")
+            hint = f"conform validate {request.target}"
+            raise InputError(f"holds no layer that is known: {errors}", where=where, hint=hint)
+    except BaseException:
+        session.close()
+        raise
+    return Subject(
+        name=request.target,
+        session=session,
+        implementation=found_to_be(session.ready.implementation, request.target, stages=kinds_of(description.stages)),
+        description=description,
+        layer=description.layer.with_decimal_epsilon,
+        parameters=parameters,
+        own_names=description.own_names,
+    )
+
+
+def inspected(session: Session, request: Inspect) -> tuple[FileDescription, Parameters] | Failure:
+    """The worker's description of the file, and the parameters in it."""
+    answer = session.describe(request)
+    if isinstance(answer, Failure):
+        return answer
+    return described_as(FileDescription, answer[0], "the file", session), answer[1]
+
+
 def open_implementation(
     request: SubjectRequest, log: Path, problem: str = "", limits: WorkerLimits | None = None
 ) -> Subject:
@@ -72,9 +112,7 @@ def _open_module(request: SubjectRequest, log: Path) -> Subject:
     target, _, at = request.target.partition("@")
     module = ModuleWorker(replace(request, target=target), log)
     try:
-        found = module.examined(at or None)
-        if isinstance(found, Problem):
-            raise InputError(found.message, where=request.target, hint=found.hint)
+        found = module.subject(at or None, request.target)
         described = found.as_module
         if found.layer is None or not described.parameters or described.unplaced:
             reason = described.not_read.problem if described.not_read else "not all of its parameters are found"
@@ -87,16 +125,19 @@ def _open_module(request: SubjectRequest, log: Path) -> Subject:
 
 def _source_in(module: ModuleWorker, made: Parameters, where: str) -> Subject:
     """The module or the part that was named; else the whole, or the one part that has the most values of `made`."""
-    at = module.request.at
-    whole = module.examined(at)
-    if at is not None or _fits(whole, made):
-        return _understood(whole, where)
-    found = {path: module.examined(path) for path in [*_containers(module), *module.listed()]}
-    fitting = {path: each for path, each in found.items() if _fits(each, made)}
-    if not fitting:
-        return _understood(whole, where)
-    best = max(fitting, key=lambda path: _equal(fitting[path], made))
-    return _understood(module.examined(best), where)  # the worker answers for what it examined last
+    found = module.examined(module.request.at)
+    if module.request.at is None and not _fits(found, made):
+        parts = {path: module.examined(path) for path in [*_containers(module), *module.listed()]}
+        equal = {path: _equal(part.parameters, made) for path, part in parts.items() if _fits(part, made)}
+        if equal:
+            found = module.examined(max(equal, key=equal.__getitem__))  # the worker answers for what came last
+    if isinstance(found, Problem):
+        raise found.error(where)
+    if found.layer is None:
+        problem = found.as_module.not_read.problem if found.as_module.not_read else "no layer was read off it"
+        hint = "--at names the part that was exported, such as encoder.layer.0"
+        raise InputError(f"is no encoder layer as the specification knows it: {problem}", where=where, hint=hint)
+    return found
 
 
 def _containers(module: ModuleWorker) -> list[str]:
@@ -106,7 +147,7 @@ def _containers(module: ModuleWorker) -> list[str]:
     return list(dict.fromkeys(path for path in paths if path))
 
 
-def _fits(found: Subject | Problem, made: Parameters) -> bool:
+def _fits(found: Subject | Problem, made: Parameters) -> TypeGuard[Subject]:
     """Whether it has these parameters, by names and shapes."""
     if isinstance(found, Problem) or found.layer is None:
         return False
@@ -114,16 +155,6 @@ def _fits(found: Subject | Problem, made: Parameters) -> bool:
     return shapes == {name: value.shape for name, value in made.items()}
 
 
-def _equal(found: Subject | Problem, made: Parameters) -> int:
-    assert not isinstance(found, Problem)
-    return sum(np.allclose(found.parameters[name], value, rtol=1e-2, atol=1e-2) for name, value in made.items())
-
-
-def _understood(found: Subject | Problem, where: str) -> Subject:
-    if isinstance(found, Problem):
-        raise InputError(found.message, where=where, hint=found.hint)
-    if found.layer is None:
-        problem = found.as_module.not_read.problem if found.as_module.not_read else "no layer was read off it"
-        hint = "--at names the part that was exported, such as encoder.layer.0"
-        raise InputError(f"is no encoder layer as the specification knows it: {problem}", where=where, hint=hint)
-    return found
+def _equal(own: Parameters, made: Parameters) -> int:
+    """The number of parameters that have the same values."""
+    return sum(np.allclose(own[name], value, rtol=1e-2, atol=1e-2) for name, value in made.items())

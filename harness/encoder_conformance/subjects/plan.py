@@ -1,6 +1,7 @@
 """The plan: each implementation's tasks in order, with a reason for each check that does not apply."""
 
 from fnmatch import fnmatchcase
+from functools import cache
 
 from encoder_conformance.implementation.declared import active_deviations
 from encoder_conformance.implementation.declared import opt_out as opt_out_by_declaring
@@ -37,9 +38,8 @@ def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) 
 
 def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
     """The tasks in these dtypes, or in all that the cases name, ordered so that few layers are built twice."""
-    reasons: dict[Reason, Reason] = {}
     tasks = [
-        _task(implementation, case, dtype, check, reasons)
+        _task(implementation, case, dtype, check)
         for case in cases
         for dtype in case.situation.dtypes
         if dtype in dtypes or not dtypes
@@ -48,30 +48,24 @@ def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeN
     return sorted(tasks, key=lambda task: repr(task.build_key))
 
 
-def _task(
-    implementation: Implementation, case: Case, dtype: DtypeName, check: Check, reasons: dict[Reason, Reason]
-) -> Task:
-    """`reasons`: those of earlier tasks. Thousands of tasks share a few, and memory has each once."""
+def _task(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> Task:
     deviations = active_deviations(implementation, case, dtype, check)
     opt_out = _own_opt_out(implementation, case, dtype, check) or opt_out_by_declaring(case, check, deviations)
-    if opt_out is not None:
-        opt_out = reasons.setdefault(opt_out, opt_out)
-    return Task(implementation, case, dtype, check, opt_out, deviations)
+    return Task(implementation, case, dtype, check, opt_out and _once(opt_out), deviations)
+
+
+@cache
+def _once(reason: Reason) -> Reason:
+    """The first of equal reasons: thousands of tasks share a few, and memory has each once."""
+    return reason
 
 
 def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, check: Check) -> Reason | None:
-    if check == "invariant":
-        return opt_out_of_invariant(implementation, case, dtype)
-    return implementation.opt_out(case, dtype, check)
-
-
-def opt_out_of_invariant(implementation: Implementation, case: Case, dtype: str) -> Reason | None:
-    """The reason why the case's invariant is not run, or None if it is.
-
-    It is not run if the implementation opts out of the case itself, or of every follow-up of it.
-    """
-    reason = implementation.opt_out(case, dtype, "invariant") or implementation.opt_out(base_of(case), dtype, "output")
-    if reason:
+    """Why the check is not run, or None if it is. No invariant is run of which every follow-up is opted out of."""
+    reason = implementation.opt_out(case, dtype, check)
+    if check != "invariant" or reason:
+        return reason
+    if reason := implementation.opt_out(base_of(case), dtype, "output"):
         return reason
     reasons = [implementation.opt_out(follow_up.case, dtype, "output") for follow_up in follow_ups(case)]
     return reasons[0] if all(reasons) else None

@@ -10,29 +10,25 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from encoder_conformance.adapter.masks import Masks
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.protocol.tensors import ASKED, COTANGENT, PARAMETERS, Tensors, digest_of, question_tensors
+from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.protocol.tensors import ASKED, COTANGENT, PARAMETERS, digest_of, question_tensors
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.strict import Frozen
 from encoder_conformance.subjects.plan import select
-from encoder_conformance.worker.marshalling import CONTENT
 
 ANSWERABLE: frozenset[Check] = frozenset({"output", "stages", "gradients"})
 """The checks that one question and one answer make. The others ask several times, or want an error."""
-_PLAIN = "batch_first"
 
 
-class Asking(BaseModel):
+class Asking(Frozen):
     """The metadata `asking` of a file of questions: what it takes to make the same questions again."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["encoder-conformance questions"] = "encoder-conformance questions"
     version: Literal[1] = 1
@@ -128,26 +124,12 @@ def _asked(cases: Sequence[Case], dtypes: Sequence[DtypeName]) -> Iterator[tuple
     """Cases in evaluation, batch first, that ask for the output; those with most checks first."""
     for case in sorted(cases, key=lambda case: -len(ANSWERABLE & {*case.situation.checks})):
         situation = case.situation
-        if situation.mode == "eval" and situation.given.layout == _PLAIN and "output" in situation.checks:
+        if situation.mode == "eval" and situation.given.layout == "batch_first" and "output" in situation.checks:
             yield from ((case, dtype) for dtype in situation.dtypes if dtype in dtypes)
 
 
 def question_of(case: Case, dtype: DtypeName) -> Tensors:
     """The tensors of the question that a case is: all but its cotangent."""
-    numpy_dtype, situation = FORMATS[dtype].numpy, case.situation
-    x = case.ids() if case.layer.embedding is not None else case.x()
-    if (content := situation.input.padding) != "as_drawn" and x.dtype.kind == "f":
-        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
-    bias, memory = case.attention_bias(), case.memory()
-    masks = Masks(
-        case.padding_mask(),
-        case.attention_mask(),
-        None if bias is None else bias.astype(numpy_dtype),
-        sequence=situation.sequence,
-    )
-    return question_tensors(
-        x if x.dtype.kind == "i" else x.astype(numpy_dtype),
-        masks,
-        case.layer.attention.num_heads,
-        None if memory is None else memory.astype(numpy_dtype),
-    )
+    numpy_dtype, heads = FORMATS[dtype].numpy, case.layer.attention.num_heads
+    bias, memory = (None if t is None else t.astype(numpy_dtype) for t in (case.attention_bias(), case.memory()))
+    return question_tensors(case.given_x(numpy_dtype), case.mask(), bias, heads, memory)

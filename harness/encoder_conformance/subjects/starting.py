@@ -1,26 +1,34 @@
 """Starts the worker of one implementation, outside `conform run`."""
 
+import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from encoder_conformance.implementation.choices import Chosen
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
-from encoder_conformance.implementation.manifest import Implementation, default_implementations, find_implementation
+from encoder_conformance.implementation.manifest import (
+    Implementation,
+    default_implementations,
+    find_implementation,
+    read_implementation,
+)
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.platform.errors import InputError, Unanswered
-from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import READERS
+from encoder_conformance.protocol.description import Description
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
-from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.launch import end_of_log
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
-_LAST_LINES = 8
+AnyDescription = TypeVar("AnyDescription", bound=Description)
 
 
 def require_ready(
@@ -41,16 +49,15 @@ def find_task(name: str | None, case: Case, dtype: DtypeName, check: Check) -> t
     candidates = [find_implementation(name)] if name else default_implementations()
     reasons, hint = [], "pip install 'encoder-conformance[all]', or choose another --impl, --layer or --dtype"
     for folder, implementation in candidates:
-        interpreter = resolve(implementation, folder, {})
-        opt_out = implementation.opt_out(case, dtype, check)
-        if isinstance(interpreter, Missing):
-            reasons.append(f"{implementation.name}: {interpreter.reason}")
-            hint = interpreter.hint if name else hint
-        elif opt_out:
-            reasons.append(f"{implementation.name}: {opt_out.text}")
-            hint = "choose another --impl, --layer or --dtype" if name else hint
+        found = resolve(implementation, folder, {})
+        if isinstance(found, Missing):
+            reason, advice = found.reason, found.hint
+        elif opt_out := implementation.opt_out(case, dtype, check):
+            reason, advice = opt_out.text, "choose another --impl, --layer or --dtype"
         else:
-            return interpreter, Task(implementation, case, dtype, check, None)
+            return found, Task(implementation, case, dtype, check, None)
+        reasons.append(f"{implementation.name}: {reason}")
+        hint = advice if name else hint
     message = "; ".join(reasons) if name else f"no implementation is available here ({'; '.join(reasons)})"
     raise InputError(message, where="--impl", hint=hint)
 
@@ -73,36 +80,30 @@ def new_session(
 
 
 @contextmanager
-def open_session(
-    ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None, limits: WorkerLimits | None = None
-) -> Iterator[tuple[Session, Callable[[Tensors | Failure], Tensors]]]:
-    """A session, closed at the end of the block, and a function that returns an answer's tensors.
-
-    The function raises `Unanswered`, with the last lines of the worker's log, if the answer is a failure.
-    """
+def open_session(ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None) -> Iterator[Session]:
+    """A session with a log that is gone with it, closed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
-        log = Path(folder) / "worker.log"
-        session = new_session(ready, log, threads, variables=variables, limits=limits)
-
-        def require_answer(answer: Tensors | Failure) -> Tensors:
-            if not isinstance(answer, Failure):
-                return answer
-            session.worker.write_log()
-            raise Unanswered("\n".join([f"{ready.implementation.name}: {answer.message}", *_last_lines(log)]))
-
+        session = new_session(ready, Path(folder) / "worker.log", threads, variables=variables)
         try:
-            yield session, require_answer
+            yield session
             session.close()
         finally:
             session.abort()
 
 
-def _last_lines(log: Path) -> list[str]:
-    return [f"  {line}" for line in end_of_log(log).splitlines()[-_LAST_LINES:]]
+def reader_session(reader: str, chosen: Chosen, request: SubjectRequest, where: str, log: Path) -> Session:
+    """A session of a reader with these options, for the subject of a request. Raises InputError if none can start."""
+    folder = READERS / reader
+    implementation = read_implementation(folder, chosen, request.target)
+    return new_session(require_ready(implementation, folder, request.pythons, where, "cannot be loaded here"), log)
 
 
-def otherwise_described(folder: Path, what: str, error: ValidationError) -> RuntimeError:
-    """The fault of a reader whose description is none that the harness knows."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return RuntimeError(f"readers/{folder.name} describes {what} in another way: {where}: {first['msg']}")
+def described_as(kind: type[AnyDescription], found: Mapping[str, Any], what: str, session: Session) -> AnyDescription:
+    """A reader's description of `what`, validated as strictly as YAML. Raises RuntimeError where it is none."""
+    try:
+        return kind.model_validate_json(json.dumps(found))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        reader = session.ready.folder.name
+        raise RuntimeError(f"readers/{reader} describes {what} in another way: {problem}") from None

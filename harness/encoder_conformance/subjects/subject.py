@@ -94,8 +94,7 @@ class Subject:
     def tasks(self, cases: Iterable[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
         """The checks of these cases that it can be asked, in these dtypes or in all that the cases name."""
         assert self.implementation is not None, f"{self.name} computes nothing"
-        module = self.description if isinstance(self.description, ModuleDescription) else None
-        without = module.ungiven if module else frozenset[str]()
+        without = self.description.ungiven if isinstance(self.description, ModuleDescription) else frozenset[str]()
         planned = plan(self.implementation, list(cases), dtypes)
         return [replace(task, without=without) for task in planned if task.opt_out is None]
 

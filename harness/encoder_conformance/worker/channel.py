@@ -7,7 +7,6 @@ import os
 import select
 import termios
 import time
-from collections.abc import Generator
 from threading import Event
 
 _REQUESTED_SIZE = 1 << 20
@@ -46,11 +45,9 @@ class Channel:
         self.written = self.taken = 0
         """Bytes in each direction so far."""
 
-    @contextlib.contextmanager
-    def within(self, seconds: float) -> Generator[None]:
-        """Reads and writes of this block raise OverdueError once `seconds` are over."""
+    def limit(self, seconds: float) -> None:
+        """Reads and writes raise OverdueError once `seconds` from now are over."""
         self._deadline = time.monotonic() + seconds
-        yield
 
     def interrupt(self) -> None:
         """Waits raise EndedError from now on."""

@@ -36,10 +36,6 @@ class WorkerFailure(Exception):
         kind: Kind | None = None,
         earlier: bool = False,
     ) -> None:
-        self.outcome, self.message, self.lost, self.refused = outcome, line(message), lost, refused
+        self.failure = Failure(outcome, line(message), refused, kind)
+        self.outcome, self.message, self.lost, self.earlier = outcome, self.failure.message, lost, earlier
         super().__init__(self.message)
-        self.kind, self.earlier = kind, earlier
-
-    @property
-    def failure(self) -> Failure:
-        return Failure(self.outcome, self.message, self.refused, self.kind)

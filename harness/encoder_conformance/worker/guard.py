@@ -103,22 +103,24 @@ class ResidentMemory:
         return bool(self.held_at_end)
 
 
-def _pages(pid: int, *, shared: bool) -> int:
+def _read(pid: int, file: str) -> bytes:
+    """A file of /proc; nothing of a process that has ended."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as statm:  # noqa: PTH123  # pathlib takes as long to import as the rest
-            _, resident, of_files, *_ = map(int, statm.read().split())
-    except (OSError, ValueError):
-        return 0
-    return resident if shared else resident - of_files
+        with open(f"/proc/{pid}/{file}", "rb") as content:  # noqa: PTH123  # pathlib takes as long to import as the rest
+            return content.read()
+    except OSError:
+        return b""
+
+
+def _pages(pid: int, *, shared: bool) -> int:
+    numbers = [int(each) for each in _read(pid, "statm").split()]
+    return numbers[1] - (0 if shared else numbers[2]) if numbers else 0
 
 
 def _high_water(pid: int) -> int:
     """The largest resident bytes that a process has had."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as status:  # noqa: PTH123
-            return max(int(line.split()[1]) * 1024 for line in status if line.startswith(b"VmHWM:"))
-    except (OSError, ValueError):
-        return 0
+    lines = _read(pid, "status").splitlines()
+    return max((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmHWM:")), default=0)
 
 
 def descendants(ancestor: int) -> list[int]:
@@ -132,15 +134,10 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
     with contextlib.suppress(OSError):  # it has ended
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with (
-                contextlib.suppress(OSError),  # this thread has
-                open(f"/proc/{pid}/task/{thread}/children", "rb") as children,  # noqa: PTH123
-            ):
-                found += map(int, children.read().split())
-    return found
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        return [int(child) for thread in threads for child in _read(pid, f"task/{thread}/children").split()]
+    return []
 
 
 class Guard:

@@ -64,15 +64,9 @@ class GuardedProcess:
             log_file = given.enter_context(launch.log.open("ab"))
             room = max(_LOG_ROOM - log_file.tell(), 0)
             descriptors = (its_requests, its_answers, its_control.fileno(), log_file.fileno())
+            guard = [sys.executable, "-I", "-S", str(_GUARD), *map(str, (*descriptors, room, launch.memory))]
             self._guard = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    str(_GUARD),
-                    *map(str, (*descriptors, room, launch.memory)),
-                    *launch.command,
-                ],
+                [*guard, *launch.command],
                 cwd=launch.folder,
                 env={**launch.environment, "CONFORM_WIRE": _WIRE},
                 stdin=subprocess.DEVNULL,

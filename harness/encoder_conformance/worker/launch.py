@@ -1,11 +1,13 @@
 """The start of a worker, and its log, which is never read whole."""
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoder_conformance.implementation.interpreter import Ready, worker_environment
+from encoder_conformance.implementation.interpreter import Ready, passed_on
+from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.sandbox import sandboxed
 
@@ -30,8 +32,8 @@ class Launch:
     ) -> "Launch":
         """`threads`: of its framework. `variables`: environment variables beside those that every worker gets."""
         named = () if limits.isolate else ready.implementation.environment
-        environment = worker_environment(threads, named, variables or {})
-        command = ready.command
+        own = {"PYTHONUNBUFFERED": "1", **blas_threads(threads), **(variables or {})}
+        command, environment = ready.command, {**passed_on(os.environ, named), **own}
         if limits.isolate:
             command, environment = sandboxed(ready, environment)
         return cls(command, ready.folder, environment, log, limits.memory)

@@ -39,25 +39,16 @@ class Sampling:
         expected_shape, positions = self._compared.get(name, (None, None))
         if positions is None or expected_shape != shape or prod(shape) <= _WHOLE_UP_TO:
             return None
-        values = np.empty(positions.size, dtype)
+        values, read = np.empty(positions.size, dtype), 0
         self.samples[name] = Sampled(dtype, shape, positions, values)
-        return _sink(positions, values)
 
+        def take(part: Array) -> None:
+            nonlocal read
+            begin, end = np.searchsorted(positions, (read, read + part.size))
+            values[begin:end] = part[positions[begin:end] - read]
+            read += part.size
 
-def _sink(positions: Positions, values: Array) -> Sink:
-    read = 0
-
-    def take(part: Array) -> None:
-        nonlocal read
-        begin, end = np.searchsorted(positions, (read, read + part.size))
-        values[begin:end] = part[positions[begin:end] - read]
-        read += part.size
-
-    return take
-
-
-CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
-"""The content of positions that are not valid (clause M-8)."""
+        return take
 
 
 def run_request(task: Task, kinked_rows: Array) -> tuple[Run, Tensors]:
@@ -83,15 +74,10 @@ def given_as(case: Case) -> AsGiven:
 
 def encode_inputs(task: Task) -> Tensors:
     """x or token ids, memory and masks of the task's case, in the situation's format and the task's dtype."""
-    case, given = task.case, task.case.situation.given
-    dtype = task.format.numpy
-    if case.layer.embedding is not None:
-        return {"ids": in_layout(case.ids(), given), **_masks(case, dtype)}
-    x = case.x()
-    if (content := case.situation.input.padding) != "as_drawn":
-        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
+    case, dtype = task.case, task.format.numpy
+    name = "x" if case.layer.embedding is None else "ids"
     memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
-    return {"x": in_layout(x.astype(dtype), given), **memory, **_masks(case, dtype)}
+    return {name: in_layout(case.given_x(dtype), case.situation.given), **memory, **_masks(case, dtype)}
 
 
 def in_layout(x: Array, given: InputFormat) -> Array:
@@ -103,24 +89,16 @@ def in_layout(x: Array, given: InputFormat) -> Array:
 
 def decode_outputs(tensors: Tensors, case: Case) -> Tensors:
     """An answer in batch-first layout. Raises WorkerFailure where its own layout is wrong."""
-    if problem := _wrong_layout(tensors, case):
-        raise WorkerFailure(Outcome.FAIL, problem, lost=False)
     layout = case.situation.given.layout
     if layout == "batch_first":
-        return tensors
-    outputs = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
-    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in outputs.items()}}
-
-
-def _wrong_layout(tensors: Tensors, case: Case) -> str:
-    """Why an answer's layout is wrong; "" if it is right."""
-    if case.situation.given.layout == "batch_first":
-        return ""  # the judge's message is better
+        return tensors  # where a shape is wrong, the judge's message is better
     expected = in_layout(np.empty(case.x_shape), case.situation.given).shape
-    for name in ("output", "x"):
-        if name in tensors and (shape := tensors[name].shape) != expected:
-            return f"{name}: shape {list(shape)} instead of {list(expected)}, {case.situation.given.layout}"
-    return ""
+    outputs = {name: tensor for name, tensor in tensors.items() if name in ("output", "x")}
+    for name, tensor in sorted(outputs.items()):
+        if tensor.shape != expected:
+            problem = f"{name}: shape {list(tensor.shape)} instead of {list(expected)}, {layout}"
+            raise WorkerFailure(Outcome.FAIL, problem, lost=False)
+    return {**tensors, **{name: x[None] if layout == "unbatched" else x.swapaxes(0, 1) for name, x in outputs.items()}}
 
 
 def causal_flag(case: Case) -> bool:

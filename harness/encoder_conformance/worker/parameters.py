@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,37 +12,27 @@ import numpy as np
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.protocol.frames import LARGE, Sendable, Tensors
 from encoder_conformance.protocol.spool import Spool
-from encoder_conformance.protocol.streamed import Array, Sink, Streamed, parts_of
-from encoder_conformance.spec.case import Case
+from encoder_conformance.protocol.streamed import Array, Sink, Streamed, parts_of, whole
 from encoder_conformance.spec.case_parameters import DrawnParameter, drawn
-from encoder_conformance.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.spec.parameters import parameter_count, without_prefix
 
 
 def parameters_to_send(task: Task) -> dict[str, Array | Streamed]:
     """Every parameter of the task's layer, in the task's dtype."""
     case, dtype = task.case, task.format.numpy
-    if sum(prod(p.shape(case.layer)) for p in parameters_of(case.layer)) * dtype.itemsize < LARGE:
+    if parameter_count(case.layer) * dtype.itemsize < LARGE:
         return {name: value.astype(dtype, copy=False) for name, value in case.parameters().items()}
-    return {name: streamed(source, source.shape, dtype) for name, source in _sources(case).items()}
-
-
-def streamed(source: DrawnParameter | Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Streamed:
-    """A tensor of this dtype that is cast from its source while it is written."""
-    return Streamed(dtype, shape, partial(_cast, source, dtype))
-
-
-def _sources(case: Case) -> dict[str, DrawnParameter | Array]:
-    """Name → source of each parameter: its draw, or an array that the case holds."""
-    if case.held is not None:
-        return dict(case.held.as_given)
-    return dict(drawn(case.layer, case.situation.parameter_exponents, case.seed))
+    sources: Mapping[str, DrawnParameter | Array] = (
+        drawn(case.layer, case.situation.parameter_exponents, case.seed) if case.held is None else case.held.as_given
+    )
+    return {name: Streamed(dtype, source.shape, partial(_cast, source, dtype)) for name, source in sources.items()}
 
 
 def _cast(source: DrawnParameter | Array, dtype: np.dtype[Any]) -> Iterator[Array]:
     if not isinstance(source, DrawnParameter):
         return (part.astype(dtype, copy=False) for part in parts_of(source))
     drawn_parts = (part.astype(dtype, copy=False) for part in source.parts())
-    return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape), dtype)
+    return _DRAWN.parts((source, dtype), drawn_parts, prod(source.shape) * dtype.itemsize)
 
 
 _DRAWN = Spool()
@@ -63,46 +54,39 @@ class StoredParameters:
     own: dict[str, str]
 
 
-class ComparedParameter:
-    """A parameter that is compared, part by part, with the one sent while it is read. Neither is in memory whole."""
-
-    def __init__(self, sent: Array | Streamed, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        """`dtype` and `shape`: of both parameters."""
-        self.dtype, self.shape, self.same = dtype, shape, True
-        self._sent_parts: Iterator[Array] = parts_of(sent)
-        self._sent_part: Array = np.empty(0, dtype)
-
-    def take(self, part: Array) -> None:
-        """Compare the next elements of the returned parameter."""
-        while part.size and self.same:
-            if not self._sent_part.size:
-                self._sent_part = next(self._sent_parts)
-            count = min(part.size, self._sent_part.size)
-            self.same = np.array_equal(_bits(part[:count]), _bits(self._sent_part[:count]))
-            part, self._sent_part = part[count:], self._sent_part[count:]
-
-
 class RoundTrip:
-    """A `Receive` that compares returned parameters while they are read. It declines a wrong name, dtype or shape."""
+    """A `Receive` that compares returned parameters while they are read: neither they nor those sent are in memory
+    whole. It declines a wrong name, dtype or shape."""
 
     def __init__(self, sent: Sendable) -> None:
         self._sent = sent
-        self._compared: dict[str, ComparedParameter] = {}
+        self._same: dict[str, bool] = {}
 
     def __call__(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
         sent = self._sent.get(name)
         if sent is None or (sent.dtype, sent.shape) != (dtype, shape):
             return None
-        self._compared[name] = ComparedParameter(sent, dtype, shape)
-        return self._compared[name].take
+        sent_parts, left = parts_of(sent), np.empty(0, dtype)
+        self._same[name] = True
+
+        def compare(part: Array) -> None:
+            nonlocal left
+            while part.size and self._same[name]:
+                if not left.size:
+                    left = next(sent_parts)
+                count = min(part.size, left.size)
+                self._same[name] = np.array_equal(_bits(part[:count]), _bits(left[:count]))
+                part, left = part[count:], left[count:]
+
+        return compare
 
     def round_trip_error(self, held: Tensors, missing_parameters: Collection[str]) -> str:
         """How the returned parameters differ from the sent ones; "" if they have the same bits.
 
         `held`: the returned parameters that were read whole.
         """
-        returned: dict[str, Array | ComparedParameter] = {**held, **self._compared}
-        return round_trip_error(expected_parameters(self._sent, returned, missing_parameters), returned)
+        expected = expected_parameters(self._sent, {*held, *self._same}, missing_parameters)
+        return round_trip_error(expected, held, self._same)
 
 
 def expected_parameters(
@@ -119,27 +103,22 @@ def _bits(value: Array) -> Array:
     return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
-def round_trip_error(sent: Sendable, held: Mapping[str, Array | ComparedParameter]) -> str:
-    """How the parameters `held` by the layer differ from `sent`; "" if they are the same bit for bit."""
-    if missing := sorted(set(sent) - set(held)):
+def round_trip_error(sent: Sendable, held: Tensors, same: Mapping[str, bool] = MappingProxyType({})) -> str:
+    """How the parameters `held` by the layer differ from `sent`; "" if they are the same bit for bit.
+
+    `same`: those that were compared while they were read, and whether they have the same bits.
+    """
+    returned = {*held, *same}
+    if missing := sorted(set(sent) - returned):
         return f"parameters missing from the built layer: {', '.join(missing)}"
-    if extra := sorted(set(held) - set(sent)):
+    if extra := sorted(returned - set(sent)):
         return f"parameters that the specification does not have: {', '.join(extra)}"
     for name, value in sent.items():
-        if held[name].shape != value.shape or held[name].dtype != value.dtype:
-            returned = f"{held[name].dtype} {list(held[name].shape)}"
-            return f"parameter {name} came back as {returned} instead of {value.dtype} {list(value.shape)}"
-        if not _same(value, held[name]):
+        own = held.get(name)
+        if own is not None and (own.shape, own.dtype) != (value.shape, value.dtype):
+            text = f"{own.dtype} {list(own.shape)} instead of {value.dtype} {list(value.shape)}"
+            return f"parameter {name} came back as {text}"
+        # What was read whole is of a small frame, whatever was sent.
+        if not (same[name] if own is None else np.array_equal(_bits(own), _bits(whole(value)))):
             return f"parameter {name} came back with other values: the map does not round-trip"
     return ""
-
-
-def _same(sent: Array | Streamed, held: Array | ComparedParameter) -> bool:
-    if isinstance(held, ComparedParameter):
-        return held.same
-    if not isinstance(sent, Streamed):
-        return np.array_equal(_bits(held), _bits(sent))
-    compared = ComparedParameter(sent, held.dtype, held.shape)
-    for part in parts_of(held):
-        compared.take(part)
-    return compared.same

@@ -1,7 +1,6 @@
 """Pipelining: a session sends requests before earlier ones are answered, so that its worker need not wait."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.implementation.manifest import Timeouts
@@ -60,21 +59,3 @@ class Pipeline:
         pending = worker.send_ahead(run, tensors, self._timeouts.run, answer_bytes=size_of_answer(task))
         self._sent.append(SentTask(task, build, pending))
         return True
-
-
-class Requests:
-    """The requests of checks that consist of several, each with a description.
-
-    They are made once, since a request that has been sent ahead is known by its identity.
-    """
-
-    def __init__(self) -> None:
-        self._made = deque[tuple[Task, Sequence[tuple[str, Task]]]](maxlen=AHEAD)
-
-    def of(self, task: Task, make: Callable[[Task], Sequence[tuple[str, Task]]]) -> Sequence[tuple[str, Task]]:
-        """The requests of this check, made by `make` unless they were before."""
-        for known, requests in self._made:
-            if known is task:
-                return requests
-        self._made.append((task, make(task)))
-        return self._made[-1][1]

@@ -5,13 +5,12 @@ import secrets
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from encoder_conformance.platform.clean import cleaned, line
-from encoder_conformance.protocol.frames import CutOff, EndOfStream, Frame, Sendable, Tensors, read_frame, write_frame
+from encoder_conformance.protocol.frames import CutOff, EndOfStream, Frame, Sendable, read_frame, write_frame
 from encoder_conformance.protocol.header import FrameError
 from encoder_conformance.protocol.messages import Answer, Request, Stop
 from encoder_conformance.protocol.streamed import Receive
@@ -34,13 +33,17 @@ _LARGEST_ID = 2**53 - 1
 _SECONDS_FOR_ENDING = 1.0
 
 
-def one_line(error: ValidationError) -> str:
-    """The first problem of a validation error, in one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
-
-
 Replied = TypeVar("Replied", bound=Answer)
+
+
+def read_as(kind: type[Replied], frame: Frame, *, lost: bool = False) -> Replied:
+    """The message of an answer, which has to be of this kind. Raises WorkerFailure where it is not."""
+    try:
+        return kind.model_validate(frame.message)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        text = f"broke the protocol: {'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
+        raise WorkerFailure(Outcome.ERROR, text, lost=lost) from None
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,6 @@ class Pending:
     tensors: int
     answer: int
     begins: int
-
-    @property
-    def size(self) -> int:
-        """An upper bound of its bytes."""
-        return _BESIDE_TENSORS + self.tensors
 
 
 class WorkerProcess:
@@ -110,30 +108,13 @@ class WorkerProcess:
                 raise self._lost(pending) from None
             return self._answer_to(pending, receive)
 
-    def ask_for(
-        self,
-        kind: type[Replied],
-        request: Request,
-        tensors: Sendable | None,
-        seconds: float,
-        receive: Receive | None = None,
-        *,
-        answer_bytes: int | None = None,
-    ) -> tuple[Replied, Tensors]:
-        """`ask`, with the answer's message read as this `kind`."""
-        frame = self.ask(request, tensors, seconds, receive, answer_bytes=answer_bytes)
-        try:
-            return kind.model_validate(frame.message), frame.tensors
-        except ValidationError as error:
-            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=False) from None
-
     def has_room(self, *requests: Sendable) -> bool:
         """Whether requests with these tensors can be sent ahead without a deadlock.
 
         A worker that writes an answer has read that request. All later requests must fit into the pipe.
         """
-        waiting = sum(pending.size for pending in list(self._unanswered)[1:])
-        return waiting + sum(_BESIDE_TENSORS + size_of(tensors) for tensors in requests) <= self._channel.capacity
+        waiting = [pending.tensors for pending in list(self._unanswered)[1:]]
+        return sum(_BESIDE_TENSORS + size for size in (*waiting, *map(size_of, requests))) <= self._channel.capacity
 
     def send_ahead(
         self, request: Request, tensors: Sendable, seconds: float, *, answer_bytes: int | None = None
@@ -143,8 +124,9 @@ class WorkerProcess:
         A failed write raises nothing: the worker may have answered earlier requests, and reading answers reports it.
         """
         pending = self._enqueue(request, tensors, answer_bytes)
+        self._channel.limit(seconds)
         try:
-            with contextlib.suppress(OSError, EndedError), self._channel.within(seconds):
+            with contextlib.suppress(OSError, EndedError):
                 self._write(pending, request, tensors)
         except OverdueError:
             self._overdue = f"did not read a request in {seconds:g} s"
@@ -158,9 +140,9 @@ class WorkerProcess:
 
     @contextlib.contextmanager
     def _time_limit(self, op: str, seconds: float) -> Generator[None]:
+        self._channel.limit(seconds)
         try:
-            with self._channel.within(seconds):
-                yield
+            yield
         except OverdueError:
             self.end()
             raise WorkerFailure(Outcome.TIMEOUT, f"no answer to {op} in {seconds:g} s", lost=True) from None
@@ -199,15 +181,12 @@ class WorkerProcess:
         except (EndOfStream, OSError):
             raise self._lost(pending) from None
         except CutOff as error:
-            raise self._crash(f"{self._ending_text()}; it had sent {error}") from None
+            raise self._crash(f"; it had sent {error}") from None
         except FrameError as error:
             hint = "only frames belong on the wire: an adapter prints to standard error"
             raise WorkerFailure(Outcome.ERROR, f"broke the protocol: sent {error}; {hint}", lost=True) from None
-        try:
-            frame = Frame(cleaned(frame.message), {line(name): tensor for name, tensor in frame.tensors.items()})
-            answer = Answer.model_validate(frame.message)
-        except ValidationError as error:
-            raise WorkerFailure(Outcome.ERROR, f"broke the protocol: {one_line(error)}", lost=True) from None
+        frame = Frame(cleaned(frame.message), {line(name): tensor for name, tensor in frame.tensors.items()})
+        answer = read_as(Answer, frame, lost=True)
         if answer.id != pending.id:
             twice = answer.id == self._last_id
             text = "answered a request twice" if twice else f"answered request {answer.id} when asked {pending.id}"
@@ -220,7 +199,7 @@ class WorkerProcess:
         """The failure of a worker of which nothing was asked: it ended, or sent something."""
         with contextlib.suppress(OSError):
             if not self._channel.read(1):
-                return self._crash(self._ending_text(), earlier=True)
+                return self._crash(earlier=True)
         text = "broke the protocol: sent something after its answer that nobody had asked for"
         return WorkerFailure(Outcome.ERROR, text, lost=True, earlier=True)
 
@@ -230,13 +209,21 @@ class WorkerProcess:
             return WorkerFailure(Outcome.TIMEOUT, self._overdue, lost=True)
         unread = self._channel.unread()
         sent = self._channel.written - pending.begins
-        return self._crash(self._ending_text(), earlier=unread >= sent)
+        return self._crash(earlier=unread >= sent)
 
-    def _crash(self, text: str, *, earlier: bool = False) -> WorkerFailure:
-        ending = self._process.ending(0.0)
-        if ending and ending.cannot_start:
+    def _crash(self, more: str = "", *, earlier: bool = False) -> WorkerFailure:
+        """The failure of a worker whose stream has ended: how its process ended, and `more`."""
+        ending = self._process.ending(_SECONDS_FOR_ENDING)
+        if ending is None:
+            text = f"the worker closed its end of the wire but went on running{more}"
+            return WorkerFailure(Outcome.CRASH, text, lost=True, earlier=earlier)
+        if ending.cannot_start:
+            text = f"cannot be started: {ending.cannot_start}: {self._command}"
             return WorkerFailure(Outcome.ERROR, text, lost=True)
-        kind: Kind | None = "memory" if ending and ending.held else None
+        words = [each.strip() for each in end_of_log(self.log, self._log_from).splitlines() if each.strip()]
+        last = f"; its last words: {words[-1][:300]}" if words else ""
+        kind: Kind | None = "memory" if ending.held else None
+        text = f"the worker {ending.text}{last}{more}"
         return WorkerFailure(Outcome.CRASH, text, lost=True, kind=kind, earlier=earlier and kind is None)
 
     def stop(self, seconds: float = 5.0) -> WorkerFailure | None:
@@ -265,23 +252,6 @@ class WorkerProcess:
         self._channel.interrupt()
         self._process.kill()
 
-    def move_log(self, log: Path) -> None:
-        """Give the log this name, in place of what has it."""
-        self.log = self.log.replace(log)
-
     def write_log(self) -> None:
         """Have everything in the log that the worker has written to standard error before its last answer."""
         self._process.write_log()
-
-    def _ending_text(self) -> str:
-        ending = self._process.ending(_SECONDS_FOR_ENDING)
-        if ending is None:
-            return "the worker closed its end of the wire but went on running"
-        if ending.cannot_start:
-            return f"cannot be started: {ending.cannot_start}: {self._command}"
-        last_line = self._last_log_line()
-        return f"the worker {ending.text}" + (f"; its last words: {last_line}" if last_line else "")
-
-    def _last_log_line(self) -> str:
-        lines = [line for line in end_of_log(self.log, self._log_from).splitlines() if line.strip()]
-        return lines[-1].strip()[:300] if lines else ""

@@ -42,7 +42,7 @@ def sandboxed(ready: Ready, environment: Mapping[str, str]) -> tuple[tuple[str, 
     options = ["--unshare-all", "--die-with-parent", "--dev", "/dev", "--proc", "/proc"]
     options += ["--size", str(_SCRATCH_BYTES), "--tmpfs", _SCRATCH]
     imported = imported_from(ready)
-    for path in _unique((*_readable(ready), *_code(imported))):
+    for path in sorted({str(path) for path in _readable(ready, imported) if path.exists()}):  # parents come first
         options += ["--ro-bind", path, path]
     # Of this harness, and of one that is installed where the implementation's packages are (paths.py).
     for specs in (SPECS, *(place / "encoder_conformance" / "_specs" for place in imported)):
@@ -51,7 +51,7 @@ def sandboxed(ready: Ready, environment: Mapping[str, str]) -> tuple[tuple[str, 
     return ("bwrap", *options, "--chdir", str(ready.folder.resolve()), "--", *ready.command), inside
 
 
-def _readable(ready: Ready) -> Iterator[Path]:
+def _readable(ready: Ready, imported: Iterable[Path]) -> Iterator[Path]:
     yield from map(Path, _SYSTEM)
     program = Path(shutil.which(ready.command[0]) or ready.command[0])
     # A virtual environment, and the installation that its interpreter is a link to.
@@ -62,14 +62,6 @@ def _readable(ready: Ready) -> Iterator[Path]:
     for value in ready.implementation.chosen.values():
         if Path(value).is_absolute() and Path(value).is_file():  # a model, with its external data beside it
             yield Path(value).parent
-
-
-def _code(imported: Iterable[Path]) -> Iterator[Path]:
-    """The places that an interpreter imports from, anywhere if they are a checkout: but no home as a whole."""
-    home = Path.home()
-    return (place.absolute() for place in imported if not home.is_relative_to(place.absolute()))
-
-
-def _unique(paths: Iterable[Path]) -> Iterator[str]:
-    """The paths that exist, parents before what is in them."""
-    return iter(sorted({str(path) for path in paths if path.exists()}))
+    for place in imported:  # anywhere, if it is a checkout: but no home as a whole
+        if not Path.home().is_relative_to(place.absolute()):
+            yield place.absolute()

@@ -1,7 +1,6 @@
 """Asks one implementation: builds layers in its worker and puts requests to it, one answer for each."""
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -10,23 +9,26 @@ from typing import Any
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import Device
 from encoder_conformance.implementation.task import Task
+from encoder_conformance.platform.errors import Unanswered
 from encoder_conformance.protocol import messages
-from encoder_conformance.protocol.frames import Sendable, Tensors
+from encoder_conformance.protocol.frames import Frame, Sendable, Tensors
 from encoder_conformance.protocol.streamed import Array, Receive, whole
+from encoder_conformance.spec.case import NO_ROWS
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import LARGEST_BUILT
 from encoder_conformance.worker.failure import Failure, WorkerFailure
-from encoder_conformance.worker.launch import Launch
+from encoder_conformance.worker.launch import Launch, end_of_log
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.marshalling import decode_outputs, encode_inputs, given_as, run_request
 from encoder_conformance.worker.parameters import RoundTrip, StoredParameters, expected_parameters, parameters_to_send
-from encoder_conformance.worker.pipelining import AHEAD, Pipeline, Requests, SentTask
-from encoder_conformance.worker.process import WorkerProcess
+from encoder_conformance.worker.pipelining import AHEAD, Pipeline, SentTask
+from encoder_conformance.worker.process import WorkerProcess, read_as
 from encoder_conformance.worker.sizes import size_of, size_of_answer, size_of_model
-from encoder_conformance.worker.supervisor import Answered, Ask, Losses, Supervisor
+from encoder_conformance.worker.supervisor import Answered, Ask, Supervisor
 
 _Key = tuple[object, ...]
-"""Identifies a layer: what is built is known by it."""
+"""Identifies a layer: what is built is known by it. () identifies none."""
+_LAST_LINES = 8
 
 
 class Session:
@@ -46,45 +48,34 @@ class Session:
         self.ready, self.log, self._timeouts = ready, log, ready.implementation.timeouts
         self._missing_parameters = ready.implementation.capabilities.missing_parameters
         launch = partial(Launch.of, ready, threads, log, limits or WorkerLimits(), variables)
-        self.worker = Supervisor(ready, device, threads, log, launch, self.forget)
+        start = messages.Start(device=device, threads=threads, choices=ready.implementation.chosen)
+        self.worker = Supervisor(start, self._timeouts.start, log, launch, self.forget)
         self._unbuildable: dict[_Key, Failure] = {}
         self._drawn: tuple[_Key, Sendable] | None = None
         self._built: _Key | None = None
-        self._ahead, self.requests = Pipeline(self._timeouts), Requests()
-
-    def of_run(self, losses: Losses, started: WorkerProcess | None) -> "Session":
-        """This session as one of several that share `losses`. `started`: its first worker, if there is one already."""
-        self.worker.losses, self.worker.early = losses, started
-        return self
-
-    def start(self) -> Failure | None:
-        """Start the worker. Returns the failure, or None on success."""
-        return self.worker.start()
+        self._ahead = Pipeline(self._timeouts)
 
     @property
     def versions(self) -> dict[str, str]:
         """Package → version, as the adapter has answered to `start`."""
         return self.worker.versions
 
-    @property
-    def given_up(self) -> Failure | None:
-        """Why no check is to be asked of this implementation any more; None while there is no reason."""
-        return self.worker.losses.given_up
-
-    def check(self) -> AbstractContextManager[None]:
-        """The requests of one check. What the worker did before the first of them is the fault of an earlier check."""
-        return self.worker.check()
-
-    def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Tensors | Failure:
+    def observe(self, task: Task, kinked_rows: Array = NO_ROWS, receive: Receive | None = None) -> Tensors | Failure:
         """Run one task. A failure affects this task only: a lost worker is restarted for the next one.
 
-        Tensors that `receive` takes are not in the result.
+        The cotangent is zero on `kinked_rows`, [n, 2] (B-2). Tensors that `receive` takes are not in the result.
         """
-        build_and_run = partial(self._build_and_run, task=task, kinked_rows=kinked_rows, receive=receive)
+
+        def build_and_run(worker: WorkerProcess) -> Tensors:
+            self._build(worker, task)
+            request, tensors = run_request(task, kinked_rows)
+            frame = worker.ask(request, tensors, self._timeouts.run, receive, answer_bytes=size_of_answer(task))
+            return decode_outputs(frame.tensors, task.case)
+
         if sent := self._ahead.take(task):
             read = partial(self._read_answers, sent=sent, receive=receive)
             return self._attempt(task.build_key, read, build_and_run)
-        return self._drop_ahead_and_attempt(task.build_key, build_and_run)
+        return self._put(build_and_run, task.build_key)
 
     def send_ahead(self, tasks: Iterable[Task], kinked_rows: Callable[[Task], Array]) -> None:
         """Send the next tasks of `observe`, in this order, so that the worker need not wait.
@@ -92,15 +83,13 @@ class Session:
         Sends nothing without a running worker, and stops at a task that does not fit into its pipe.
         """
         for task in islice(tasks, len(self._ahead), AHEAD):
-            if not (self.worker.process and self._send_ahead(self.worker.process, task, kinked_rows(task))):
+            worker = self.worker.process
+            if worker is None or self.worker.closed.is_set() or task.build_key in self._unbuildable:
                 return
-
-    def _send_ahead(self, worker: WorkerProcess, task: Task, kinked_rows: Array) -> bool:
-        if self.worker.closed.is_set() or task.build_key in self._unbuildable:
-            return False
-        built_by_then = self._ahead.last.build_key if self._ahead.last else self._built
-        parameters = self._parameters(task) if built_by_then != task.build_key else None
-        return self._ahead.send(worker, task, kinked_rows, parameters)
+            built_by_then = self._ahead.last.build_key if self._ahead.last else self._built
+            parameters = self._parameters(task) if built_by_then != task.build_key else None
+            if not self._ahead.send(worker, task, kinked_rows(task), parameters):
+                return
 
     def _read_answers(self, worker: WorkerProcess, sent: SentTask, receive: Receive | None) -> Tensors:
         task, timeouts = sent.task, self._timeouts
@@ -115,13 +104,12 @@ class Session:
         """Build the task's layer and return its parameters as they came back, right or wrong."""
 
         def ask(worker: WorkerProcess) -> StoredParameters:
-            self._built, sent = None, {name: whole(value) for name, value in self._parameters(task).items()}
-            request = messages.Build(layer=task.case.layer, dtype=task.dtype)
-            built, held = worker.ask_for(messages.Built, request, sent, self._timeouts.build)
-            expected = expected_parameters(sent, held, self._missing_parameters)
-            return StoredParameters(expected, held, built.own)
+            sent = {name: whole(value) for name, value in self._parameters(task).items()}
+            frame = self._ask_anew(worker, messages.Build(layer=task.case.layer, dtype=task.dtype), sent)
+            expected = expected_parameters(sent, frame.tensors, self._missing_parameters)
+            return StoredParameters(expected, frame.tensors, read_as(messages.Built, frame).own)
 
-        return self._drop_ahead_and_attempt(("parameters", task.build_key), ask)
+        return self._put(ask)
 
     def profile(self, task: Task, repeats: int) -> Tensors | Failure:
         """Time the task's case: stage → seconds [repeats], and the whole pass as `whole`.
@@ -130,25 +118,17 @@ class Session:
         """
         request = messages.Profile(mode=task.case.situation.mode, given=given_as(task.case), repeats=repeats)
         seconds, tensors = (repeats + 1) * self._timeouts.run, encode_inputs(task)
-        return self._with_layer(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
+        return self._put_to_layer(task, lambda worker: worker.ask(request, tensors, seconds).tensors)
 
     def build_flawed(self, task: Task, layer: dict[str, Any]) -> Tensors | Failure:
-        """Send a build request for an invalid layer, with the parameters of the task's layer.
-
-        Afterwards no layer counts as built, whatever the answer is.
-        """
-
-        def ask(worker: WorkerProcess) -> Tensors:
-            self._built = None
-            request = messages.FlawedBuild(layer=layer, dtype=task.dtype)
-            return worker.ask(request, self._parameters(task), self._timeouts.build).tensors
-
-        return self._with_layer(task, ask)
+        """Send a build request for an invalid layer, with the parameters of the task's layer."""
+        request = messages.FlawedBuild(layer=layer, dtype=task.dtype)
+        return self._put_to_layer(task, lambda worker: self._ask_anew(worker, request, self._parameters(task)).tensors)
 
     def run_flawed(self, task: Task, tensors: Tensors) -> Tensors | Failure:
         """Run the check `output` with these tensors in place of the task's x and masks."""
         request = messages.Run(check="output", mode=task.case.situation.mode, given=given_as(task.case))
-        return self._with_layer(task, lambda worker: worker.ask(request, tensors, self._timeouts.run).tensors)
+        return self._put_to_layer(task, lambda worker: worker.ask(request, tensors, self._timeouts.run).tensors)
 
     def observe_made(
         self,
@@ -168,7 +148,7 @@ class Session:
             self._build_once(worker, key, build, parameters)
             return worker.ask(run, tensors, self._timeouts.run, answer_bytes=answer_bytes).tensors
 
-        return self._drop_ahead_and_attempt(key, ask)
+        return self._put(ask, key)
 
     def initialise(
         self, task: Task, seed: int, receive: Receive | None = None
@@ -179,58 +159,60 @@ class Session:
         """
 
         def ask(worker: WorkerProcess) -> tuple[Tensors, tuple[str, ...]]:
-            self._build(worker, task)
-            self._built = None  # initialisation replaces the loaded parameters
-            size, request = size_of(self._parameters(task)), messages.Initialise(seed=seed)
-            seconds = self._timeouts.build
-            made, tensors = worker.ask_for(messages.Initialised, request, None, seconds, receive, answer_bytes=size)
-            return tensors, made.trainable
+            size = size_of(self._parameters(task))
+            frame = self._ask_anew(worker, messages.Initialise(seed=seed), None, receive, size)
+            return frame.tensors, read_as(messages.Initialised, frame).trainable
 
-        return self._drop_ahead_and_attempt(task.build_key, ask)
+        return self._put_to_layer(task, ask)
 
     def deploy(self, request: messages.Export | messages.ReadCheckpoint, tensors: Tensors | None) -> Tensors | Failure:
         """Send `export` or `read_checkpoint`: the result is the exported file, or the checkpoint's parameters."""
+        return self._put(lambda worker: self._ask_anew(worker, request, tensors).tensors)
 
-        def ask(worker: WorkerProcess) -> Tensors:
-            self._built = None
-            return worker.ask(request, tensors, self._timeouts.build).tensors
-
-        return self._drop_ahead_and_attempt((request.op, request.layer.layer), ask)
-
-    def inspect(self, request: messages.Inspect) -> tuple[dict[str, Any], Tensors] | Failure:
-        """The description of an ONNX file and the parameters found in it. Afterwards no layer counts as built."""
-        return self._describe(("inspect", request.path), request, size_of_model(Path(request.path)))
-
-    def examine(self, request: messages.Examine) -> tuple[dict[str, Any], Tensors] | Failure:
-        """The description of a module and its own parameters. Afterwards no layer counts as built."""
-        size = 0 if request.listed else LARGEST_BUILT  # nobody knows yet how large the module is
-        key = "examine", request.target, request.at, request.listed
-        return self._describe(key, request, size)
-
-    def _describe(
-        self, key: _Key, request: messages.Inspect | messages.Examine, size: int
-    ) -> tuple[dict[str, Any], Tensors] | Failure:
-        """`size`: the bytes of the parameters of a right answer."""
-        inspects = isinstance(request, messages.Inspect)
-        kind: type[messages.Inspected | messages.Examined] = messages.Inspected if inspects else messages.Examined
+    def describe(self, request: messages.Inspect | messages.Examine) -> tuple[dict[str, Any], Tensors] | Failure:
+        """The description of an ONNX file or of a module, and the parameters found in it."""
+        if isinstance(request, messages.Inspect):
+            size = size_of_model(Path(request.path))
+        else:
+            size = 0 if request.listed else LARGEST_BUILT  # nobody knows yet how large the module is
 
         def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
-            self._built = self._drawn = None
-            answer, found = worker.ask_for(kind, request, None, self._timeouts.build, answer_bytes=size)
-            return answer.description, found
+            self._drawn = None
+            frame = self._ask_anew(worker, request, None, None, size)
+            return read_as(messages.Described, frame).description, frame.tensors
 
-        return self._drop_ahead_and_attempt(key, ask)
+        return self._put(ask)
 
-    def _with_layer(self, task: Task, ask: Ask[Tensors]) -> Tensors | Failure:
+    def require(self, answer: Answered | Failure) -> Answered:
+        """An answer that is no failure. Raises `Unanswered`, with the last lines of the worker's log, if it is one."""
+        if not isinstance(answer, Failure):
+            return answer
+        self.worker.write_log()
+        last = [f"  {line}" for line in end_of_log(self.log).splitlines()[-_LAST_LINES:]]
+        raise Unanswered("\n".join([f"{self.ready.implementation.name}: {answer.message}", *last]))
+
+    def _ask_anew(
+        self,
+        worker: WorkerProcess,
+        request: messages.Request,
+        tensors: Sendable | None,
+        receive: Receive | None = None,
+        answer_bytes: int | None = None,
+    ) -> Frame:
+        """The answer to a request after which no layer counts as built, whatever the answer is."""
+        self._built = None
+        return worker.ask(request, tensors, self._timeouts.build, receive, answer_bytes=answer_bytes)
+
+    def _put_to_layer(self, task: Task, ask: Ask[Answered]) -> Answered | Failure:
         """The result of `ask` with a worker that has built the task's layer."""
 
-        def build_and_ask(worker: WorkerProcess) -> Tensors:
+        def build_and_ask(worker: WorkerProcess) -> Answered:
             self._build(worker, task)
             return ask(worker)
 
-        return self._drop_ahead_and_attempt(task.build_key, build_and_ask)
+        return self._put(build_and_ask, task.build_key)
 
-    def _drop_ahead_and_attempt(self, key: _Key, ask: Ask[Answered]) -> Answered | Failure:
+    def _put(self, ask: Ask[Answered], key: _Key = ()) -> Answered | Failure:
         """`_attempt`, after forgetting the tasks that were sent ahead: they may have built another layer."""
         if self._ahead:
             self.forget()
@@ -245,7 +227,7 @@ class Session:
     def forget(self) -> None:
         """Know of no layer that is built, and of nothing that was sent ahead."""
         self._built = None
-        self._ahead, self.requests = Pipeline(self._timeouts), Requests()
+        self._ahead = Pipeline(self._timeouts)
 
     def close(self) -> None:
         """Stop the worker and release the cached parameters."""
@@ -257,10 +239,9 @@ class Session:
         self.worker.abort()
 
     def _build(self, worker: WorkerProcess, task: Task) -> None:
-        if self._built == task.build_key:
-            return
-        request = messages.Build(layer=task.case.layer, dtype=task.dtype)
-        self._build_once(worker, task.build_key, request, self._parameters(task))
+        if self._built != task.build_key:
+            request = messages.Build(layer=task.case.layer, dtype=task.dtype)
+            self._build_once(worker, task.build_key, request, self._parameters(task))
 
     def _parameters(self, task: Task) -> Sendable:
         """The parameters of the task's layer, cached for consecutive builds of the same layer."""
@@ -269,11 +250,10 @@ class Session:
         return self._drawn[1]
 
     def _build_once(self, worker: WorkerProcess, key: _Key, request: messages.Build, sent: Sendable) -> None:
-        if self._built == key:
-            return
-        self._check_round_trip(
-            key, sent, lambda compare: worker.ask(request, sent, self._timeouts.build, compare).tensors
-        )
+        if self._built != key:
+            self._check_round_trip(
+                key, sent, lambda compare: worker.ask(request, sent, self._timeouts.build, compare).tensors
+            )
 
     def _check_round_trip(self, key: _Key, sent: Sendable, read: Callable[[Receive], Tensors]) -> None:
         """Record the layer `key` as built, or as unbuildable if its parameters do not round-trip.
@@ -290,9 +270,3 @@ class Session:
                 self._unbuildable[key] = Failure(failure.outcome, failure.message)
             raise
         self._built = key
-
-    def _build_and_run(self, worker: WorkerProcess, task: Task, kinked_rows: Array, receive: Receive | None) -> Tensors:
-        self._build(worker, task)
-        request, tensors = run_request(task, kinked_rows)
-        frame = worker.ask(request, tensors, self._timeouts.run, receive, answer_bytes=size_of_answer(task))
-        return decode_outputs(frame.tensors, task.case)

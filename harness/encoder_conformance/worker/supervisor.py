@@ -6,17 +6,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from encoder_conformance.implementation.interpreter import Ready
-from encoder_conformance.implementation.manifest import Device
 from encoder_conformance.platform.clean import within
 from encoder_conformance.protocol.frames import PROTOCOL
 from encoder_conformance.protocol.messages import Start, Started
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.worker.failure import Failure, WorkerFailure
 from encoder_conformance.worker.launch import Launch
-from encoder_conformance.worker.process import WorkerProcess, one_line
+from encoder_conformance.worker.process import WorkerProcess, read_as
 
 Answered = TypeVar("Answered")
 Ask = Callable[[WorkerProcess], Answered]
@@ -52,17 +48,11 @@ class Supervisor:
     """One implementation's worker. `versions` and `settings` come from the adapter's answer to `start`."""
 
     def __init__(
-        self,
-        ready: Ready,
-        device: Device,
-        threads: int,
-        log: Path,
-        launch: Callable[[], Launch],
-        lost: Callable[[], None],
+        self, start: Start, seconds: float, log: Path, launch: Callable[[], Launch], lost: Callable[[], None]
     ) -> None:
-        """`lost` is called when the worker is gone, and with it the layer that it had built."""
-        self._ready, self._device, self._threads = ready, device, threads
-        self._log, self._launch, self._lost = log, launch, lost
+        """`start`: the first request to each worker, which has `seconds` for it. `lost` is called when the worker is
+        gone, and with it the layer that it had built."""
+        self._start, self._seconds, self._log, self._launch, self._lost = start, seconds, log, launch, lost
         self.losses = Losses()
         """Shared by all sessions of one implementation in a run."""
         self.early: WorkerProcess | None = None
@@ -131,19 +121,17 @@ class Supervisor:
             return self.process  # earlier answers of a killed worker can still be read
         if self.closed.is_set():
             raise WorkerFailure(Outcome.NOT_RUN, "the run was ended", lost=True)
-        implementation = self._ready.implementation
         try:
             self.process = worker = self._take_early() or WorkerProcess(self._launch())
             if self.closed.is_set():  # aborted while it was started
                 worker.kill()
-            request = Start(device=self._device, threads=self._threads, choices=implementation.chosen)
-            answer = worker.ask(request, None, implementation.timeouts.start)
-            started = Started.model_validate(answer.message)
+            started = read_as(Started, worker.ask(self._start, None, self._seconds), lost=True)
             if (spoken := started.protocol) != PROTOCOL:
                 text = f"speaks protocol {spoken}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
-        except (WorkerFailure, ValidationError) as problem:
-            self.unstartable = _cannot_start(problem, self._log)
+        except WorkerFailure as problem:
+            message = f"could not be started: {problem.message} (see {self._log.name})"
+            self.unstartable = Failure(problem.outcome, message)
             if self.process:
                 self.process.end()
             raise WorkerFailure(self.unstartable.outcome, self.unstartable.message, lost=True) from None
@@ -184,11 +172,3 @@ class Supervisor:
             return failure.failure
         self._answered_in_check = True
         return answer
-
-
-def _cannot_start(problem: WorkerFailure | ValidationError, log: Path) -> Failure:
-    if isinstance(problem, WorkerFailure):
-        outcome, reason = problem.outcome, problem.message
-    else:
-        outcome, reason = Outcome.ERROR, f"broke the protocol: {one_line(problem)}"
-    return Failure(outcome, f"could not be started: {reason} (see {log.name})")

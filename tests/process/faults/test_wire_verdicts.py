@@ -27,12 +27,13 @@ def test_an_answer_after_the_deadline_is_too_late_though_it_is_there(tmp_path: P
     (requests, sent), (answers, said) = os.pipe(), os.pipe()
     channel = Channel(sent, answers)
     os.write(said, b"an answer")
-    with channel.within(0.0), pytest.raises(OverdueError):
+    channel.limit(0.0)
+    with pytest.raises(OverdueError):
         channel.read(1)
-    with channel.within(60.0):
-        assert channel.read(9) == b"an answer"
-        os.close(said)
-        assert channel.read(1) == b""
+    channel.limit(60.0)
+    assert channel.read(9) == b"an answer"
+    os.close(said)
+    assert channel.read(1) == b""
     for descriptor in (requests, sent, answers):
         os.close(descriptor)
 
@@ -42,10 +43,12 @@ def test_a_request_that_nobody_reads_is_given_up_at_the_deadline() -> None:
     channel = Channel(sent, answers)
     while select.select([], [sent], [], 0)[1]:
         os.write(sent, bytes(1 << 16))
-    with channel.within(0.05), pytest.raises(OverdueError):
+    channel.limit(0.05)
+    with pytest.raises(OverdueError):
         channel.write(memoryview(b"more"))
     channel.interrupt()
-    with pytest.raises(EndedError), channel.within(60.0):
+    channel.limit(60.0)
+    with pytest.raises(EndedError):
         channel.read(1)
     for descriptor in (requests, sent, answers, said):
         os.close(descriptor)
@@ -296,15 +299,15 @@ def test_a_module_of_any_size_that_can_be_built_is_examined_and_a_list_of_parts_
     assert isinstance(ready, Ready)
     session = Session(ready, "cpu", 1, folder / "worker.log")
     named = {"target": "m:f", "arguments": {}, "folder": ".", "at": None, "layer": None, "resize": False}
-    examined = session.examine(Examine(listed=False, **named))
+    examined = session.describe(Examine(listed=False, **named))
     assert not isinstance(examined, Failure), examined.message
     assert examined[1]["feed_forward.linear_1.weight"].nbytes == 8 << 20
     # So is an ONNX file whose weights are packed: 8 MiB of float32 are half a MiB of two bits each.
     (folder / "model").mkdir()
     (folder / "model" / "packed.onnx").write_bytes(bytes(1 << 19))
-    inspected = session.inspect(Inspect(path=str(folder / "model" / "packed.onnx"), mask=None))
+    inspected = session.describe(Inspect(path=str(folder / "model" / "packed.onnx"), mask=None))
     assert not isinstance(inspected, Failure), inspected.message
-    listed = session.examine(Examine(listed=True, **named))
+    listed = session.describe(Examine(listed=True, **named))
     assert isinstance(listed, Failure)
     assert "more than the answer can need" in listed.message
     session.close()
@@ -317,7 +320,7 @@ def session_that_has_answered(folder: Path) -> tuple[Session, Task]:
     [task] = [task for task in planned if task.opt_out is None]
     session = Session(ready, "cpu", 1, folder / "worker.log")
     for _ in range(2):
-        with session.check():
+        with session.worker.check():
             assert isinstance(session.observe(task, NO_ROWS), dict)
     return session, task
 
@@ -326,7 +329,7 @@ def test_an_end_by_the_harness_is_nobody_s_fault(fake: Callable) -> None:
     """The budget is over, or Ctrl-C: what was answered until then stands."""
     asked, task = session_that_has_answered(fake("asked", checks="[output]"))
     asked.abort()
-    with asked.check():
+    with asked.worker.check():
         assert isinstance(asked.observe(task, NO_ROWS), Failure)
     assert asked.worker.take_fault() is None
     closed, _ = session_that_has_answered(fake("closed", checks="[output]"))
@@ -350,7 +353,7 @@ def test_an_end_of_its_own_is_the_fault_of_the_check_before(
         if close:
             session.close()
         else:
-            with session.check():
+            with session.worker.check():
                 assert isinstance(session.observe(task, NO_ROWS), dict)
         fault = session.worker.take_fault()
         assert fault

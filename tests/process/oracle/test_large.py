@@ -69,7 +69,7 @@ def test_the_parent_never_holds_a_large_layer(
     ready, [task] = tasks(fake("large"), case, "float64", check)
     assert sum(value.nbytes for value in CASES[case].parameters().values()) > at_least * MEGABYTES
     with session(ready, tmp_path) as one:
-        assert one.start() is None
+        assert one.worker.start() is None
         tracemalloc.start()
         try:
             answer = put(one, task, golden)

@@ -31,7 +31,7 @@ class Source:
 
 
 def read(file: Spool, source: Source, key: str = "weight") -> np.ndarray:
-    return np.concatenate(list(file.parts(key, source, SIZE, FLOAT)))
+    return np.concatenate(list(file.parts(key, source, VALUES.nbytes)))
 
 
 def test_a_tensor_is_made_once_and_read_with_the_same_bits() -> None:
@@ -45,7 +45,7 @@ def test_a_tensor_is_made_once_and_read_with_the_same_bits() -> None:
 def test_a_tensor_whose_parts_were_not_all_taken_is_made_again() -> None:
     """A comparison ends at the first difference."""
     file, source = Spool(), Source()
-    taken = file.parts("weight", source, SIZE, FLOAT)
+    taken = file.parts("weight", source, VALUES.nbytes)
     next(taken)
     assert np.array_equal(read(file, Source()), VALUES), "by another thread meanwhile"
     taken.close()  # type: ignore[attr-defined]

@@ -84,13 +84,13 @@ class Checking:
 
     def _part(self, at: str | None, found: Subject | Problem) -> ExaminedPart:
         if isinstance(found, Problem):
-            raise self.module.unusable(found)
+            raise found.error(self.request.target)
         described, subject = found.as_module, found.named(at or _NAME)
         computed = described.unplaced and described.searched is None
         if found.layer is None or not described.parameters or computed:
             return ExaminedPart(at, replace(subject, layer=None))
         if not_taken := [dtype for dtype in self.request.dtypes if dtype not in described.dtypes]:
-            raise self.module.unusable(_not_in(not_taken, described))
+            raise _not_in(not_taken, described).error(self.request.target)
         layer = layer_as_judged(found.layer, at or "", stated=described.stated is not None)
         assert subject.implementation is not None
         known = subject.implementation.model_copy(update={"deviations": self.request.declared})

@@ -103,6 +103,6 @@ def check(
         result = checking.result()
     deliver(out / "check.json", result, lambda: show_check(console(), result), as_json=as_json)
     if adapter is not None:
-        command = write_adapter(result.parts[0], checking.module.ready.implementation, adapter)
+        command = write_adapter(result.parts[0], checking.module.session.ready.implementation, adapter)
         click.echo(f"{adapter}: its adapter. {command}", err=as_json)
     return result.status

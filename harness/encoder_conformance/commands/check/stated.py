@@ -9,7 +9,6 @@ from pathlib import Path
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.implementation.limitations import Declared
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
@@ -61,10 +60,7 @@ def _layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[
     module = ModuleWorker(SubjectRequest(target=target, folder=folder, pythons=pythons), log)
     with contextlib.closing(module):
         at = path or next(iter(module.listed()), None)
-        found = module.examined(at)
-        if isinstance(found, Problem):
-            raise InputError(found.message, where=f"--layer {text}", hint=found.hint)
-    described = found.as_module
+        described = module.subject(at, f"--layer {text}").as_module
     if described.layer is None or described.proof is None or not described.proof.holds:
         reason = described.not_read.problem if described.not_read else "what was read off it was not proved"
         where = f"--layer {text}" + (f", its part {at}" if at else "")

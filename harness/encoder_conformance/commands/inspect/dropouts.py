@@ -44,7 +44,7 @@ def with_dropped(session: Session, task: Task, rows: list[TracedRow]) -> list[Tr
     training = replace(task, case=replace(task.case, situation=situation))
     if not rates or task.implementation.opt_out(training.case, task.dtype, "stages") is not None:
         return rows
-    shown = session.observe(training, np.zeros((0, 2), dtype=np.int64))
+    shown = session.observe(training)
     if isinstance(shown, Failure):
         return rows
     dropped = {row.stage: row for row in _dropped_rows(training, shown) if rates.get(_branch_of(row.stage))}

@@ -10,10 +10,9 @@ from encoder_conformance.platform.errors import Unanswered
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.parameters import expected_parameters, round_trip_error
+from encoder_conformance.worker.parameters import round_trip_error
 
 _SEED = 0
-_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,13 @@ def parameters(ready: Ready, task: Task, threads: int, *, gradients: bool) -> Pa
     The gradients are those of sum(output · cotangent) at the task's case (B-2). Raises `Unanswered` if the worker fails
     or the layer does not return the parameters that it was sent.
     """
-    with open_session(ready, threads) as (session, require_answer):
+    with open_session(ready, threads) as session:
         built = session.parameters(task)
         if isinstance(built, Failure):
             raise Unanswered(f"{ready.implementation.name}: {built.message}")
-        expected = expected_parameters(built.sent, built.held, ready.implementation.capabilities.missing_parameters)
-        if problem := round_trip_error(expected, built.held):
+        if problem := round_trip_error(built.sent, built.held):
             raise Unanswered(f"{ready.implementation.name}: {problem}")
-        gradients_by_name = require_answer(session.observe(task, _NO_ROWS)) if gradients else {}
+        gradients_by_name = session.require(session.observe(task)) if gradients else {}
         initialised = session.initialise(task, _SEED)  # last, since it replaces the loaded parameters
         trained, unsaid = (None, initialised.message) if isinstance(initialised, Failure) else (set(initialised[1]), "")
         versions = session.versions
@@ -74,7 +72,7 @@ def parameters(ready: Ready, task: Task, threads: int, *, gradients: bool) -> Pa
             None if trained is None else name in trained,
             _gradient_norm(gradients_by_name, name),
         )
-        for name, value in ((name, built.held[name]) for name in expected)
+        for name, value in ((name, built.held[name]) for name in built.sent)
     ]
     trainable_count = None if trained is None else sum(row.numbers for row in rows if row.trainable)
     return Parameters(

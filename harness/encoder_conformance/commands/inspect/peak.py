@@ -15,8 +15,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.errors import InputError
@@ -25,7 +23,6 @@ from encoder_conformance.subjects.starting import open_session
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 BACKWARD = {False: "forward and backward", True: "forward and backward, checkpointed"}
 """Whether the backward pass recomputes activations → name of the pass."""
-_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -48,14 +45,14 @@ def measure(ready: Ready, task: Task, threads: int) -> Peak:
     require_linux()
     one_item = task.case.situation.model_copy(update={"batch": 1, "sequence": 2})
     warm_up = replace(task, case=replace(task.case, situation=one_item))
-    with open_session(ready, threads, MALLOC) as (session, require_answer):
+    with open_session(ready, threads, MALLOC) as session:
         for _ in range(2):  # once to warm up, and once more to free what the first pass held
-            require_answer(session.observe(warm_up, _NO_ROWS))
+            session.require(session.observe(warm_up))
         assert session.worker.process is not None
         process = Path("/proc") / str(session.worker.process.pid)
         _reset_peak(process)
         before = _read_status(process, "VmRSS")
-        require_answer(session.observe(task, _NO_ROWS))
+        session.require(session.observe(task))
         return Peak(before, _read_status(process, "VmHWM"))
 
 

@@ -114,13 +114,13 @@ def profile(
     ready, task = find_task(impl, case, dtype, "stages")
     name, threads = ready.implementation.name, threads or os.cpu_count() or 1
     refuse_too_large(case.x_shape[0] * case.x_shape[1] * case.x_shape[2], case.situation.batch, dtype)
-    with open_session(ready, threads) as (session, require_answer), looking.at_work(f"timing {name}"):
+    with open_session(ready, threads) as session, looking.at_work(f"timing {name}"):
         answer = session.profile(task, repeats)
         if isinstance(answer, Failure) and answer.refused == "unsupported":
             text = f"{name} cannot tell stages apart: {answer.message}"
             raise InputError(text, where="--impl", hint="profile another implementation")
         try:
-            measured = times(require_answer(answer), repeats)
+            measured = times(session.require(answer), repeats)
         except ValueError as error:
             raise Unanswered(f"{name} answered profile with something else: {error}") from None
         subject = f"{name} ({looking.versions(session.versions)}), {threads} thread{'s' * (threads > 1)}"

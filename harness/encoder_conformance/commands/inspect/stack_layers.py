@@ -6,7 +6,6 @@ layer before it in the stack, with the same masks. The token embedding is separa
 it is run without them.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -21,11 +20,8 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.parameters import parameters_of, prefix
 from encoder_conformance.spec.stages import kind_of, layer_of
-from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.marshalling import encode_inputs, given_as
 from encoder_conformance.worker.session import Session
-
-RequireAnswer = Callable[[Tensors | Failure], Tensors]
 
 
 def input_rows(task: Task) -> list[TracedRow]:
@@ -33,9 +29,7 @@ def input_rows(task: Task) -> list[TracedRow]:
     return [TracedRow(name, tensor.shape, f"given, {tensor.dtype}") for name, tensor in encode_inputs(task).items()]
 
 
-def trace_inside(
-    session: Session, require_answer: RequireAnswer, task: Task, rows: list[TracedRow], shown: Tensors
-) -> list[TracedRow]:
+def trace_inside(session: Session, task: Task, rows: list[TracedRow], shown: Tensors) -> list[TracedRow]:
     """The `rows` of a stack and, before each `layer_k`, those of the stages inside it, named `layer_k.norm1` and so on.
 
     `shown` is the stack's answer. Where it has the stages inside, no layer is run by itself. If the implementation
@@ -48,7 +42,7 @@ def trace_inside(
     layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[TracedRow]()
     for row in rows:
         if row.stage == "embedded" and not opts_out and _has_positions(task.case.layer):
-            tokens = _token_embedding(session, require_answer, task)
+            tokens = _token_embedding(session, task)
             traced += [_token_row(tokens, task), *_position_rows(tokens.get("embedded"), shown, task)]
         if kind_of(row.stage) == "layer_k" and not any(name.startswith(f"{row.stage}.") for name in shown):
             fits = (
@@ -59,7 +53,7 @@ def trace_inside(
             if layer_input is not None and fits:  # else the row of the stage before says what is wrong
                 parameters = _layer_parameters(task, int(row.stage.removeprefix("layer_")))
                 observed = _observe_stages(
-                    session, require_answer, alone, row.stage, parameters, {**_mask_inputs(alone), "x": layer_input}
+                    session, alone, row.stage, parameters, {**_mask_inputs(alone), "x": layer_input}
                 )
                 traced += _prefix_stages(trace(alone, observed, None), row.stage)
                 row = _compare_with_stack(row, observed, shown, task)
@@ -104,11 +98,11 @@ def _embedding_task(task: Task) -> Task:
     return replace(task, case=replace(task.case, layer=without_positions))
 
 
-def _token_embedding(session: Session, require_answer: RequireAnswer, task: Task) -> Tensors:
+def _token_embedding(session: Session, task: Task) -> Tensors:
     alone = _embedding_task(task)
     names = {parameter.name for parameter in parameters_of(alone.case.layer)}
     parameters = {name: value for name, value in task.case.parameters().items() if name in names}
-    return _observe_stages(session, require_answer, alone, "token_embedding", parameters, encode_inputs(task))
+    return _observe_stages(session, alone, "token_embedding", parameters, encode_inputs(task))
 
 
 def _token_row(observed: Tensors, task: Task) -> TracedRow:
@@ -139,16 +133,14 @@ def _position_rows(tokens: Array | None, shown: Tensors, task: Task) -> list[Tra
     return [replace(row, shape=positions.shape, conforms=False, problem=problem)]
 
 
-def _observe_stages(
-    session: Session, require_answer: RequireAnswer, task: Task, label: str, parameters: Tensors, tensors: Tensors
-) -> Tensors:
+def _observe_stages(session: Session, task: Task, label: str, parameters: Tensors, tensors: Tensors) -> Tensors:
     """The stages of the task's layer with these parameters. `label` identifies the layer among those built here."""
     case, dtype = task.case, task.format.numpy
     build = Build(layer=case.layer, dtype=task.dtype)
     run = Run(check="stages", mode=case.situation.mode, given=given_as(case))
     arrays = {name: np.ascontiguousarray(value.astype(dtype)) for name, value in parameters.items()}
     size = sum(map(prod, case.expected_shapes("stages").values())) * dtype.itemsize
-    return require_answer(session.observe_made(("inside", label), build, arrays, run, tensors, size))
+    return session.require(session.observe_made(("inside", label), build, arrays, run, tensors, size))
 
 
 def _single_layer(case: Case) -> Case:

@@ -6,7 +6,6 @@ from dataclasses import asdict, astuple
 from math import prod
 
 import click
-import numpy as np
 from rich.text import Text
 
 from encoder_conformance.commands.inspect import looking
@@ -83,11 +82,11 @@ def trace(
     )
     expected = _expected_stages(selected, judge=judge, frozen=case is not None)
     name, description = ready.implementation.name, describe_case(selected)
-    with open_session(ready, os.cpu_count() or 1) as (session, require_answer), looking.at_work(f"running {name}"):
-        observed = require_answer(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
+    with open_session(ready, os.cpu_count() or 1) as session, looking.at_work(f"running {name}"):
+        observed = session.require(session.observe(task))
         rows = compute_trace(task, observed, expected)
         if selected.layer.is_stack:
-            rows = trace_inside(session, require_answer, task, rows, observed)
+            rows = trace_inside(session, task, rows, observed)
         rows = with_dropped(session, task, rows)
         subject = f"{name} ({looking.versions(session.versions)})"
     counts = {parameter.name: prod(parameter.shape(selected.layer)) for parameter in parameters_of(selected.layer)}

@@ -87,7 +87,7 @@ class Checklist:
         capabilities = self._implementation.capabilities
         yield SmokeStep("manifest", "ok", f"{', '.join(capabilities.checks)}; in {', '.join(capabilities.dtypes)}")
         self._waiting(f"start: at most {self._implementation.timeouts.start:g} s")
-        if failure := self._session.start():
+        if failure := self._session.worker.start():
             yield self._adapter_failure("start", failure.message)
             return
         versions = ", ".join(f"{name} {version}" for name, version in self._session.versions.items())

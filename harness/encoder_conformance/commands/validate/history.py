@@ -24,7 +24,6 @@ from encoder_conformance.worker.session import Session
 Array = npt.NDArray[Any]
 SMALL, LARGE = "size-1x1", "size-2x20"
 """The situations that are asked before and after each other."""
-_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 _MUCH = 0.01
 """The share of the first difference from which on a length counts as wrong, in a bisection."""
 
@@ -80,7 +79,7 @@ def _answers(session: Session, tasks: list[Task]) -> list[Array] | None:
     session.forget()
     found = []
     for task in tasks:
-        answer = session.observe(task, _NO_ROWS)
+        answer = session.observe(task)
         if isinstance(answer, Failure):
             return None
         found.append(answer["output"])

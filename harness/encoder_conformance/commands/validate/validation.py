@@ -57,7 +57,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.subjects.cases import InputLimits, file_cases
-from encoder_conformance.subjects.onnx_file import inspected
+from encoder_conformance.subjects.opening import inspected
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.worker.failure import Failure
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoder_conformance.adapter.cache import cache_folder
 from encoder_conformance.implementation.interpreter import ADAPTER_NEEDS
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.platform.recent import cache_folder
 
 _INSTALLED = "conform-installed.txt"
 """Written when everything is installed: an environment without it is made anew. It holds what was asked of pip."""

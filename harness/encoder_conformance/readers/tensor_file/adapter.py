@@ -42,7 +42,7 @@ class TensorFile(Adapter):
 
     def answered(self, x: Array, masks: Masks, run: RunRequest) -> tuple[str, Tensors]:
         """The question that x [B, S, D] and its masks are, and its answer."""
-        tensors = question_tensors(x, masks, self.heads, run.memory)
+        tensors = question_tensors(x, masks.joined(self.heads), masks.added(self.heads), self.heads, run.memory)
         question = self.questions[self.group, question_digest(tensors)]
         return question, self.answers.get(question, {})
 

@@ -19,14 +19,14 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Export
+from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
 from encoder_conformance.reports.reproduce.bundle import Bundle
 from encoder_conformance.reports.reproduce.modules import Module, read_adapter
-from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case_parameters import drawn
 from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.marshalling import CONTENT, run_request
+from encoder_conformance.worker.marshalling import run_request
 
 _ADAPTER = "the_adapter"
 _BYTES_IN_A_LINE = 100
@@ -94,18 +94,10 @@ def _of_model(shown: FailingCheck) -> str:
         given={"layout": "batch_first"},
         inputs=inputs(shown.task),
         model=exported(shown.task, shown.ready),
-        level=_LEVELS[settings["level"]],
+        level=onnx_runtime("onnxruntime").levels[settings["level"]],
         provider=settings["provider"],
         disabled=[settings["disabled"]],
     )
-
-
-_LEVELS = {
-    "all": "ORT_ENABLE_ALL",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "basic": "ORT_ENABLE_BASIC",
-    "disable": "ORT_DISABLE_ALL",
-}
 
 
 def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
@@ -175,7 +167,7 @@ def exported(task: Task, ready: Ready) -> bytes:
     if task.case.situation.mask.bias is not None:
         raise InputError("has a bias of the scores, which no deployed model takes", where=where)
     parameters = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
-    with open_session(ready) as (session, _):
+    with open_session(ready) as session:
         answer = session.deploy(Export(layer=task.case.layer, dtype=task.dtype, mask="full"), parameters)
     if isinstance(answer, Failure):
         raise InputError(f"cannot be exported: {answer.message}", where=where)
@@ -193,14 +185,4 @@ def inputs(task: Task) -> Tensors:
     every = B, case.layer.attention.num_heads, S, S
     mask = case.mask()
     allowed = np.broadcast_to(np.True_ if mask is None else mask, every)
-    return {"x": _x(task), "mask": np.ascontiguousarray(allowed), "valid": case.valid_keys()}
-
-
-def _x(task: Task) -> Array:
-    case = task.case
-    if case.layer.embedding is not None:
-        return case.ids()
-    x = case.x()
-    if (content := case.situation.input.padding) != "as_drawn":
-        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
-    return x.astype(task.format.numpy)
+    return {"x": case.given_x(task.format.numpy), "mask": np.ascontiguousarray(allowed), "valid": case.valid_keys()}

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,17 +20,14 @@ from encoder_conformance.subjects.plan import supported_follow_ups
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
-_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
-"""No gradients are requested, so no rows are kinked."""
-
-
 SendAhead = Callable[[Iterable[Task]], None]
 """Sends these requests, which are left of a check, and what is asked after it."""
 
 
+@lru_cache(maxsize=1024)
 def requests_of(task: Task) -> list[tuple[str, Task]]:
     """The requests of an invariant with descriptions: its base case, with none, each of `supported_follow_ups`, and the
-    base case with x anew."""
+    base case with x anew. They are made once: a request that was sent ahead is known by being the same."""
     follow_ups = (*supported_follow_ups(task.implementation, task.case, task.dtype), with_x_anew(task.case))
     described = [("", base_of(task.case)), *((follow_up.description, follow_up.case) for follow_up in follow_ups)]
     return [(description, replace(task, case=case, check="output")) for description, case in described]
@@ -37,12 +35,12 @@ def requests_of(task: Task) -> list[tuple[str, Task]]:
 
 def observe(session: Session, task: Task, send_ahead: SendAhead) -> list[Tensors] | Failure:
     """The answers to `requests_of` the task, or the first failure."""
-    pending = deque(session.requests.of(task, requests_of))
+    pending = deque(requests_of(task))
     observed = []
     while pending:
         send_ahead([request for _, request in pending])
         description, request = pending.popleft()
-        answer = session.observe(request, _NO_ROWS)
+        answer = session.observe(request)
         if isinstance(answer, Failure):
             message = (
                 f"{task.case.situation.invariant}: {description}: {answer.message}" if description else answer.message
