@@ -36,7 +36,7 @@ _REFILL_AT = 2
 
 
 class SuiteRun:
-    """A run of assignments. Iterate over it once to get its records; call `abort` from any thread."""
+    """A run of assignments. Take its `records` once; call `abort` from any thread."""
 
     def __init__(
         self,
@@ -94,11 +94,9 @@ class SuiteRun:
     def _ended(self) -> bool:
         return self._aborted.is_set() or self._stopping.is_set()
 
-    def __iter__(self) -> Generator[Record, None, None]:
-        """`records`, and nothing of them early."""
-        return self.records(lambda record: None)
-
-    def records(self, early: Callable[[Record], None], meanwhile: Iterable[None] = ()) -> Generator[Record, None, None]:
+    def records(
+        self, early: Callable[[Record], None] = lambda record: None, meanwhile: Iterable[None] = ()
+    ) -> Generator[Record, None, None]:
         """Yield every record once its worker can no more be found at fault for it: when it has answered the next check.
 
         `early` gets each when it is judged, which may be minutes before; one that is yielded in its place differs.

@@ -21,7 +21,7 @@ from encoder_conformance.reports.run.collection import Collection
 from encoder_conformance.reports.run.counts import RunCounts
 from encoder_conformance.reports.run.folder import LOGS, many_runs
 from encoder_conformance.reports.run.last_lines import WholePlan, remainder
-from encoder_conformance.reports.run.ledger import Ledger, environment
+from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.repeating import FailingTensors
 from encoder_conformance.reports.run.terminal import console, show_report
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -55,7 +55,7 @@ class FinishedRun:
         counts, assignments = self.ledger.counts, self.planned.assignments
         everything = self.planned.everything or [WholePlan.of(each.tasks) for each in assignments]
         rest = remainder(self.report, counts, assignments, everything)
-        show_report(console(), self.report, counts, out, rest, quiet=self.options.verbosity == "quiet")
+        show_report(console(), self.report, counts, out, rest, quiet=self.options.quiet)
         if self.ledger.problem:
             click.echo(f"conform: {self.ledger.problem}: not all of this run is on disk", err=True)
             return INCOMPLETE
@@ -78,12 +78,8 @@ def judge_assignments(
         observed = failing.keep if failing else None
         run = SuiteRun(planned.assignments, planned.goldens, options, folder / LOGS, observed, started)
         stack.callback(run.abort)
-        ledger = Ledger(
-            folder, planned.assignments, planned.absent, run, environment(planned.assignments, run), options.shard
-        )
-        collection = Collection(
-            planned.assignments, ledger, run, excludes=planned.goldens.frozen, verbosity=options.verbosity
-        )
+        ledger = Ledger(folder, planned.assignments, planned.absent, run)
+        collection = Collection(planned.assignments, ledger, run, excludes=planned.goldens.frozen)
         with collection.closed_if_interrupted():
             started.interrupts.close()  # there is a ledger now that says so
             report = _collected(collection, run, planned.goldens)

@@ -114,7 +114,7 @@ def versions(
     package = package or package_of(implementation)
     available = released(package)
     chosen = named(available, wanted, package) if wanted else newest_of_each_series(available, last)
-    options = RunOptions(jobs=jobs, begun=time.monotonic(), limits=limits, verbosity="quiet")
+    options = RunOptions(jobs=jobs, begun=time.monotonic(), limits=limits, quiet=True)
     asked = _Plan(folder.resolve(), implementation, package, level, globs, dtypes, options, anew)
     out = out or RUNS / "versions" / implementation.name.replace(":", "-").replace(",", "-")
     points, complete = [], True

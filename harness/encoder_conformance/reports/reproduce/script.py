@@ -3,7 +3,6 @@
 import base64
 import pprint
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +12,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import encoder_conformance
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.records import Record
-from encoder_conformance.oracle.expected import Expected, key
+from encoder_conformance.oracle.expected import key
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Export
+from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
 from encoder_conformance.reports.reproduce.bundle import Bundle
+from encoder_conformance.reports.reproduce.failure import FailingCheck
 from encoder_conformance.reports.reproduce.modules import Module, read_adapter
-from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case_parameters import drawn
 from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.marshalling import CONTENT, run_request
+from encoder_conformance.worker.marshalling import given_x, run_request
 
 _ADAPTER = "the_adapter"
 _BYTES_IN_A_LINE = 100
-
-
-@dataclass(frozen=True)
-class FailingCheck:
-    """A check that fails, for a script: its task, its adapter, what the run said of it, and the versions."""
-
-    record: Record
-    task: Task
-    ready: Ready
-    expected: Expected
-    versions: dict[str, str]
-    settings: dict[str, Any]
-    threads: int
-    diagnosis: str
 
 
 def script_of(shown: FailingCheck) -> str:
@@ -84,7 +69,7 @@ def script_of(shown: FailingCheck) -> str:
 
 def _of_model(shown: FailingCheck) -> str:
     """A script of ONNX Runtime and the model that the exporter writes."""
-    settings = shown.settings
+    settings = shown.judged.settings
     if settings.get("runtime") != "onnxruntime":
         problem, hint = f"ran its model in {settings.get('runtime')}", "a script runs a model in ONNX Runtime"
         raise InputError(problem, where=shown.ready.implementation.name, hint=hint)
@@ -94,18 +79,10 @@ def _of_model(shown: FailingCheck) -> str:
         given={"layout": "batch_first"},
         inputs=inputs(shown.task),
         model=exported(shown.task, shown.ready),
-        level=_LEVELS[settings["level"]],
+        level=onnx_runtime("onnxruntime").levels[settings["level"]],
         provider=settings["provider"],
         disabled=[settings["disabled"]],
     )
-
-
-_LEVELS = {
-    "all": "ORT_ENABLE_ALL",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "basic": "ORT_ENABLE_BASIC",
-    "disable": "ORT_DISABLE_ALL",
-}
 
 
 def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
@@ -113,6 +90,26 @@ def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
     task = shown.task
     tensor = shown.record.stage or task.tensors[-1]
     expected = shown.expected.tensors[key(task.check, tensor)]
+    return rendered(
+        template,
+        shown=shown,
+        case=task.case,
+        task=task,
+        conform=encoder_conformance.__version__,
+        title=_quoted(shown.ready.implementation.title),
+        message=_quoted(shown.record.message),
+        diagnosis=_quoted(shown.diagnosis),
+        needs=_quoted(", ".join(f"{name} {version}" for name, version in shown.judged.versions.items())),
+        tensor=tensor,
+        expected=expected,
+        sigma=np.maximum(task.format.roundoff * expected.condition.astype(np.float64), task.format.smallest_normal),
+        limits=constants(),
+        **values,
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template of a script with these values."""
     environment = Environment(
         loader=PackageLoader("encoder_conformance.reports.reproduce"),
         autoescape=False,  # Python, not HTML
@@ -122,21 +119,7 @@ def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
         keep_trailing_newline=True,
     )
     environment.filters.update(packed=_packed, python=_python, text=_text)
-    return environment.get_template(template).render(
-        shown=shown,
-        case=task.case,
-        task=task,
-        conform=encoder_conformance.__version__,
-        title=_quoted(shown.ready.implementation.title),
-        message=_quoted(shown.record.message),
-        diagnosis=_quoted(shown.diagnosis),
-        needs=_quoted(", ".join(f"{name} {version}" for name, version in shown.versions.items())),
-        tensor=tensor,
-        expected=expected,
-        sigma=np.maximum(task.format.roundoff * expected.condition.astype(np.float64), task.format.smallest_normal),
-        limits=constants(),
-        **values,
-    )
+    return environment.get_template(template).render(values)
 
 
 def _ours(name: str, known: dict[Path, Module]) -> Module:
@@ -193,14 +176,5 @@ def inputs(task: Task) -> Tensors:
     every = B, case.layer.attention.num_heads, S, S
     mask = case.mask()
     allowed = np.broadcast_to(np.True_ if mask is None else mask, every)
-    return {"x": _x(task), "mask": np.ascontiguousarray(allowed), "valid": case.valid_keys()}
-
-
-def _x(task: Task) -> Array:
-    case = task.case
-    if case.layer.embedding is not None:
-        return case.ids()
-    x = case.x()
-    if (content := case.situation.input.padding) != "as_drawn":
-        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
-    return x.astype(task.format.numpy)
+    x = given_x(case, task.format.numpy)
+    return {"x": x, "mask": np.ascontiguousarray(allowed), "valid": case.valid_keys()}
