@@ -406,7 +406,7 @@ def test_declarations_that_take_longer_than_the_answers_are_said(predicting: flo
     digest.standings["slow"] = Standing(1, seconds=20.0)
     digest.predicting["slow"] = round(1000 * predicting)
     report = SimpleNamespace(ended_by=None, shown=(), suspicious=())
-    lines = last_lines(cast(Report, report), digest, Remainder(1, 1, "", None))
+    lines = last_lines(cast(Report, report), digest, Remainder(1, 1, None))
     line = (
         "slow: 61 s went into what its declared deviations predict, and 20 s into its answers; `when` in impl.yaml "
         "narrows a declaration"

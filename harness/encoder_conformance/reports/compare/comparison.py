@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from encoder_conformance.judging.records import Diagnosis, Record, Report
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
@@ -177,7 +178,7 @@ def _reservations(old: Report, new: Report) -> Iterator[str]:
         if not report.complete:
             yield f"The {name} run is incomplete{f': ended by the {report.ended_by}' if report.ended_by else ''}."
     if other := sorted(case for case, digest in new.cases.items() if old.cases.get(case, digest) != digest):
-        named = f"{', '.join(other[:_NAMED])}{f' and {len(other) - _NAMED} more' if len(other) > _NAMED else ''}"
+        named = first_names(other, _NAMED)
         yield f"{len(other)} cases are specified otherwise in the newer run, and expect something else: {named}."
     if old.environment.seed != new.environment.seed:
         seeds = f"{old.environment.seed} and {new.environment.seed}"

@@ -1,6 +1,5 @@
 """Prints a comparison: what changed about each implementation, what got worse, and why."""
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +15,7 @@ from encoder_conformance.reports.compare.comparison import (
     changed_versions,
     clauses_of,
 )
+from encoder_conformance.reports.run.matrix import plain_table
 from encoder_conformance.reports.run.terminal import diagnosis_text
 
 _SHOWN = 12
@@ -46,7 +46,7 @@ def _run_line(report: Report) -> str:
 
 
 def _counts_table(comparison: Comparison) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column("implementation", no_wrap=True)
     for change in comparison.by_change:
         table.add_column(change.value, justify="right")

@@ -1,20 +1,19 @@
 """Prints a trend: a row for each version, then since which version what is so."""
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.reports.compare.comparison import clauses_cited
 from encoder_conformance.reports.compare.trend import History, Point, Trend
-from encoder_conformance.reports.run.matrix import format_sigma
+from encoder_conformance.reports.run.matrix import format_sigma, plain_table
 
 _CASES, _CHANGES, _CLAUSES = 4, 12, 8
 
 
 def show_trend(screen: Console, trend: Trend) -> None:
     """Print the table, the changes, and the last line."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column("version", no_wrap=True)
     for name in ("conforms", "deviates", "out of line", "not asked", "largest rms σ", "same bits"):
         table.add_column(name, justify="right")
@@ -46,14 +45,11 @@ def _numbers(point: Point, same: tuple[int, int] | None) -> list[str | Text]:
 
 
 def _show_change(screen: Console, change: History) -> None:
-    cases = change.cases
-    more = f" and {len(cases) - _CASES} more" if len(cases) > _CASES else ""
-    clauses = ", ".join(name for name, _ in clauses_cited(cases).most_common(_CLAUSES))
+    cases = first_names(change.cases, _CASES)
+    clauses = ", ".join(name for name, _ in clauses_cited(change.cases).most_common(_CLAUSES))
     count = f"{len(change.keys)} check{'s' * (len(change.keys) != 1)}"
     screen.print(Text(f"{count}: {change.sentence}", style="red" if change.worse else "cyan"), soft_wrap=True)
-    screen.print(
-        Text(f"  in {', '.join(cases[:_CASES])}{more}; clauses {clauses or 'unknown'}", style="dim"), soft_wrap=True
-    )
+    screen.print(Text(f"  in {cases}; clauses {clauses or 'unknown'}", style="dim"), soft_wrap=True)
 
 
 def last_line(trend: Trend) -> Text:

@@ -62,22 +62,10 @@ def missing_parts(reports: Iterable[Report]) -> tuple[str, ...]:
 
 def _sources(reports: Iterable[Report]) -> tuple[MergedRun, ...]:
     """The runs that these reports are, or were merged from."""
-    return tuple(
-        run
-        for report in reports
-        for run in (
-            report.merged
-            or [
-                MergedRun(
-                    complete=report.complete,
-                    started=report.started,
-                    arguments=report.arguments,
-                    environment=report.environment,
-                    shard=report.shard,
-                )
-            ]
-        )
-    )
+    runs: list[MergedRun] = []
+    for report in reports:
+        runs += report.merged or [MergedRun(**{name: getattr(report, name) for name in MergedRun.model_fields})]
+    return tuple(runs)
 
 
 def _agree(
@@ -107,15 +95,14 @@ def _records(reports: Sequence[Report], names: Sequence[str]) -> list[Record]:
     merged: dict[tuple[str, ...], tuple[Record, str]] = {}
     for report, name in zip(reports, names, strict=True):
         for record in report.records:
-            other, where = merged.get(record.key, (record, name))
-            if record.outcome is Outcome.NOT_RUN:
-                merged.setdefault(record.key, (record, name))
-            elif other.outcome is Outcome.NOT_RUN or other.outcome is record.outcome:
-                merged[record.key] = (record, name) if other.outcome is Outcome.NOT_RUN else (other, where)
-            else:
+            other, where = merged.setdefault(record.key, (record, name))
+            if record.outcome in (Outcome.NOT_RUN, other.outcome):
+                continue
+            if other.outcome is not Outcome.NOT_RUN:
                 key = " ".join(record.key)
                 problem = f"contradicts {where}: {key}: {record.outcome.value}, and there {other.outcome.value}"
                 raise InputError(problem, where=name, hint="conform compare shows all that changed")
+            merged[record.key] = record, name
     return [record for record, _ in merged.values()]
 
 

@@ -11,7 +11,8 @@ from encoder_conformance.platform.errors import InputError
 
 Seconds = Mapping[tuple[str, ...], float]
 """Record key → the seconds that the check took."""
-_Block = tuple[str, list[Task]]
+_SECONDS_OF_WORK = 0.01
+"""A rough figure for the checks that were added since the seconds were recorded."""
 
 
 def recorded_seconds(records: Iterable[Record]) -> Seconds:
@@ -26,18 +27,17 @@ def part_of(assignments: Sequence[Assignment], shard: Shard, recorded: Seconds) 
     processing time first, Graham 1969). A check without recorded seconds counts by its estimated work. Raises
     InputError if the part is empty.
     """
-    blocks: list[_Block] = [
-        (assignment.name, list(tasks))
-        for assignment in assignments
-        for _, tasks in groupby(assignment.tasks, key=lambda task: repr(task.build_key))
-    ]
-    weights = [_weight(tasks, recorded) for _, tasks in blocks]
+    blocks: list[tuple[float, str, list[Task]]] = []
+    for assignment in assignments:
+        for _, group in groupby(assignment.tasks, key=lambda task: repr(task.build_key)):
+            tasks = list(group)
+            seconds = sum(recorded.get(task.key, _SECONDS_OF_WORK * work_of(task)) for task in tasks)
+            blocks.append((seconds, assignment.name, tasks))
     totals, chosen = [0.0] * shard.of, dict[str, list[Task]]()
-    for index in sorted(range(len(blocks)), key=lambda index: -weights[index]):
+    for seconds, name, tasks in sorted(blocks, key=lambda block: -block[0]):
         part = totals.index(min(totals))
-        totals[part] += weights[index]
+        totals[part] += seconds
         if part == shard.number - 1:
-            name, tasks = blocks[index]
             chosen.setdefault(name, []).extend(tasks)
     if not chosen:
         hint = f"the plan has {len(blocks)} layers to build, which is the most parts that it can have"
@@ -47,12 +47,3 @@ def part_of(assignments: Sequence[Assignment], shard: Shard, recorded: Seconds) 
         for assignment in assignments
         if assignment.name in chosen
     ]
-
-
-def _weight(tasks: Iterable[Task], recorded: Seconds) -> float:
-    """Seconds, where all are recorded or none: work is in units of its own, of some milliseconds."""
-    return sum(recorded.get(task.key, _SECONDS_OF_WORK * work_of(task)) for task in tasks)
-
-
-_SECONDS_OF_WORK = 0.01
-"""A rough figure for the checks that were added since the seconds were recorded."""

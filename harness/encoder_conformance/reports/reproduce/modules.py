@@ -30,8 +30,8 @@ class Module:
         self.path, self._folder, self._known = path, folder, known
         known[path] = self
         text = path.read_text(encoding="utf-8")
-        if self.is_ours:
-            text = bare(text)
+        if self.is_ours:  # without what only its readers need
+            text = ast.unparse(ast.fix_missing_locations(_Bare().visit(ast.parse(text)))) + "\n"
         if served_as:
             text = f"{text.rstrip()}\n\n\n{served_as} = {_served(path, text)}\n"
         self.lines = text.splitlines()
@@ -79,8 +79,7 @@ class Module:
         if module == OWN:
             return _exported(name), name
         if module.split(".")[0] != OWN:
-            beside = self._beside(module)
-            return beside, name
+            return self._beside(module), name
         top, *rest = module.split(".")[1:]
         base = IMPLS.joinpath(*rest) if top == "impls" else PACKAGE.joinpath(top, *rest)
         if (base / f"{name}.py").is_file():
@@ -135,7 +134,7 @@ class _Bare(ast.NodeTransformer):
             if argument is not None:
                 argument.annotation = None
         self.generic_visit(node)
-        node.body = _without_texts(node.body)
+        node.body = node.body or [ast.Pass()]
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -143,8 +142,11 @@ class _Bare(ast.NodeTransformer):
         has_fields = any("dataclass" in ast.unparse(each) for each in node.decorator_list)
         node.body = [_field(each) if has_fields else each for each in node.body]
         self.generic_visit(node)
-        node.body = _without_texts(node.body)
+        node.body = node.body or [ast.Pass()]
         return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if is_text(node) else node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         if isinstance(node.annotation, ast.Name) and node.annotation.id == "object":
@@ -154,13 +156,6 @@ class _Bare(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
-def bare(text: str) -> str:
-    """The source without what only its readers need."""
-    tree = _Bare().visit(ast.parse(text))
-    tree.body = [each for each in tree.body if not _is_text(each)]
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-
-
 def _field(node: ast.stmt) -> ast.stmt:
     """A dataclass finds its fields by their annotations, whatever they say."""
     if isinstance(node, ast.AnnAssign):
@@ -168,9 +163,6 @@ def _field(node: ast.stmt) -> ast.stmt:
     return node
 
 
-def _without_texts(body: list[ast.stmt]) -> list[ast.stmt]:
-    return [each for each in body if not _is_text(each)] or [ast.Pass()]
-
-
-def _is_text(node: ast.stmt) -> bool:
+def is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a text alone, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -12,6 +12,7 @@ from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.core.order import work_of
 from encoder_conformance.judging.records import Report, Shown
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.reports.run.counts import RunCounts, Standing, exactness_line
 from encoder_conformance.spec.outcome import Outcome
 
@@ -42,11 +43,10 @@ class WholePlan:
 
 @dataclass(frozen=True)
 class Remainder:
-    """The numbers of cases that were run and of all, and the command and estimated seconds of all; None if unknown."""
+    """The numbers of cases that were run and of all, and the estimated seconds of all; None if unknown."""
 
     run_cases: int
     cases: int
-    command: str
     seconds: float | None
 
 
@@ -58,16 +58,13 @@ def remainder(
     The estimate assumes that the checks not run take as long for their work as those that were, builds included.
     """
     run_cases = {task.case.id for assignment in assignments for task in assignment.tasks}
-    total_seconds: float | None = 0.0
-    for assignment, each in zip(assignments, everything, strict=True):
-        standing = counts.standings[assignment.name]
-        if not standing.work:
-            total_seconds = None
-        elif total_seconds is not None:
-            total_seconds += standing.seconds * each.work / standing.work
-    seconds = total_seconds and total_seconds / report.environment.jobs
-    cases = len(frozenset().union(*(each.cases for each in everything)))
-    return Remainder(len(run_cases), cases, _command_for_all(report), seconds)
+    cases = frozenset[str]().union(*(each.cases for each in everything))
+    standings = [counts.standings[assignment.name] for assignment in assignments]
+    seconds = None
+    if all(standing.work for standing in standings):
+        each_takes = (s.seconds * each.work / s.work for s, each in zip(standings, everything, strict=True))
+        seconds = sum(each_takes) / report.environment.jobs
+    return Remainder(len(run_cases), len(cases), seconds)
 
 
 def _command_for_all(report: Report) -> str:
@@ -109,7 +106,7 @@ def last_lines(report: Report, counts: RunCounts, remaining: Remainder) -> list[
     lines += map(exactness_line, report.suspicious)
     if remaining.run_cases < remaining.cases or report.ended_by:
         duration_text = f" (about {_duration(remaining.seconds)} on this machine)" if remaining.seconds else ""
-        lines.append(f"All {remaining.cases} cases: {remaining.command}{duration_text}")
+        lines.append(f"All {remaining.cases} cases: {_command_for_all(report)}{duration_text}")
     return lines
 
 
@@ -136,22 +133,16 @@ def _slow_declarations(counts: RunCounts) -> list[str]:
 def _coverage_lines(shown: Shown) -> list[str]:
     lines = []
     if shown.not_excluded:
-        count, names = len(shown.not_excluded), _first_names(shown.not_excluded)
+        count, names = len(shown.not_excluded), first_names(shown.not_excluded, _MOST_NAMES)
         formats = ", ".join(
             f"{excluded} of {detectable} in {dtype}" for dtype, (excluded, detectable) in shown.by_format.items()
         )
         lines.append(f"{shown.implementation}: {count} of {shown.deviations} deviations not excluded: {names}")
         lines.append(f"{shown.implementation}: excluded {formats}")
     if shown.not_cited:
-        count, names = len(shown.not_cited), _first_names(shown.not_cited)
+        count, names = len(shown.not_cited), first_names(shown.not_cited, _MOST_NAMES)
         lines.append(f"{shown.implementation}: {count} of {shown.clauses} clauses not asked about: {names}")
     return lines
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """The first few names; report.json lists all."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _duration(seconds: float) -> str:

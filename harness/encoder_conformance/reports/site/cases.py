@@ -23,7 +23,7 @@ def ordered_keys(columns: Iterable[Column]) -> list[tuple[str, str]]:
     """Every (case, dtype) of which a column has a record: by clause, then as the specification has the cases."""
     formats = list(FORMATS)
     numbers = {case: number for number, case in enumerate(load().cases)}
-    keys = {key for column in columns for key in column.results}
+    keys = {key for column in columns for key in column.cells}
 
     def place(key: tuple[str, str]) -> tuple[int, str, int, str, int]:
         case, dtype = key

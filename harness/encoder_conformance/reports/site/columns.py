@@ -1,16 +1,18 @@
 """A column of the matrix: one implementation of one run, its records compactly encoded."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from encoder_conformance.judging.records import Absent, Diagnosis, Judged, Record, Report, Shown
+from encoder_conformance.judging.records import Diagnosis, Judged, Record, Report, Shown
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.reports.compare.trend import Point, explained_by, state_of
-from encoder_conformance.reports.site.coding import CODES, MISSING, NO_RECORD, Rows, encode
-from encoder_conformance.spec.outcome import SEVERITY, Outcome
+from encoder_conformance.reports.run.counts import Cell, larger
+from encoder_conformance.reports.site.coding import CODES, NO_RECORD, Rows, encode
+from encoder_conformance.spec.outcome import Outcome
 
 _MOST_IN_FULL = 4
 """How many tensors out of line of one check are kept in full. The others have their size."""
@@ -18,28 +20,17 @@ _MOST_IN_FULL = 4
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run without its records. `name`: its folder's; `cut_short`: why it is incomplete, "" if it is complete."""
+    """A run without its records. `name`: its folder's."""
 
     name: str
     report: Report
-    cut_short: str
-    absent: tuple[Absent, ...]
 
-
-@dataclass
-class CaseResults:
-    """The worst outcome of a case in a dtype, the largest rms in σ, and the rows of its checks."""
-
-    worst: Outcome
-    rms: float | None = None
-    checks: list[int] = field(default_factory=list)
-
-    def add(self, record: Record, row: int) -> None:
-        """Add a record, and the number of its row."""
-        self.checks.append(row)
-        self.worst = max(self.worst, record.outcome, key=SEVERITY.__getitem__)
-        if record.rms is not None and (self.rms is None or record.rms > self.rms):
-            self.rms = record.rms
+    @property
+    def cut_short(self) -> str:
+        """Why the run is incomplete; "" if it is complete."""
+        if self.report.complete:
+            return ""
+        return f"ended by the {self.report.ended_by}" if self.report.ended_by else "not complete"
 
 
 class Column:
@@ -50,7 +41,10 @@ class Column:
         self.label = self.slug = judged.name
         self.diagnoses: list[Diagnosis] = [each for each in run.report.diagnoses if each.implementation == judged.name]
         self.shown: Shown | None = next((s for s in run.report.shown if s.implementation == judged.name), None)
-        self.results: dict[tuple[str, str], CaseResults] = {}
+        self.cells: dict[tuple[str, str], Cell] = {}
+        """(case, dtype) → the worst outcome of its checks, and the largest rms."""
+        self._rows: dict[tuple[str, str], list[int]] = {}
+        """(case, dtype) → the numbers of its checks' rows."""
         self.levels: dict[str, Counter[Outcome]] = {}
         self.reasons: Counter[str] = Counter()
         self.deviations: Counter[str] = Counter()
@@ -81,27 +75,23 @@ class Column:
         self.levels.setdefault(record.level, Counter())[record.outcome] += 1
         if record.outcome == Outcome.UNSUPPORTED:
             self.reasons[record.message] += 1
-        elif record.rms is not None:
-            self.largest = max(self.largest or 0.0, record.rms)
+        self.largest = larger(self.largest, record.rms)
         self.deviations.update(record.deviations)
         if record.outcome.category == "bad":
             self.unexpected.append(record.model_copy(update={"tensors": ()}))
-        row = self._checks.add(_row(record))
-        self.results.setdefault((record.case, record.dtype), CaseResults(record.outcome)).add(record, row)
+        key = record.case, record.dtype
+        self.cells.setdefault(key, Cell()).take(record.outcome, record.rms)
+        self._rows.setdefault(key, []).append(self._checks.add(_row(record)))
 
-    def outcome_at(self, key: tuple[str, str]) -> str:
-        """The character of the worst outcome of a case in a dtype."""
-        found = self.results.get(key)
-        return NO_RECORD if found is None else CODES[found.worst]
+    def codes(self, keys: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """The outcome and the size of each of these cells, a character each."""
+        cells = [self.cells.get(key, Cell()) for key in keys]
+        outcomes = (CODES[cell.worst] if cell.worst else NO_RECORD for cell in cells)
+        return {"cells": "".join(outcomes), "sigmas": "".join(encode(cell.rms) for cell in cells)}
 
-    def sigma_at(self, key: tuple[str, str]) -> str:
-        """The character of the largest rms of a case in a dtype."""
-        found = self.results.get(key)
-        return MISSING if found is None else encode(found.rms)
-
-    def details(self, keys: list[tuple[str, str]]) -> dict[str, Any]:
+    def details(self, keys: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Every check, and how many each cell has. `keys`: the cases and dtypes of the matrix, in its order."""
-        rows = [found.checks if (found := self.results.get(key)) else [] for key in keys]
+        rows = [self._rows.get(key, []) for key in keys]
         return {"checks": self._checks.written(list(chain.from_iterable(rows))), "counts": list(map(len, rows))}
 
 

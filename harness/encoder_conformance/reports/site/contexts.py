@@ -89,9 +89,7 @@ def command_of(run: RunFacts) -> str:
 
 def commands(column: Column) -> tuple[str, str]:
     """The commands that ask for a case again and that write it as a script, with {case} and {dtype} to be filled in."""
-    report, name = column.run.report, column.judged.name
-    again = (
-        repeat_command(report, name, "{case}", "{dtype}").replace("'{case}'", "{case}").replace("'{dtype}'", "{dtype}")
-    )
-    script = reproduce_command(report, name, "{case}", "{dtype}")
-    return again, script.replace("'{case}'", "{case}").replace("'{dtype}'", "{dtype}")
+    of = column.run.report, column.judged.name, "{case}", "{dtype}"
+    texts = repeat_command(*of), reproduce_command(*of)
+    again, script = (text.replace("'{case}'", "{case}").replace("'{dtype}'", "{dtype}") for text in texts)
+    return again, script

@@ -1,13 +1,17 @@
 """The pages of a site beside the matrix: exporters, trends, scripts of failing cases, and the kill matrix."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from encoder_conformance.implementation.choices import parse_variant
 from encoder_conformance.implementation.interpreter import Ready
-from encoder_conformance.implementation.manifest import find_implementation, known_folders, read_implementation_manifest
+from encoder_conformance.implementation.manifest import (
+    Implementation,
+    find_implementation,
+    known_folders,
+    read_implementation_manifest,
+)
 from encoder_conformance.judging.core.sensitivity import Sensitivity, read_sensitivity
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.compare.trend import Point, Trend
@@ -22,27 +26,23 @@ from encoder_conformance.spec.load import load, load_deviations
 
 def exporters_context(columns: Iterable[Column]) -> dict[str, Any]:
     """The values of the page: for each exporter its choices, and a column of each configuration."""
-    by_name: dict[str, list[Column]] = {}
+    exporters: dict[str, dict[str, Any]] = {}
     for column in columns:
         name, _ = parse_variant(column.judged.name)
-        if _exports(name):
-            by_name.setdefault(name, []).append(column)
-    return {"exporters": [_exporter(name, of_it) for name, of_it in by_name.items()]}
+        if (manifest := _manifest(name)) and manifest.capabilities.export:
+            choices = [choice.name for choice in manifest.choices]
+            exporter = {"name": name, "title": manifest.title, "choices": choices, "columns": []}
+            exporters.setdefault(name, exporter)["columns"].append(column)
+    return {"exporters": list(exporters.values())}
 
 
-def _exports(name: str) -> bool:
-    """Whether an implementation of this name exports files. One that is not installed here is not known to."""
+def _manifest(name: str) -> Implementation | None:
+    """The manifest of an implementation of this name; None for one that is not installed here."""
     folder = known_folders().get(name)
     try:
-        return folder is not None and read_implementation_manifest(folder).capabilities.export
+        return read_implementation_manifest(folder) if folder else None
     except InputError:
-        return False
-
-
-def _exporter(name: str, columns: list[Column]) -> dict[str, Any]:
-    manifest = read_implementation_manifest(known_folders()[name])
-    choices = [choice.name for choice in manifest.choices]
-    return {"name": name, "title": manifest.title, "choices": choices, "columns": columns}
+        return None
 
 
 _MOST_CHANGES, _MOST_CASES = 40, 6
@@ -130,13 +130,10 @@ def kill_context(columns: Sequence[Column]) -> dict[str, Any]:
                 "links": web_links(deviation.links),
                 "cases": sum(name in seen[case.id] for case in every),
                 "core": sum(name in seen[case.id] for case in core),
-                "seen_in": [
-                    (column.label, f"implementations/{column.slug}.html") for column in columns if _has(column, name)
-                ],
+                "seen_in": [(column.label, column.page) for column in columns if _has(column, name)],
             }
         )
-    layers = Counter(case.layer.layer for case in core)
-    return {"rows": rows, "cases": [case.id for case in core], "layers": layers, "margin": f"{table.margin:.0f}"}
+    return {"rows": rows, "cases": [case.id for case in core], "margin": f"{table.margin:.0f}"}
 
 
 def _strip(levels: Sequence[int]) -> list[tuple[int, str]]:

@@ -48,8 +48,7 @@ def read_columns(folders: Sequence[Path]) -> list[Column]:
 
 
 def _columns(report: Report, name: str) -> list[Column]:
-    cut_short = "" if report.complete else f"ended by the {report.ended_by}" if report.ended_by else "not complete"
-    facts = RunFacts(name, report.model_copy(update={"records": ()}), cut_short, report.absent)
+    facts = RunFacts(name, report.model_copy(update={"records": ()}))
     columns = {judged.name: Column(facts, judged) for judged in report.implementations}
     for record in report.records:
         if record.implementation not in columns:

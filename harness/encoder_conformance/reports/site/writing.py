@@ -1,7 +1,6 @@
 """Writes the site: pages from templates, data as scripts. A folder gets all of it or nothing."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -81,7 +80,6 @@ def _refuse(folder: Path, *, overwrite: bool) -> None:
 
 def _put(made: Path, folder: Path, before: Path) -> None:
     """Put the finished site in its place. What was there goes aside first, and comes back if that fails."""
-    made.chmod(0o777 & ~_umask())
     if folder.exists():
         folder.rename(before)
     try:
@@ -90,12 +88,6 @@ def _put(made: Path, folder: Path, before: Path) -> None:
         if before.exists():
             before.rename(folder)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None) -> None:
@@ -158,8 +150,7 @@ def _column(column: Column, keys: Sequence[tuple[str, str]], script: _Script) ->
         "repeat": repeat,
         "reproduce": reproduce,
         "script": {name: script[name] for name in ("case", "dtype")} if script else None,
-        "cells": "".join(map(column.outcome_at, keys)),
-        "sigmas": "".join(map(column.sigma_at, keys)),
+        **column.codes(keys),
     }
 
 
