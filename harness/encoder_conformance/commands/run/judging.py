@@ -1,7 +1,7 @@
 """Runs assignments to the end: workers, goldens, `report.json` kept true on the way, the diagnosis, what is printed."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.collection import Collection
 from encoder_conformance.reports.run.counts import RunCounts
 from encoder_conformance.reports.run.folder import LOGS, many_runs
-from encoder_conformance.reports.run.last_lines import WholePlan, remainder
+from encoder_conformance.reports.run.last_lines import WholePlan
 from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.repeating import FailingTensors
 from encoder_conformance.reports.run.terminal import console, show_report
@@ -31,13 +31,13 @@ from encoder_conformance.spec.outcome import EXPECTED, Outcome
 class Planned:
     """A run before it begins. `absent`: the implementations that cannot be started here.
 
-    `everything`: for each assignment, what there is to ask of its implementation; None if that is its tasks.
+    `everything`: implementation → what there is to ask of it; None if that is its tasks.
     """
 
     assignments: list[Assignment]
     goldens: Goldens
     absent: Sequence[Missing] = ()
-    everything: Sequence[WholePlan] | None = None
+    everything: Mapping[str, WholePlan] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,9 @@ class FinishedRun:
     def show(self, out: Path | None) -> int:
         """Print the report, and give the exit status: 0 all as expected, 1 something does not conform, 3 incomplete.
         `out`: the folder that the user named."""
-        counts, assignments = self.ledger.counts, self.planned.assignments
-        everything = self.planned.everything or [WholePlan.of(each.tasks) for each in assignments]
-        rest = remainder(self.report, counts, assignments, everything)
-        show_report(console(), self.report, counts, out, rest, quiet=self.options.quiet)
+        counts, planned = self.ledger.counts, self.planned
+        everything = planned.everything or {each.name: WholePlan.of(each.tasks) for each in planned.assignments}
+        show_report(console(), self.report, counts, everything, out, quiet=self.options.quiet)
         if self.ledger.problem:
             click.echo(f"conform: {self.ledger.problem}: not all of this run is on disk", err=True)
             return INCOMPLETE

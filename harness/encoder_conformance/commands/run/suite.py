@@ -49,10 +49,12 @@ def judge_suite(
     whole = len(selected) == len(every_case) and not (arguments.shard or resumed)
     with completed(resumed, folder) as completion:
         if assignments:
-            everything = [
-                WholePlan.of(each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes))
+            everything = {
+                each.name: WholePlan.of(
+                    each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes)
+                )
                 for each in assignments
-            ]
+            }
             goldens = Goldens(selected, arguments.at_once)
             planned = Planned(assignments, goldens, absent, everything)
             finished = judge_assignments(planned, folder, arguments, started)

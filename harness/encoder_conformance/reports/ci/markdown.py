@@ -2,6 +2,7 @@
 the counts; and as a badge."""
 
 from collections.abc import Iterable
+from itertools import islice
 
 from anybadge import Badge
 
@@ -72,11 +73,8 @@ def _rows(report: Report) -> Iterable[tuple[str, ...]]:
 
 
 def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join('---' for _ in headings)} |"]
-    for number, row in enumerate(rows):
-        if number < _SHOWN_FAILURES:
-            lines.append(f"| {' | '.join(map(_escaped, row))} |")
-    return lines
+    shown = (map(_escaped, row) for row in islice(rows, _SHOWN_FAILURES))
+    return [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *shown)]
 
 
 def _more(count: int, what: str) -> list[str]:

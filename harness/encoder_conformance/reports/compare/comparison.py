@@ -44,7 +44,10 @@ def change_of(old: Record | None, new: Record | None) -> Change | None:
     are within noise otherwise; checks of several requests have no digest, and so only the same outcome.
     """
     if not _asked(new):
-        return _not_asked_now(old, new)
+        if not _asked(old):
+            return None
+        opted_out = new is not None and new.outcome is Outcome.UNSUPPORTED
+        return Change.OPTED_OUT if opted_out and old.outcome.is_in_line else Change.NOT_ASKED_NOW
     if not _asked(old):
         return Change.NOT_ASKED_BEFORE
     was, is_now = old.outcome.is_in_line, new.outcome.is_in_line
@@ -52,8 +55,9 @@ def change_of(old: Record | None, new: Record | None) -> Change | None:
         return Change.NEWLY_OUT if was else Change.STILL_OUT
     if not was:
         return Change.NEWLY_IN
-    if deviations := _deviations(old, new):
-        return deviations
+    before, now = set(old.deviations), set(new.deviations)
+    if before != now:
+        return Change.ANOTHER_DEVIATION if now - before else Change.FEWER_DEVIATIONS
     if old.digest is None or new.digest is None:
         return Change.SAME_OUTCOME
     return Change.SAME_BITS if old.digest == new.digest else Change.WITHIN_NOISE
@@ -61,21 +65,6 @@ def change_of(old: Record | None, new: Record | None) -> Change | None:
 
 def _asked(record: Record | None) -> TypeGuard[Record]:
     return record is not None and record.outcome.state != "not asked"
-
-
-def _not_asked_now(old: Record | None, new: Record | None) -> Change | None:
-    if not _asked(old):
-        return None
-    opted_out = new is not None and new.outcome is Outcome.UNSUPPORTED
-    return Change.OPTED_OUT if opted_out and old.outcome.is_in_line else Change.NOT_ASKED_NOW
-
-
-def _deviations(old: Record, new: Record) -> Change | None:
-    """The change of the declared deviations that were observed; None if they are the same."""
-    before, now = set(old.deviations), set(new.deviations)
-    if now - before:
-        return Change.ANOTHER_DEVIATION
-    return Change.FEWER_DEVIATIONS if before - now else None
 
 
 _NAMED = 5
@@ -132,7 +121,7 @@ class Comparison:
     @property
     def new_diagnoses(self) -> tuple[Diagnosis, ...]:
         """The newer run's diagnoses of checks that got worse."""
-        cells = {(each.record.implementation, dtype) for each in self.worse for dtype in [each.record.dtype]}
+        cells = {(each.record.implementation, each.record.dtype) for each in self.worse}
         cases = {each.record.case for each in self.worse}
         return tuple(
             diagnosis

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from encoder_conformance.judging.records import Diagnosis, Record, Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.reports.run.counts import RunCounts
-from encoder_conformance.reports.run.last_lines import Remainder, last_lines
+from encoder_conformance.reports.run.last_lines import WholePlan, last_lines
 from encoder_conformance.reports.run.matrix import format_sigma, matrix, summary
 from encoder_conformance.spec.outcome import Outcome
 
@@ -54,11 +54,17 @@ def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
 
 
 def show_report(
-    screen: Console, report: Report, counts: RunCounts, out: Path | None, remaining: Remainder, *, quiet: bool = False
+    screen: Console,
+    report: Report,
+    counts: RunCounts,
+    everything: Mapping[str, WholePlan],
+    out: Path | None,
+    *,
+    quiet: bool = False,
 ) -> None:
     """Print a run. What is wrong comes last: the diagnoses, then the failures. `out`: its --out.
 
-    `quiet`: nothing but what is wrong, and the last line.
+    `everything`: implementation → what there is to ask of it. `quiet`: nothing but what is wrong, and the last line.
     """
     if not quiet:
         screen.print(matrix(counts, screen.width))
@@ -68,7 +74,7 @@ def show_report(
             line = f"{implementation.name}: {versions or 'never started'}"
             screen.print(line, style="dim", soft_wrap=True)
         _show_gaps(screen, report, counts)
-        for line in last_lines(report, counts, remaining):
+        for line in last_lines(report, counts, everything):
             screen.print(line, soft_wrap=True)
     for diagnosis in report.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True)

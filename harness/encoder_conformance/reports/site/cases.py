@@ -50,22 +50,20 @@ def facts(cases: Iterable[str]) -> dict[str, Any]:
     """A row of facts for each of these cases; an empty one for those that the specification does not have."""
     rows = Rows("layer", "layer_title", "choices", "situation", "situation_title", "sizes", "clauses", "mask")
     for name in cases:
-        case = load().cases.get(name)
-        rows.add({} if case is None else _row(case))
+        row = {}
+        if case := load().cases.get(name):
+            row = {
+                "layer": case.layer.layer,
+                "layer_title": case.layer.title,
+                "choices": _choices(case),
+                "situation": case.situation.situation,
+                "situation_title": case.situation.title,
+                "sizes": _sizes(case),
+                "clauses": case.clauses,
+                "mask": _mask(case),
+            }
+        rows.add(row)
     return {"rows": rows.written(), "clauses": clauses()}
-
-
-def _row(case: Case) -> dict[str, Any]:
-    return {
-        "layer": case.layer.layer,
-        "layer_title": case.layer.title,
-        "choices": _choices(case),
-        "situation": case.situation.situation,
-        "situation_title": case.situation.title,
-        "sizes": _sizes(case),
-        "clauses": case.clauses,
-        "mask": _mask(case),
-    }
 
 
 def _choices(case: Case) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,9 @@ def _label(columns: Iterable[Column]) -> None:
         if counted.count(column.judged.name) > 1:
             column.label = f"{column.judged.name} ({column.run.name})"
         slug = "".join(each if each.isascii() and each.isalnum() else "-" for each in column.label).strip("-").lower()
-        slug, number = slug[:80] or "implementation", 1
-        column.slug = slug
-        while column.slug in slugs:
-            number += 1
-            column.slug = f"{slug}-{number}"
+        slug = slug[:80] or "implementation"
+        numbered = chain([slug], (f"{slug}-{number}" for number in count(2)))
+        column.slug = next(each for each in numbered if each not in slugs)
         slugs.add(column.slug)
 
 
